@@ -1,0 +1,1 @@
+"""asyncio pieces that have never heard of Kubernetes."""

@@ -1,0 +1,64 @@
+"""The Clock protocol and the system clock; nobody else reads the time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is, and how to wait for it to pass."""
+
+    def now(self) -> float:
+        """Return seconds since 1970. It may jump, either way: for timestamps only."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since some moment. It never goes back: for measuring and deadlines."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once that many seconds have passed; at the next turn of the loop if none."""
+        ...
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now(self) -> float:
+        """Return the machine's idea of the time of day."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return the machine's steady time."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the event loop."""
+        await asyncio.sleep(max(seconds, 0))
+
+
+class Alarm:
+    """Calls back once, at the time it was last set to."""
+
+    def __init__(self, clock: Clock, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._callback = callback
+        self._pending: asyncio.Task[None] | None = None
+
+    def set(self, seconds: float) -> None:
+        """Call back after this many seconds, and no longer when it was to be before."""
+        self.cancel()
+        self._pending = asyncio.create_task(self._ring_after(seconds), name="alarm")
+
+    def cancel(self) -> None:
+        """Do not call back."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+
+    async def _ring_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        # Cleared first: the callback may set the alarm again, which must not cancel this task.
+        self._pending = None
+        self._callback()

@@ -1,0 +1,104 @@
+"""Supervised groups for tasks that must never end quietly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import TypeAlias
+
+from clusterspace.aio.backoff import Delays
+from clusterspace.aio.clocks import Clock
+from clusterspace.errors import TaskFailed
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+"""What a task does; called again when the task is restarted."""
+
+Report: TypeAlias = Callable[[TaskFailed], None]
+"""Told of every failure, once, as it happens."""
+
+
+class Supervisor:
+    """Tasks with names that live inside an `async with`, and end with it.
+
+        async with Supervisor(clock, report) as tasks:
+            tasks.keep("compactor", compact_forever)
+            tasks.keep("informer", follow_pods, restart=lambda: backoff.exponential(1, 30))
+            await serve()
+
+    Leaving the block cancels and awaits them all. When a kept task fails for good, the block
+    is cancelled and raises TaskFailed: one error with a name, never an ExceptionGroup.
+    """
+
+    HEALTHY_AFTER = 60.0
+    """A task that ran this many seconds starts over with the shortest delay when it fails."""
+
+    def __init__(self, clock: Clock, report: Report) -> None:
+        self._clock = clock
+        self._report = report
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    async def __aenter__(self) -> "Supervisor":
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        try:
+            await self._group.__aexit__(error_type, error, traceback)
+        except BaseExceptionGroup as failures:
+            # The first is the reason; the others fell because of it.
+            first = failures.exceptions[0]
+            raise first from first.__cause__
+
+    def keep(self, name: str, work: Work, *, restart: Delays | None = None) -> None:
+        """Run work that must not end before the group does.
+
+        Returning counts as failing. Without `restart` a failure ends the group; with it the
+        work runs again after each delay, until the delays run out.
+        """
+        self._start(name, self._kept(name, work, restart))
+
+    def spawn(self, name: str, work: Work) -> None:
+        """Run work that may end when it is done; a failure is reported and hurts nobody else."""
+        self._start(name, self._spawned(name, work))
+
+    def _start(self, name: str, supervised: Coroutine[None, None, None]) -> None:
+        task = self._group.create_task(supervised, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _spawned(self, name: str, work: Work) -> None:
+        failure = await _failure_of(work)
+        if failure is not None:
+            self._report(TaskFailed(name, failure))
+
+    async def _kept(self, name: str, work: Work, restart: Delays | None) -> None:
+        delays: Iterator[float] = iter(()) if restart is None else restart()
+        while True:
+            started = self._clock.monotonic()
+            failed = TaskFailed(name, await _failure_of(work))
+            self._report(failed)
+            if restart is not None and self._clock.monotonic() - started >= self.HEALTHY_AFTER:
+                delays = restart()
+            delay = next(delays, None)
+            if delay is None:
+                raise failed
+            await self._clock.sleep(delay)
+
+
+async def _failure_of(work: Work) -> Exception | None:
+    """Run the work and return what it raised; cancellation passes through."""
+    try:
+        await work()
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it must reach the report
+        return failure
+    return None

@@ -1,0 +1,1 @@
+"""The kinds we know: the built-in table, and our own kinds, one module per noun."""

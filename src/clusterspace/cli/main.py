@@ -1,0 +1,40 @@
+"""The command table: `clusterspace VERB`."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from clusterspace import __version__
+
+COMMANDS: Final = {
+    "store": ("clusterspace.cli.store:store", "Back up, restore and check the hub's data."),
+}
+"""Verb to (module:command, one sentence). Modules are imported when their verb is used."""
+
+
+class CommandTable(click.Group):
+    """A group that imports a verb's module only when the verb is used, so `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one verb."""
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their sentences, importing none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, sentence) for verb, (_, sentence) in COMMANDS.items()])
+
+
+@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="clusterspace")
+def main() -> None:
+    """Use a fleet of Kubernetes clusters as one."""

@@ -1,0 +1,361 @@
+"""Every exception we raise on purpose, as a tree; each knows its Kubernetes reason and code.
+
+    ClusterspaceError
+    ├── ApiError                     what a Kubernetes client is told, as a v1 Status
+    │   ├── BadRequest               400  BadRequest
+    │   │   └── Malformed            400  a text we cannot read; names what it is and the place
+    │   │       ├── MalformedSelector
+    │   │       ├── MalformedPatch
+    │   │       ├── MalformedQuantity
+    │   │       ├── MalformedDuration
+    │   │       ├── MalformedTimestamp
+    │   │       ├── MalformedSchema
+    │   │       └── MalformedObject
+    │   ├── Unauthorized             401  Unauthorized
+    │   ├── Forbidden                403  Forbidden
+    │   ├── NotFound                 404  NotFound
+    │   ├── MethodNotAllowed         405  MethodNotAllowed
+    │   ├── NotAcceptable            406  NotAcceptable
+    │   ├── AlreadyExists            409  AlreadyExists
+    │   ├── Conflict                 409  Conflict
+    │   ├── Expired                  410  Expired
+    │   ├── RequestEntityTooLarge    413  RequestEntityTooLarge
+    │   ├── UnsupportedMediaType     415  UnsupportedMediaType
+    │   ├── Invalid                  422  Invalid; every cause at once
+    │   │   └── InapplicablePatch    422  a patch that can be read but not carried out here
+    │   ├── TooManyRequests          429  TooManyRequests
+    │   ├── UnmergeablePatch         500  a strategic merge patch Kubernetes has no reason for
+    │   ├── HttpViolation            4xx, 505: a message that breaks HTTP or a limit of the server
+    │   ├── InternalError            500  InternalError
+    │   ├── ServiceUnavailable       503  ServiceUnavailable
+    │   └── DeadlineExceeded         504  Timeout
+    ├── TaskFailed                   a task that must never end has ended
+    ├── Evicted                      a reader of a broadcast was too slow and was cut off
+    └── StoreError                   what the revision log cannot do
+        ├── Compacted                the revision asked for has been forgotten
+        ├── FutureRevision           the revision asked for has not happened yet
+        ├── RevisionMismatch         compare-and-set lost the race
+        ├── WatcherEvicted           a reader was too slow and must list again
+        ├── Unstorable               a key or value that no store may hold
+        ├── StoreFull                no room on the disk; reads go on
+        ├── StoreClosed              the store was closed while the call waited
+        ├── StoreCorrupt             a record does not match its checksum
+        └── StoreUnreadable          not a store file, or one written by a newer version
+
+Reasons of our own would be a second vocabulary for what Kubernetes clients already understand,
+so API errors use Kubernetes' names and codes and nothing else. Transport failures become ours in
+one place of the client, ours become Status bodies in one place of the server.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason a request was refused, as in `status.details.causes`."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a refusal is about, as in `status.details`."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class ClusterspaceError(Exception):
+    """The root: anything we raise on purpose."""
+
+
+class ApiError(ClusterspaceError):
+    """A refusal that reaches a client as a v1 Status."""
+
+    reason = "Unknown"
+    code = 500
+
+    def __init__(self, message: str, details: Details | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class BadRequest(ApiError):
+    """The request itself makes no sense."""
+
+    reason = "BadRequest"
+    code = 400
+
+
+class Malformed(BadRequest):
+    """A text that cannot be read; `place` is where in it, in the reader's terms."""
+
+    what = "input"
+
+    def __init__(self, message: str, *, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class MalformedSelector(Malformed):
+    """A label or field selector that cannot be parsed."""
+
+    what = "selector"
+
+
+class MalformedPatch(Malformed):
+    """A patch that cannot be read or does not fit the object."""
+
+    what = "patch"
+
+
+class MalformedQuantity(Malformed):
+    """A resource quantity that cannot be parsed."""
+
+    what = "quantity"
+
+
+class MalformedDuration(Malformed):
+    """A duration that cannot be parsed."""
+
+    what = "duration"
+
+
+class MalformedTimestamp(Malformed):
+    """A time that cannot be parsed."""
+
+    what = "timestamp"
+
+
+class MalformedSchema(Malformed):
+    """A schema that is not structural."""
+
+    what = "schema"
+
+
+class MalformedObject(Malformed):
+    """A body that is not the Kubernetes object it claims to be."""
+
+    what = "object"
+
+
+class Unauthorized(ApiError):
+    """We do not know who this is."""
+
+    reason = "Unauthorized"
+    code = 401
+
+
+class Forbidden(ApiError):
+    """We know who this is, and they may not."""
+
+    reason = "Forbidden"
+    code = 403
+
+
+class NotFound(ApiError):
+    """There is no such thing. Never used for "could not look"."""
+
+    reason = "NotFound"
+    code = 404
+
+
+class MethodNotAllowed(ApiError):
+    """The resource is there but does not do this."""
+
+    reason = "MethodNotAllowed"
+    code = 405
+
+
+class NotAcceptable(ApiError):
+    """None of the media types the client accepts can be served."""
+
+    reason = "NotAcceptable"
+    code = 406
+
+
+class AlreadyExists(ApiError):
+    """The name is taken."""
+
+    reason = "AlreadyExists"
+    code = 409
+
+
+class Conflict(ApiError):
+    """Somebody else changed the object, or owns the field."""
+
+    reason = "Conflict"
+    code = 409
+
+
+class Expired(ApiError):
+    """The resourceVersion or continue token is too old: list again."""
+
+    reason = "Expired"
+    code = 410
+
+
+class RequestEntityTooLarge(ApiError):
+    """The body, or what it would grow into, is over the limit."""
+
+    reason = "RequestEntityTooLarge"
+    code = 413
+
+
+class UnsupportedMediaType(ApiError):
+    """The body is of a type we do not read."""
+
+    reason = "UnsupportedMediaType"
+    code = 415
+
+
+class Invalid(ApiError):
+    """The object is well-formed but breaks rules; `details.causes` has every one."""
+
+    reason = "Invalid"
+    code = 422
+
+
+class InapplicablePatch(Invalid):
+    """A patch that can be read but not carried out on this object.
+
+    Clients are told Kubernetes' one sentence for all of these. `problem` and `place` say what
+    really was wrong, for logs and for callers of our own.
+    """
+
+    def __init__(self, problem: str, *, place: str = "") -> None:
+        super().__init__(
+            "the server rejected our request due to an error in our request", Details()
+        )
+        self.problem = problem
+        self.place = place
+
+
+class TooManyRequests(ApiError):
+    """Try again later; `details.retry_after_seconds` says when."""
+
+    reason = "TooManyRequests"
+    code = 429
+
+
+class UnmergeablePatch(ApiError):
+    """A strategic merge patch whose elements cannot be matched with the object's.
+
+    Kubernetes answers 500 without a reason here although the client is at fault, and clients
+    have learned to expect that; so the code and the missing reason are those of the base.
+    """
+
+    def __init__(self, message: str, *, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class HttpViolation(ApiError):
+    """A message that breaks HTTP or a limit of the connection; the connection ends with it.
+
+    Kubernetes has no names for most of these codes: they are answered before a resource is known.
+    """
+
+    reason = "BadRequest"
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InternalError(ApiError):
+    """Our fault."""
+
+    reason = "InternalError"
+    code = 500
+
+
+class ServiceUnavailable(ApiError):
+    """Not now: starting, stopping, or a cluster that cannot be reached."""
+
+    reason = "ServiceUnavailable"
+    code = 503
+
+
+class DeadlineExceeded(ApiError):
+    """The answer did not come in time."""
+
+    reason = "Timeout"
+    code = 504
+
+
+class TaskFailed(ClusterspaceError):
+    """A supervised task ended; `__cause__` is what it raised, if it raised anything."""
+
+    def __init__(self, name: str, cause: BaseException | None) -> None:
+        why = "ended" if cause is None else f"failed: {cause}"
+        super().__init__(f"task {name!r} {why}")
+        self.name = name
+        self.__cause__ = cause
+
+
+class Evicted(ClusterspaceError):
+    """A reader fell too far behind a broadcast; what it missed is lost to it."""
+
+
+class StoreError(ClusterspaceError):
+    """The revision log could not do what was asked."""
+
+
+class Compacted(StoreError):
+    """The revision asked for has been forgotten."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"revision {asked} has been compacted; the oldest kept is {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class FutureRevision(StoreError):
+    """The revision asked for has not happened yet."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"revision {asked} is in the future; the current one is {current}")
+        self.asked = asked
+        self.current = current
+
+
+class RevisionMismatch(StoreError):
+    """Compare-and-set lost: the key is not at the revision the caller expected."""
+
+    def __init__(self, key: str, expected: int, actual: int) -> None:
+        super().__init__(f"{key} is at revision {actual}, not {expected}")
+        self.key = key
+        self.expected = expected
+        self.actual = actual
+
+
+class WatcherEvicted(StoreError):
+    """A reader fell too far behind and was cut off; it must list again."""
+
+
+class Unstorable(StoreError):
+    """A key or value that no store may hold: too large, or not text."""
+
+
+class StoreFull(StoreError):
+    """The disk has no room for the write; nothing was changed and reads go on."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed before the call could be carried out."""
+
+
+class StoreCorrupt(StoreError):
+    """A record does not match its checksum."""
+
+
+class StoreUnreadable(StoreError):
+    """The file is not a store, or was written by a newer version."""

@@ -1,0 +1,1 @@
+"""Kubernetes vocabulary as pure data: no I/O, no clock, no async."""

@@ -1,0 +1,198 @@
+"""The entries of `metadata.managedFields`: who owns which fields, since when, by which door."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from clusterspace.errors import MalformedObject
+from clusterspace.kube.managed_fields.field_sets import FieldSet
+from clusterspace.kube.objects import Object, metadata_of
+from clusterspace.kube.timestamps import parse_time
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+
+ANCIENT_CHANGES: Final = "ancient-changes"
+"""Owns what the oldest update managers owned, when there are too many to keep apart."""
+
+MOST_UPDATE_MANAGERS: Final = 10
+"""Kubernetes' number: controllers that name themselves anew each time must not fill an object."""
+
+_TEXTS: Final = ("manager", "operation", "apiVersion", "subresource", "fieldsType")
+
+
+class Identity(NamedTuple):
+    """What makes an entry the same entry: an applier stays itself when it changes versions."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One manager, and what it owns."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+    time: str | None
+    fields: FieldSet
+
+    @property
+    def identity(self) -> Identity:
+        """What this entry is found by."""
+        version = "" if self.operation == APPLY else self.api_version
+        return Identity(self.manager, self.operation, version, self.subresource)
+
+
+Entries: TypeAlias = Mapping[Identity, Entry]
+
+
+def raw_entries(kube_object: Mapping[str, Any]) -> Any:
+    """Return `metadata.managedFields` as it stands, or None."""
+    return metadata_of(kube_object).get("managedFields")
+
+
+def is_reset(raw: Any) -> bool:
+    """Return whether somebody asks to forget all owners: an empty list, or one empty entry."""
+    return raw in ([], [{}])
+
+
+def read_entries(raw: Any) -> dict[Identity, Entry]:
+    """Read `metadata.managedFields`; nothing is no entries."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, list):
+        raise MalformedObject(
+            "metadata.managedFields is not a list", place="metadata.managedFields"
+        )
+    entries = [_read_entry(each, place) for place, each in enumerate(cast("list[Any]", raw))]
+    return {entry.identity: entry for entry in entries}
+
+
+def with_entries(kube_object: Object, entries: Entries) -> Object:
+    """Return the object with these entries, or none, as its `metadata.managedFields`."""
+    metadata = {**metadata_of(kube_object), "managedFields": _written(entries)}
+    if not metadata["managedFields"]:
+        del metadata["managedFields"]
+    return {**kube_object, "metadata": metadata}
+
+
+def without_entries(kube_object: Object) -> Object:
+    """Return the object without `metadata.managedFields`."""
+    metadata = metadata_of(kube_object)
+    if "managedFields" not in metadata:
+        return kube_object
+    kept = {name: held for name, held in metadata.items() if name != "managedFields"}
+    return {**kube_object, "metadata": kept}
+
+
+def are_alike_but_for_times(left: Object, right: Object) -> bool:
+    """Return whether two states of an object differ in nothing but the times of their entries."""
+    if without_entries(left) != without_entries(right):
+        return False
+    return _without_times(raw_entries(left)) == _without_times(raw_entries(right))
+
+
+def capped(entries: Entries) -> Entries:
+    """Return the entries with the oldest update managers made one, version by version."""
+    updates = sorted(
+        (entry for entry in entries.values() if entry.operation == UPDATE),
+        key=lambda entry: (_seconds(entry), entry.identity),
+    )
+    surplus = len(updates) - MOST_UPDATE_MANAGERS
+    if surplus <= 0:
+        return entries
+    kept = dict(entries)
+    oldest: dict[str, Entry] = {}
+    for entry in updates:
+        if surplus == 0:
+            break
+        first = oldest.setdefault(entry.api_version, entry)
+        if first is not entry:
+            _fold(kept, first, entry)
+            surplus -= 1
+    return kept
+
+
+def _fold(entries: dict[Identity, Entry], first: Entry, entry: Entry) -> None:
+    """Move an entry into the bucket of its version, which the oldest entry becomes at first."""
+    bucket = replace(entry, manager=ANCIENT_CHANGES, subresource="")
+    folded = {entry.identity, bucket.identity} & entries.keys()
+    if len(folded) == 1:
+        folded.add(first.identity)
+    fields = FieldSet()
+    for identity in folded:
+        fields = fields | entries.pop(identity).fields
+    entries[bucket.identity] = replace(bucket, fields=fields)
+
+
+def _read_entry(raw: Any, place: int) -> Entry:
+    where = f"metadata.managedFields[{place}]"
+    if not isinstance(raw, dict):
+        raise MalformedObject(f"{where} is not an object", place=where)
+    body = cast("Object", raw)
+    texts = {name: body.get(name) or "" for name in _TEXTS}
+    time = body.get("time")
+    if not all(isinstance(text, str) for text in (*texts.values(), time or "")):
+        raise MalformedObject(f"{where} has a value that is not a string", place=where)
+    _check_words(texts, where)
+    entry = Entry(
+        manager=texts["manager"],
+        operation=texts["operation"],
+        api_version=texts["apiVersion"],
+        subresource=texts["subresource"],
+        time=time or None,
+        fields=FieldSet.from_json(body.get("fieldsV1")),
+    )
+    _seconds(entry)  # a time nobody can read is refused here, not when entries are sorted
+    return entry
+
+
+def _check_words(texts: Mapping[str, str], where: str) -> None:
+    if texts["operation"] not in (APPLY, UPDATE):
+        raise MalformedObject(f"{where}.operation must be `Apply` or `Update`", place=where)
+    if not texts["apiVersion"]:
+        raise MalformedObject(f"{where}.apiVersion must not be empty", place=where)
+    if texts["fieldsType"] != "FieldsV1":
+        raise MalformedObject(f"{where}.fieldsType must be `FieldsV1`", place=where)
+
+
+def _written(entries: Entries) -> list[Object]:
+    """Return the entries in Kubernetes' order: appliers first, then by age, then by name."""
+    owners = (entry for entry in entries.values() if entry.fields)
+    return [_write_entry(entry) for entry in sorted(owners, key=_written_order)]
+
+
+def _written_order(entry: Entry) -> tuple[str, float, str, str, str]:
+    return (entry.operation, _seconds(entry), entry.manager, entry.api_version, entry.subresource)
+
+
+def _write_entry(entry: Entry) -> Object:
+    body: Object = {
+        "manager": entry.manager,
+        "operation": entry.operation,
+        "apiVersion": entry.api_version,
+        "time": entry.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": entry.fields.to_json(),
+        "subresource": entry.subresource,
+    }
+    return {name: value for name, value in body.items() if value not in (None, "")}
+
+
+def _seconds(entry: Entry) -> float:
+    """Return the entry's time in whole seconds; without one it is as old as can be."""
+    return 0 if entry.time is None else parse_time(entry.time) // 1
+
+
+def _without_times(raw: Any) -> Any:
+    if not isinstance(raw, list):
+        return raw
+    return [
+        {name: held for name, held in entry.items() if name != "time"}
+        for entry in cast("list[Object]", raw)
+    ]

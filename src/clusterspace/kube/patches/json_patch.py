@@ -1,0 +1,239 @@
+"""JSON patch (RFC 6902): a list of operations, each on one place of the document.
+
+Read once with `parse_json_patch`, applied as often as a retried write needs with
+`apply_json_patch`. Like kube-apiserver and unlike the RFC: a missing value is null, `test` takes
+a missing key for null, `replace` sets a missing key, a negative index counts from the end, only
+`replace` and `test` may name the whole document, and numbers are equal when they are written the
+same. Like the RFC and unlike kube-apiserver: `copy` needs something to be there, pointers start
+with a slash, and an index has no leading zeros.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+
+from clusterspace import errors
+from clusterspace.kube.json_pointers import Steps, find_index, read_pointer, write_pointer
+from clusterspace.kube.objects import Object
+from clusterspace.kube.patches import refusals
+
+MAX_OPERATIONS: Final = 10_000
+"""kube-apiserver's limit, so that a small body cannot buy unbounded work."""
+
+MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
+"""kube-apiserver's limit on what all `copy` operations of one patch add, as encoded JSON."""
+
+_OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "test"})
+_HAVE_SOURCE: Final = frozenset({"move", "copy"})
+_MAY_NAME_THE_DOCUMENT: Final = frozenset({"replace", "test"})
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a patch; `source` is `from`, and empty for operations that have none."""
+
+    name: str
+    path: Steps
+    source: Steps
+    value: Any
+
+
+def parse_json_patch(raw: Any) -> tuple[Operation, ...]:
+    """Read a decoded body; null is no operations, as for kube-apiserver."""
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise _unreadable(raw, "Go value of type []handlers.jsonPatchOp", place="")
+    written = cast("list[Any]", raw)
+    if len(written) > MAX_OPERATIONS:
+        raise errors.RequestEntityTooLarge(
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAX_OPERATIONS}, got {len(written)}"
+        )
+    return tuple(_read_operation(one, f"[{index}]") for index, one in enumerate(written))
+
+
+def apply_json_patch(document: Object, operations: tuple[Operation, ...]) -> Object:
+    """Return the document with every operation carried out, in order; all of them or none."""
+    draft = _Draft(document)
+    try:
+        for operation in operations:
+            draft.carry_out(operation)
+    except RecursionError as error:
+        raise errors.InapplicablePatch("the patched object is nested too deeply") from error
+    return draft.document
+
+
+def _read_operation(raw: Any, place: str) -> Operation:
+    if raw is None:
+        raise errors.InapplicablePatch("an operation is null", place=place)
+    if not isinstance(raw, dict):
+        raise _unreadable(raw, "Go value of type handlers.jsonPatchOp", place)
+    fields = cast("Object", raw)
+    name = _read_text(fields, "op", place)
+    if name not in _OPERATIONS:
+        raise errors.InapplicablePatch(f"there is no operation {name!r}", place=f"{place}.op")
+    path = _read_steps(fields, "path", place)
+    source = _read_steps(fields, "from", place) if name in _HAVE_SOURCE else ()
+    if not path and name not in _MAY_NAME_THE_DOCUMENT:
+        problem = f"{name} cannot have the whole document as its path"
+        raise errors.InapplicablePatch(problem, place=f"{place}.path")
+    if not source and name in _HAVE_SOURCE:
+        problem = f"{name} cannot have the whole document as its from"
+        raise errors.InapplicablePatch(problem, place=f"{place}.from")
+    return Operation(name, path, source, fields.get("value"))
+
+
+def _read_steps(fields: Object, key: str, place: str) -> Steps:
+    text = _read_text(fields, key, place)
+    try:
+        return read_pointer(text)
+    except ValueError as error:
+        raise errors.InapplicablePatch(str(error), place=f"{place}.{key}") from error
+
+
+def _read_text(fields: Object, key: str, place: str) -> str:
+    text = fields.get(key)
+    if text is None:
+        raise errors.InapplicablePatch(f"the operation has no {key}", place=place)
+    if not isinstance(text, str):
+        wanted = f"Go struct field jsonPatchOp.{key} of type string"
+        raise _unreadable(text, wanted, f"{place}.{key}")
+    return text
+
+
+def _unreadable(value: Any, wanted: str, place: str) -> errors.MalformedPatch:
+    problem = refusals.cannot_read(value, wanted=wanted)
+    return errors.MalformedPatch(f"error decoding patch: {problem}", place=place)
+
+
+class _Draft:
+    """A document under change: each container is copied when first written to, and only then.
+
+    Copying along the path for every operation would cost operations times width: 10,000 `add`s
+    to one large map are well within the limits and would take many seconds. So the draft knows
+    which containers are its own and edits those in place; nobody else has seen them yet.
+    """
+
+    def __init__(self, document: Object) -> None:
+        self.document = document
+        self._copied_bytes = 0
+        # By id, and holding the container: an id is only unique while its owner lives.
+        self._own: dict[int, Any] = {}
+
+    def carry_out(self, operation: Operation) -> None:
+        match operation.name:
+            case "add":
+                self._add(operation.path, operation.value)
+            case "remove":
+                self._remove(operation.path)
+            case "replace":
+                self._replace(operation.path, operation.value)
+            case "move":
+                self._add(operation.path, self._remove(operation.source))
+            case "copy":
+                self._add(operation.path, self._copy_of(operation.source))
+            case _:
+                self._test(operation.path, operation.value)
+
+    def _add(self, path: Steps, value: Any) -> None:
+        parent = self._writable_parent(path)
+        if isinstance(parent, dict):
+            parent[path[-1]] = value
+        else:
+            parent.insert(_insertion_index(parent, path), value)
+
+    def _remove(self, path: Steps) -> Any:
+        parent = self._writable_parent(path)
+        return parent.pop(_key_in(parent, path, len(path) - 1))
+
+    def _replace(self, path: Steps, value: Any) -> None:
+        if path:
+            parent = self._writable_parent(path)
+            # RFC 6902 wants something to be there; kube-apiserver does not, and clients lean on it.
+            is_map = isinstance(parent, dict)
+            parent[path[-1] if is_map else _key_in(parent, path, len(path) - 1)] = value
+        elif isinstance(value, dict):
+            self.document = cast("Object", value)
+        else:
+            raise errors.InapplicablePatch("the document can only be replaced by an object")
+
+    def _copy_of(self, source: Steps) -> Any:
+        encoded = _encoder.encode(self._get(source))
+        self._copied_bytes += len(encoded)
+        if self._copied_bytes > MAX_COPIED_BYTES:
+            problem = f"copy operations may add {MAX_COPIED_BYTES} bytes in all, no more"
+            raise errors.InapplicablePatch(problem, place=write_pointer(source))
+        # Not the same containers: an edit of one place must not show in the other.
+        return msgspec.json.decode(encoded)
+
+    def _test(self, path: Steps, value: Any) -> None:
+        parent = self._get(path[:-1])
+        if path and isinstance(parent, dict):
+            found = cast("Object", parent).get(path[-1])
+        else:
+            found = self._get(path)
+        if not _is_same(found, value):
+            problem = "the value is not the one the test asks for"
+            raise errors.InapplicablePatch(problem, place=write_pointer(path))
+
+    def _get(self, path: Steps) -> Any:
+        value: Any = self.document
+        for depth in range(len(path)):
+            value = value[_key_in(value, path, depth)]
+        return value
+
+    def _writable_parent(self, path: Steps) -> Any:
+        """Return the container the last step is in, made our own along with those above it."""
+        container = self.document = self._made_own(self.document, path, 0)
+        for depth in range(len(path) - 1):
+            key = _key_in(container, path, depth)
+            held = self._made_own(container[key], path, depth + 1)
+            container[key] = held
+            container = held
+        return container
+
+    def _made_own(self, container: Any, path: Steps, depth: int) -> Any:
+        if id(container) in self._own:
+            return container
+        if not isinstance(container, dict | list):
+            raise _nothing_at(path, depth)
+        own = cast("Any", container).copy()
+        self._own[id(own)] = own
+        return own
+
+
+def _key_in(container: Any, path: Steps, depth: int) -> str | int:
+    """Return what a step of the path is called in its container: a key or an index, and there."""
+    step = path[depth]
+    if isinstance(container, dict):
+        if step in container:
+            return step
+    elif isinstance(container, list):
+        index = find_index(step, len(cast("list[Any]", container)))
+        if index is not None and index < len(cast("list[Any]", container)):
+            return index
+    raise _nothing_at(path, depth)
+
+
+def _insertion_index(elements: list[Any], path: Steps) -> int:
+    """Return where the last step says to insert: `-` and the list's length both mean its end."""
+    index = len(elements) if path[-1] == "-" else find_index(path[-1], len(elements) + 1)
+    if index is None or index > len(elements):
+        raise _nothing_at(path, len(path) - 1)
+    return index
+
+
+def _nothing_at(path: Steps, depth: int) -> errors.InapplicablePatch:
+    place = write_pointer(path[: depth + 1])
+    return errors.InapplicablePatch(f"there is nothing at {place}", place=place)
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    # By their encoding, for Python finds True equal to 1; scalars of one type need no such care.
+    if type(left) is type(right) and not isinstance(left, dict | list):
+        return left == right
+    return _encoder.encode(left) == _encoder.encode(right)

@@ -1,0 +1,50 @@
+"""JSON merge patch (RFC 7386): an object of what changes, null for what goes.
+
+One rule is kube-apiserver's and not the RFC's: nulls in objects inside a list go as well, so a
+patch never brings in a field that is there and empty at once.
+"""
+
+from typing import Any, cast
+
+from clusterspace import errors
+from clusterspace.kube.objects import Object
+from clusterspace.kube.patches import refusals
+
+
+def apply_merge_patch(document: Object, patch: Any) -> Object:
+    """Return the document with the patch merged in; the same document for an empty patch."""
+    if patch is None:
+        raise errors.MalformedPatch("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        problem = refusals.cannot_read(patch, wanted="Go value of type map[string]interface {}")
+        raise errors.MalformedPatch(f"error decoding patch: {problem}")
+    try:
+        return _merged(document, cast("Object", patch))
+    except RecursionError as error:
+        raise errors.MalformedPatch("the patch is nested too deeply") from error
+
+
+def _merged(document: Object, patch: Object) -> Object:
+    if not patch:
+        return document
+    merged = dict(document)
+    for key, change in patch.items():
+        if change is None:
+            merged.pop(key, None)
+            continue
+        held = merged.get(key)
+        if isinstance(change, dict) and isinstance(held, dict):
+            merged[key] = _merged(cast("Object", held), cast("Object", change))
+        else:
+            merged[key] = _without_nulls(change)
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return the value with no null fields in any object in it; null list elements stay."""
+    if isinstance(value, dict):
+        fields = cast("Object", value)
+        return {key: _without_nulls(held) for key, held in fields.items() if held is not None}
+    if isinstance(value, list):
+        return [_without_nulls(element) for element in cast("list[Any]", value)]
+    return value

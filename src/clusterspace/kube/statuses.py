@@ -1,0 +1,289 @@
+"""The v1 Status body, to and from our errors, and Kubernetes' own words for each refusal.
+
+The constructors below return errors for the caller to raise. Their texts and the shape of their
+details are those a kube-apiserver answers with, to the letter: clients match on them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeGuard, cast
+
+from clusterspace import errors
+from clusterspace.errors import ApiError, Cause, Details
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import GroupKind, GroupResource
+
+Noun: TypeAlias = GroupResource | GroupKind
+"""What a refusal is about; Kubernetes names some by resource and some by kind."""
+
+MODIFIED: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+WATCH_TOO_OLD: Final = "The resourceVersion for the provided watch is too old."
+LIST_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+CONTINUE_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. "
+    "You can start a new list without the continue parameter."
+)
+
+# The first class of a code is the one for a Status that gives a code and no reason we know.
+_BY_REASON: Final[dict[str, type[ApiError]]] = {
+    each.reason: each
+    for each in (
+        errors.BadRequest,
+        errors.Unauthorized,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.MethodNotAllowed,
+        errors.NotAcceptable,
+        errors.Conflict,
+        errors.AlreadyExists,
+        errors.Expired,
+        errors.RequestEntityTooLarge,
+        errors.UnsupportedMediaType,
+        errors.Invalid,
+        errors.TooManyRequests,
+        errors.InternalError,
+        errors.ServiceUnavailable,
+        errors.DeadlineExceeded,
+    )
+}
+_BY_CODE: Final = {each.code: each for each in reversed(_BY_REASON.values())}
+
+_NO_REASON: Final = ("", ApiError.reason)
+
+
+def status_of(error: ApiError) -> Object:
+    """Return the Status body that tells a client of this error."""
+    body = {**_STATUS_HEAD, "status": "Failure", "message": error.message}
+    if error.reason not in _NO_REASON:
+        body["reason"] = error.reason
+    if error.details is not None:
+        body["details"] = _details_body(error.details)
+    return {**body, "code": error.code}
+
+
+def deleted(resource: GroupResource, name: str, uid: str) -> Object:
+    """Return the Status body that tells a client its object is gone."""
+    details = Details(name=name, group=resource.group, kind=resource.resource, uid=uid)
+    return {**_STATUS_HEAD, "status": "Success", "details": _details_body(details)}
+
+
+def error_from(status: Mapping[str, Any], http_code: int) -> ApiError:
+    """Return the error a Status body tells of; what cannot be read of it is left out.
+
+    The class follows the reason, else the code. Reason and code stay as they were told even when
+    they are not the class's own, so that passing the error on changes nothing.
+    """
+    reason = _text(status.get("reason"))
+    code = next(filter(_is_failure, (status.get("code"), http_code)), ApiError.code)
+    error_class = _BY_REASON.get(reason) or _BY_CODE.get(code) or ApiError
+    message = _text(status.get("message")) or f"the server answered with status {code}"
+    error = error_class(message, _details_from(status.get("details")))
+    error.reason = reason
+    error.code = code
+    return error
+
+
+def not_found(resource: GroupResource, name: str) -> errors.NotFound:
+    """Refuse: there is no object of this name."""
+    return errors.NotFound(f"{resource} {quoted(name)} not found", _about(resource, name))
+
+
+def unknown_path() -> errors.NotFound:
+    """Refuse: no resource is served there."""
+    return errors.NotFound("the server could not find the requested resource", Details())
+
+
+def already_exists(resource: GroupResource, name: str) -> errors.AlreadyExists:
+    """Refuse: the name is taken."""
+    message = f"{resource} {quoted(name)} already exists"
+    return errors.AlreadyExists(message, _about(resource, name))
+
+
+def conflict(noun: Noun, name: str, why: str = MODIFIED) -> errors.Conflict:
+    """Refuse: somebody else changed the object first."""
+    message = f"Operation cannot be fulfilled on {noun} {quoted(name)}: {why}"
+    return errors.Conflict(message, _about(noun, name))
+
+
+def uid_conflict(kind: GroupKind, name: str, *, wanted: str, held: str) -> errors.Conflict:
+    """Refuse: the precondition names another object that had this name."""
+    return conflict(
+        kind,
+        name,
+        f"the UID in the precondition ({wanted}) does not match the UID in record ({held}). "
+        "The object might have been deleted and then recreated",
+    )
+
+
+def version_conflict(kind: GroupKind, name: str, *, wanted: str, held: str) -> errors.Conflict:
+    """Refuse: the precondition names a version the object has left behind."""
+    return conflict(
+        kind,
+        name,
+        f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion "
+        f"in record ({held}). The object might have been modified",
+    )
+
+
+def invalid(kind: GroupKind, name: str, causes: Iterable[Cause]) -> errors.Invalid:
+    """Refuse: the object breaks rules, and every one it breaks is a cause."""
+    found = tuple(causes)
+    message = f"{kind} {quoted(name)} is invalid"
+    if found:
+        message += f": {summary_of(found)}"
+    return errors.Invalid(message, Details(name, kind.group, kind.kind, causes=found))
+
+
+def forbidden(
+    resource: GroupResource, name: str, why: str, causes: Sequence[Cause] = ()
+) -> errors.Forbidden:
+    """Refuse: they may not; without a name it is about the resource at large."""
+    subject = f"{resource} {quoted(name)}" if name else f"{resource}"
+    details = Details(name, resource.group, resource.resource, causes=tuple(causes))
+    return errors.Forbidden(f"{subject} is forbidden: {why}", details)
+
+
+def forbidden_path(why: str) -> errors.Forbidden:
+    """Refuse: they may not, and it is about a path that is no resource."""
+    return errors.Forbidden(f"forbidden: {why}", Details())
+
+
+def unauthorized() -> errors.Unauthorized:
+    """Refuse: we do not know who this is; saying why would help whoever is guessing."""
+    return errors.Unauthorized("Unauthorized")
+
+
+def method_not_allowed() -> errors.MethodNotAllowed:
+    """Refuse: the path is served, but not with this method."""
+    message = "the server does not allow this method on the requested resource"
+    return errors.MethodNotAllowed(message, Details())
+
+
+def method_not_served(why: str) -> errors.MethodNotAllowed:
+    """Refuse: Kubernetes would do this, and this server does not."""
+    return errors.MethodNotAllowed(why, Details())
+
+
+def not_acceptable(available: Iterable[str]) -> errors.NotAcceptable:
+    """Refuse: nothing the client accepts can be served."""
+    listed = ", ".join(available)
+    message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    return errors.NotAcceptable(message, Details())
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> errors.UnsupportedMediaType:
+    """Refuse: the resource does not take bodies of this type."""
+    message = "the body of the request was in an unknown format - accepted media types include: "
+    return errors.UnsupportedMediaType(message + ", ".join(accepted))
+
+
+def unknown_media_type() -> errors.UnsupportedMediaType:
+    """Refuse: no resource takes bodies of this type."""
+    return errors.UnsupportedMediaType("415: Unsupported Media Type", Details())
+
+
+def too_large(limit: int) -> errors.RequestEntityTooLarge:
+    """Refuse: the body is over the limit, in bytes."""
+    message = f"Request entity is too large: limit is {limit}"
+    return errors.RequestEntityTooLarge(message)
+
+
+def too_many_requests(retry_after_seconds: int = 1) -> errors.TooManyRequests:
+    """Refuse: the server is busy; try again after a while."""
+    message = "Too many requests, please try again later."
+    return errors.TooManyRequests(message, Details(retry_after_seconds=retry_after_seconds))
+
+
+def unavailable(why: str) -> errors.ServiceUnavailable:
+    """Refuse for now: starting, stopping, or cut off from what is needed."""
+    return errors.ServiceUnavailable(why)
+
+
+def internal(why: str) -> errors.InternalError:
+    """Fail: our fault."""
+    details = Details(causes=(Cause(reason="", message=why),))
+    return errors.InternalError(f"Internal error occurred: {why}", details)
+
+
+def timed_out(why: str, retry_after_seconds: int = 0) -> errors.DeadlineExceeded:
+    """Fail: the answer did not come in time."""
+    details = Details(retry_after_seconds=retry_after_seconds)
+    return errors.DeadlineExceeded(f"Timeout: {why}", details)
+
+
+def version_too_large(asked: int, current: int) -> errors.DeadlineExceeded:
+    """Fail: the resourceVersion has not happened yet, and did not while we waited."""
+    what = "Too large resource version"
+    details = Details(causes=(Cause("ResourceVersionTooLarge", what),), retry_after_seconds=1)
+    return errors.DeadlineExceeded(f"Timeout: {what}: {asked}, current: {current}", details)
+
+
+def summary_of(causes: Iterable[Cause]) -> str:
+    """Say all causes in one line: each once, bracketed when there are several."""
+    once = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
+
+
+def quoted(text: str) -> str:
+    """Return the text in double quotes, escaped as Kubernetes escapes it in messages."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+_STATUS_HEAD: Final[Object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+
+
+def _about(noun: Noun, name: str) -> Details:
+    kind = noun.resource if isinstance(noun, GroupResource) else noun.kind
+    return Details(name=name, group=noun.group, kind=kind)
+
+
+def _details_body(details: Details) -> Object:
+    body = {
+        "name": details.name,
+        "group": details.group,
+        "kind": details.kind,
+        "uid": details.uid,
+        "causes": [_cause_body(cause) for cause in details.causes],
+        "retryAfterSeconds": details.retry_after_seconds,
+    }
+    return {key: value for key, value in body.items() if value}
+
+
+def _cause_body(cause: Cause) -> Object:
+    body = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    return {key: value for key, value in body.items() if value}
+
+
+def _details_from(held: object) -> Details | None:
+    if not isinstance(held, dict):
+        return None
+    body = cast("Object", held)
+    retry_after = body.get("retryAfterSeconds")
+    return Details(
+        name=_text(body.get("name")),
+        group=_text(body.get("group")),
+        kind=_text(body.get("kind")),
+        uid=_text(body.get("uid")),
+        causes=_causes_from(body.get("causes")),
+        retry_after_seconds=retry_after if isinstance(retry_after, int) else 0,
+    )
+
+
+def _causes_from(held: object) -> tuple[Cause, ...]:
+    if not isinstance(held, list):
+        return ()
+    bodies = [cast("Object", each) for each in cast("list[object]", held) if isinstance(each, dict)]
+    return tuple(
+        Cause(_text(body.get("reason")), _text(body.get("message")), _text(body.get("field")))
+        for body in bodies
+    )
+
+
+def _is_failure(code: object) -> TypeGuard[int]:
+    return isinstance(code, int) and 400 <= code < 600
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,66 @@
+"""RFC 3339 times as Kubernetes writes them, to and from seconds since 1970.
+
+Seconds are a float because that is what a Clock gives; it holds a microsecond exactly enough to
+print it back unchanged until the year 2242.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from clusterspace.errors import MalformedTimestamp
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_RFC_3339 = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"T(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+    r"(?:\.(?P<fraction>[0-9]+))?"
+    r"(?:Z|(?P<sign>[+-])(?P<offset_hours>[0-9]{2}):(?P<offset_minutes>[0-9]{2}))"
+)
+
+
+def format_time(seconds: float) -> str:
+    """Return whole seconds, as `metav1.Time` prints: `2006-01-02T15:04:05Z`."""
+    moment = _EPOCH + timedelta(seconds=seconds // 1)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+
+
+def format_micro_time(seconds: float) -> str:
+    """Return microseconds, as `metav1.MicroTime` prints: `2006-01-02T15:04:05.000000Z`."""
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def parse_time(text: str) -> float:
+    """Read either form, with any offset and any number of decimals, into seconds."""
+    found = _RFC_3339.fullmatch(text)
+    if found is None:
+        raise _unreadable(text)
+    try:
+        moment = _moment_of(found)
+    except ValueError as error:  # the 31st of February, hour 25, an offset of a day or more
+        raise _unreadable(text) from error
+    return (moment - _EPOCH).total_seconds()
+
+
+def _moment_of(found: re.Match[str]) -> datetime:
+    """Build the moment; ValueError when a part is out of range."""
+    calendar = (int(found[part]) for part in ("year", "month", "day", "hour", "minute", "second"))
+    micros = int(f"{found['fraction'] or '':0<6}"[:6])
+    return datetime(*calendar, microsecond=micros, tzinfo=_offset_of(found))
+
+
+def _offset_of(found: re.Match[str]) -> timezone:
+    """Build the offset from UTC; ValueError when it is a day or more."""
+    if found["sign"] is None:
+        return UTC
+    minutes = int(found["offset_minutes"])
+    if minutes > 59:
+        raise ValueError("an offset has at most 59 minutes")
+    offset = timedelta(hours=int(found["offset_hours"]), minutes=minutes)
+    return timezone(-offset if found["sign"] == "-" else offset)
+
+
+def _unreadable(text: str) -> MalformedTimestamp:
+    message = f"{text!r} is not an RFC 3339 time such as 2006-01-02T15:04:05Z"
+    return MalformedTimestamp(message, place=text)

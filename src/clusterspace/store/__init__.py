@@ -1,0 +1,1 @@
+"""A revisioned key-value log: put, range, watch, compact."""

@@ -1,0 +1,212 @@
+"""Every metric name, label and bucket, declared in one file.
+
+Names are Kubernetes' own where the meaning is the same, so that existing dashboards work. Labels
+take values from fixed or configured sets only: a client must not be able to make series.
+"""
+
+import platform
+from dataclasses import dataclass
+from typing import Final
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+REGISTRY: Final = CollectorRegistry()
+
+# A second series per counter, telling when it began, doubles the page and is read by nobody.
+prometheus_client.disable_created_metrics()
+
+ProcessCollector(registry=REGISTRY)
+
+VERBS: Final = frozenset(
+    {
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "connect",
+        "proxy",
+    }
+)
+OTHER: Final = "other"
+
+_REQUEST_LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope")
+_REQUEST_SECONDS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+)  # fmt: skip
+_DISK_SECONDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5,
+)  # fmt: skip
+_BATCH_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_QUEUE_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
+
+_build_info = Gauge(
+    "clusterspace_build_info",
+    "Which build this is; always 1.",
+    ("version", "python"),
+    registry=REGISTRY,
+)
+
+_requests = Counter(
+    "apiserver_request_total",
+    "Requests answered.",
+    (*_REQUEST_LABELS, "code"),
+    registry=REGISTRY,
+)
+_request_seconds = Histogram(
+    "apiserver_request_duration_seconds",
+    "Time from the first byte of a request to the last byte of its answer; watches excluded.",
+    _REQUEST_LABELS,
+    buckets=_REQUEST_SECONDS,
+    registry=REGISTRY,
+)
+_watchers = Gauge(
+    "apiserver_longrunning_requests",
+    "Watches being served.",
+    ("group", "version", "resource"),
+    registry=REGISTRY,
+)
+_watchers_evicted = Counter(
+    "clusterspace_watchers_evicted_total",
+    "Watches ended because their reader was too slow.",
+    registry=REGISTRY,
+)
+
+_commits = Counter(
+    "clusterspace_store_commits_total",
+    "Batches of writes committed.",
+    registry=REGISTRY,
+)
+_batch_size = Histogram(
+    "clusterspace_store_batch_size",
+    "Writes that shared one commit.",
+    buckets=_BATCH_SIZES,
+    registry=REGISTRY,
+)
+_fsync_seconds = Histogram(
+    "clusterspace_store_fsync_seconds",
+    "Time a commit waited for the disk.",
+    buckets=_DISK_SECONDS,
+    registry=REGISTRY,
+)
+
+_queue_depth = Gauge(
+    "workqueue_depth",
+    "Keys ready to be worked on.",
+    ("name",),
+    registry=REGISTRY,
+)
+_queue_waited = Histogram(
+    "workqueue_queue_duration_seconds",
+    "Time a key was ready before a worker took it.",
+    ("name",),
+    buckets=_QUEUE_SECONDS,
+    registry=REGISTRY,
+)
+_queue_worked = Histogram(
+    "workqueue_work_duration_seconds",
+    "Time a key was worked on.",
+    ("name",),
+    buckets=_QUEUE_SECONDS,
+    registry=REGISTRY,
+)
+_queue_retries = Counter(
+    "workqueue_retries_total",
+    "Keys put back to be tried again.",
+    ("name",),
+    registry=REGISTRY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLabels:
+    """What a request was about.
+
+    Group, version, resource and subresource are those of a resource the server serves, and
+    empty when the request named none: what a client made up must not come here.
+    """
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+
+    def values(self) -> tuple[str, ...]:
+        """Return the label values in the order declared."""
+        verb = self.verb if self.verb in VERBS else OTHER
+        return (verb, self.group, self.version, self.resource, self.subresource, self.scope)
+
+
+def request_finished(labels: RequestLabels, code: int, seconds: float) -> None:
+    """Count a request and, unless it was a watch, its time."""
+    values = labels.values()
+    _requests.labels(*values, str(code) if 100 <= code < 600 else OTHER).inc()
+    if labels.verb != "watch":
+        _request_seconds.labels(*values).observe(seconds)
+
+
+def watch_started(group: str, version: str, resource: str) -> None:
+    """Count one more watch being served."""
+    _watchers.labels(group, version, resource).inc()
+
+
+def watch_ended(group: str, version: str, resource: str) -> None:
+    """Count one watch less being served."""
+    _watchers.labels(group, version, resource).dec()
+
+
+def watcher_evicted() -> None:
+    """Count a watch ended because its reader was too slow."""
+    _watchers_evicted.inc()
+
+
+def commit_finished(batch_size: int, fsync_seconds: float) -> None:
+    """Count a batch of writes that reached the disk."""
+    _commits.inc()
+    _batch_size.observe(batch_size)
+    _fsync_seconds.observe(fsync_seconds)
+
+
+class QueueMetrics:
+    """Counts what a work queue tells its observer, under the queue's name."""
+
+    def __init__(self, name: str) -> None:
+        self._depth = _queue_depth.labels(name)
+        self._waited = _queue_waited.labels(name)
+        self._worked = _queue_worked.labels(name)
+        self._retries = _queue_retries.labels(name)
+
+    def depth_changed(self, depth: int) -> None:
+        """Set how many keys are ready."""
+        self._depth.set(depth)
+
+    def taken(self, waited_seconds: float) -> None:
+        """Measure how long a key was ready."""
+        self._waited.observe(waited_seconds)
+
+    def finished(self, worked_seconds: float) -> None:
+        """Measure how long a key was worked on."""
+        self._worked.observe(worked_seconds)
+
+    def retried(self) -> None:
+        """Count a retry."""
+        self._retries.inc()
+
+
+def set_build_info(version: str) -> None:
+    """Say which build this is."""
+    _build_info.labels(version, platform.python_version()).set(1)
+
+
+def render() -> bytes:
+    """Return everything measured so far, as Prometheus reads it."""
+    return prometheus_client.generate_latest(REGISTRY)

@@ -1,0 +1,20 @@
+"""`python -m tests.bench [NAME…]`: run the benchmarks, all of them or those named."""
+
+import runpy
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    here = Path(__file__).parent
+    known = sorted(path.stem.removeprefix("bench_") for path in here.glob("bench_*.py"))
+    wanted = sys.argv[1:] or known
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        sys.exit(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(known)}")
+    for name in wanted:
+        print(f"\n== {name}")
+        runpy.run_module(f"tests.bench.bench_{name}", run_name="__main__", alter_sys=True)
+
+
+main()

@@ -1,0 +1,18 @@
+"""Both stores keep every promise of the interface."""
+
+from pathlib import Path
+
+from clusterspace.store.interface import Store
+from clusterspace.store.memory import MemoryStore
+from clusterspace.store.sqlite import SqliteStore
+from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract, StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    async def open_store(self, directory: Path) -> Store:
+        return MemoryStore(maximum_waiting_events=WAITING_EVENTS)
+
+
+class TestSqliteStore(DurableStoreContract):
+    async def open_store(self, directory: Path) -> Store:
+        return await SqliteStore.open(directory / "store.db", maximum_waiting_events=WAITING_EVENTS)

@@ -1,0 +1,63 @@
+"""A Schema says what its raw form says, with Kubernetes' meaning of what it leaves out."""
+
+import pytest
+
+from clusterspace.kube.schemas.model import ANYTHING, NOTHING, Schema
+
+
+def test_a_list_that_says_nothing_of_its_type_is_atomic() -> None:
+    assert Schema({"type": "array"}).list_type == "atomic"
+
+
+def test_a_null_default_is_no_default() -> None:
+    assert not Schema({"default": None}).has_default
+    assert Schema({"default": False}).has_default
+
+
+def test_a_keyword_with_a_null_value_counts_as_left_out() -> None:
+    schema = Schema({"type": None, "properties": None, "items": None, "required": None})
+
+    assert (schema.type, schema.properties, schema.items) == ("", {}, None)
+    assert schema.required == frozenset()
+
+
+def test_fields_are_found_by_name_and_else_as_free_keys() -> None:
+    schema = Schema({"properties": {"a": {"type": "string"}}, "additionalProperties": True})
+
+    named, free = schema.field("a"), schema.field("b")
+
+    assert named is not None
+    assert named.type == "string"
+    assert free is ANYTHING
+    assert NOTHING.field("a") is None
+
+
+def test_only_fields_with_defaults_are_defaulted() -> None:
+    schema = Schema({"properties": {"a": {"default": 1}, "b": {}}})
+
+    assert list(schema.defaulted) == ["a"]
+
+
+def test_junctors_are_schemas_too() -> None:
+    schema = Schema({"anyOf": [{"type": "string"}], "not": {"enum": [1]}, "allOf": [{}, {}]})
+
+    assert [part.type for part in schema.any_of] == ["string"]
+    assert (len(schema.all_of), len(schema.one_of)) == (2, 0)
+    assert schema.negated is not None
+
+
+def test_what_stands_beside_a_reference_describes_this_place_only() -> None:
+    target = Schema({"type": "object", "x-kubernetes-map-type": "atomic"})
+    schema = Schema(
+        {"properties": {"a": {"$ref": "#/defs/T", "x-kubernetes-map-type": "granular"}}},
+        lambda name: target,
+    )
+
+    held = schema.properties["a"]
+
+    assert (held.type, held.map_is_atomic, target.map_is_atomic) == ("object", False, True)
+
+
+def test_a_reference_without_definitions_is_a_lookup_error() -> None:
+    with pytest.raises(LookupError, match="T"):
+        _ = Schema({"properties": {"a": {"$ref": "#/defs/T"}}}).properties
