@@ -10,10 +10,12 @@
     │   │       ├── MalformedDuration
     │   │       ├── MalformedTimestamp
     │   │       ├── MalformedSchema
+    │   │       ├── MalformedPath
     │   │       └── MalformedObject
     │   ├── Unauthorized             401  Unauthorized
     │   ├── Forbidden                403  Forbidden
     │   ├── NotFound                 404  NotFound
+    │   ├── NotServed                404  NotFound, but of the resource itself, not of an object
     │   ├── MethodNotAllowed         405  MethodNotAllowed
     │   ├── NotAcceptable            406  NotAcceptable
     │   ├── AlreadyExists            409  AlreadyExists
@@ -29,6 +31,16 @@
     │   ├── InternalError            500  InternalError
     │   ├── ServiceUnavailable       503  ServiceUnavailable
     │   └── DeadlineExceeded         504  Timeout
+    ├── ClusterError                 a cluster, or the way to it, failed; knows which cluster
+    │   ├── ClusterUnreachable       no connection, or it broke before the answer was whole
+    │   ├── ClusterTimeout           no answer within the deadline
+    │   ├── ClusterMisbehaved        an answer no Kubernetes API gives: HTML, a redirect, a half
+    │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
+    ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
+    ├── BlindWrite                   a write of ours that could undo what somebody else wrote
+    ├── MixedCommit                  spec and status were changed in one go
+    ├── LeadershipLost               somebody else leads now, or may
+    ├── Terminal                     a reconcile that retrying cannot help
     ├── TaskFailed                   a task that must never end has ended
     ├── Evicted                      a reader of a broadcast was too slow and was cut off
     └── StoreError                   what the revision log cannot do
@@ -80,6 +92,8 @@ class ApiError(ClusterspaceError):
 
     reason = "Unknown"
     code = 500
+    cluster = ""
+    """Which cluster refused, when the refusal came from a cluster we asked."""
 
     def __init__(self, message: str, details: Details | None = None) -> None:
         super().__init__(message)
@@ -140,6 +154,12 @@ class MalformedSchema(Malformed):
     what = "schema"
 
 
+class MalformedPath(Malformed):
+    """A JSONPath that cannot be followed."""
+
+    what = "JSONPath"
+
+
 class MalformedObject(Malformed):
     """A body that is not the Kubernetes object it claims to be."""
 
@@ -162,6 +182,16 @@ class Forbidden(ApiError):
 
 class NotFound(ApiError):
     """There is no such thing. Never used for "could not look"."""
+
+    reason = "NotFound"
+    code = 404
+
+
+class NotServed(ApiError):
+    """The cluster does not have this resource at all, or not now.
+
+    It is no NotFound: whoever takes that for "the object is gone" must not take this for it.
+    """
 
     reason = "NotFound"
     code = 404
@@ -200,6 +230,13 @@ class Expired(ApiError):
 
     reason = "Expired"
     code = 410
+
+    def __init__(
+        self, message: str, details: Details | None = None, *, continue_token: str = ""
+    ) -> None:
+        super().__init__(message, details)
+        self.continue_token = continue_token
+        """Where a list may go on all the same, at the present instead of the past."""
 
 
 class RequestEntityTooLarge(ApiError):
@@ -268,6 +305,7 @@ class HttpViolation(ApiError):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+        self.reason = {405: "MethodNotAllowed", 415: "UnsupportedMediaType"}.get(code, self.reason)
 
 
 class InternalError(ApiError):
@@ -289,6 +327,63 @@ class DeadlineExceeded(ApiError):
 
     reason = "Timeout"
     code = 504
+
+
+class ClusterError(ClusterspaceError):
+    """A cluster, or the way to it, failed; what is there is unknown, and unknown means keep."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        super().__init__(f"cluster {cluster}: {why}")
+        self.cluster = cluster
+        self.why = why
+
+
+class ClusterUnreachable(ClusterError):
+    """No connection, or it broke; `was_sent` tells whether the request may have had an effect."""
+
+    def __init__(self, cluster: str, why: str, *, was_sent: bool) -> None:
+        super().__init__(cluster, why)
+        self.was_sent = was_sent
+
+
+class ClusterTimeout(ClusterError):
+    """The answer did not come in time; the request may have had an effect."""
+
+
+class ClusterMisbehaved(ClusterError):
+    """The answer is none a Kubernetes API gives; `code` is its HTTP status."""
+
+    def __init__(self, cluster: str, why: str, *, code: int = 0) -> None:
+        super().__init__(cluster, why)
+        self.code = code
+
+
+class CredentialsUnusable(ClusterError):
+    """What we are to identify ourselves with is missing, broken or cannot be renewed."""
+
+
+class UnusableKubeconfig(ClusterspaceError):
+    """A kubeconfig, or one entry of it, cannot be used; `place` says which."""
+
+    def __init__(self, why: str, *, place: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.place = place
+
+
+class BlindWrite(ClusterspaceError):
+    """A write carried neither a version, nor an owner of fields, nor the UID it is meant for."""
+
+
+class MixedCommit(ClusterspaceError):
+    """One commit changed both the status and the rest; these are two writes, by two rights."""
+
+
+class LeadershipLost(ClusterspaceError):
+    """The lease is somebody else's, or may be: it could not be renewed in time."""
+
+
+class Terminal(ClusterspaceError):
+    """Raised by a reconciler: trying again cannot help before the object changes."""
 
 
 class TaskFailed(ClusterspaceError):

@@ -8,6 +8,7 @@ import click
 from clusterspace import __version__
 
 COMMANDS: Final = {
+    "hub": ("clusterspace.cli.serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
     "store": ("clusterspace.cli.store:store", "Back up, restore and check the hub's data."),
 }
 """Verb to (module:command, one sentence). Modules are imported when their verb is used."""

@@ -60,6 +60,8 @@ def status_of(error: ApiError) -> Object:
         body["reason"] = error.reason
     if error.details is not None:
         body["details"] = _details_body(error.details)
+    if isinstance(error, errors.Expired) and error.continue_token:
+        body["metadata"] = {"continue": error.continue_token}
     return {**body, "code": error.code}
 
 

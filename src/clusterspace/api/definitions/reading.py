@@ -1,0 +1,123 @@
+"""A CustomResourceDefinition as values: names, versions, schemas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from clusterspace.kube.conditions import is_true
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+
+GROUP: Final = "apiextensions.k8s.io"
+PLURAL: Final = "customresourcedefinitions"
+KIND: Final = "CustomResourceDefinition"
+API_VERSION: Final = f"{GROUP}/v1"
+
+FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+ESTABLISHED: Final = "Established"
+NAMES_ACCEPTED: Final = "NamesAccepted"
+TERMINATING: Final = "Terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a resource and its kind are called."""
+
+    plural: str = ""
+    singular: str = ""
+    kind: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any] | None) -> "Names":
+        """Read `spec.names` or `status.acceptedNames`."""
+        held = raw or {}
+        return cls(
+            plural=str(held.get("plural") or ""),
+            singular=str(held.get("singular") or ""),
+            kind=str(held.get("kind") or ""),
+            list_kind=str(held.get("listKind") or ""),
+            short_names=tuple(held.get("shortNames") or ()),
+            categories=tuple(held.get("categories") or ()),
+        )
+
+    def to_object(self) -> Object:
+        """Return them as `status.acceptedNames` has them: plural and kind even when empty."""
+        optional: Object = {
+            "singular": self.singular,
+            "shortNames": list(self.short_names),
+            "listKind": self.list_kind,
+            "categories": list(self.categories),
+        }
+        given = {key: value for key, value in optional.items() if value}
+        return {"plural": self.plural, "kind": self.kind, **given}
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedVersion:
+    """One version of a custom resource."""
+
+    name: str
+    is_served: bool
+    is_storage: bool
+    raw_schema: Object
+    columns: tuple[Object, ...]
+    has_status: bool
+    scale: Object | None
+    selectable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition, with the status that says how far it has come."""
+
+    name: str
+    group: str
+    names: Names
+    accepted: Names
+    is_namespaced: bool
+    versions: tuple[DefinedVersion, ...]
+    is_established: bool
+    is_ending: bool
+
+    @property
+    def storage_version(self) -> str:
+        """The version objects are stored in."""
+        return next((each.name for each in self.versions if each.is_storage), "")
+
+
+def read_definition(crd_object: Object) -> Definition:
+    """Read a definition that has been checked and defaulted."""
+    spec, status = _object(crd_object, "spec"), _object(crd_object, "status")
+    versions = cast("list[Object]", spec.get("versions") or [])
+    return Definition(
+        name=name_of(crd_object),
+        group=str(spec.get("group") or ""),
+        names=Names.read(spec.get("names")),
+        accepted=Names.read(status.get("acceptedNames")),
+        is_namespaced=spec.get("scope") == "Namespaced",
+        versions=tuple(_version(each) for each in versions),
+        is_established=is_true(status.get("conditions"), ESTABLISHED),
+        is_ending=bool(metadata_of(crd_object).get("deletionTimestamp")),
+    )
+
+
+def _version(raw: Object) -> DefinedVersion:
+    subresources = _object(raw, "subresources")
+    selectable = cast("list[Object]", raw.get("selectableFields") or [])
+    return DefinedVersion(
+        name=str(raw.get("name") or ""),
+        is_served=bool(raw.get("served")),
+        is_storage=bool(raw.get("storage")),
+        raw_schema=cast("Object", find_at(raw, "schema", "openAPIV3Schema") or {}),
+        columns=tuple(raw.get("additionalPrinterColumns") or ()),
+        has_status="status" in subresources,
+        scale=cast("Object | None", subresources.get("scale")),
+        selectable=tuple(str(each.get("jsonPath") or "") for each in selectable),
+    )
+
+
+def _object(held: Mapping[str, Any], key: str) -> Object:
+    value = held.get(key)
+    return cast("Object", value) if isinstance(value, dict) else {}

@@ -1,0 +1,14 @@
+"""What `kubectl get` shows of each built-in kind: columns, and how a cell is read from an object.
+
+cells.py       the words printers are written in: Printer, columns, and cells many kinds share
+pods.py        the three hard columns: ready, status, restarts
+core.py        the core group
+workloads.py   apps, batch, autoscaling
+networks.py    services, endpoints, ingresses, policies
+volumes.py     volumes, claims, storage classes, CSI
+access.py      roles, certificates, admission, leases, flow control, devices
+registry.py    which printer is whose
+
+Cells are read from the stored form of an object: events as core/v1, autoscalers as v2. The time
+comes in from outside; nothing here reads a clock.
+"""

@@ -1,0 +1,106 @@
+"""What the containers of a pod ask for and may use, taken together."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias, cast
+
+from clusterspace.kube.objects import Object
+from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
+
+ResourceList: TypeAlias = Mapping[str, str]
+"""Quantities by resource name."""
+
+_QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def effective(pod_spec: Object, which: str) -> dict[str, str]:
+    """Return what all containers need at once; `which` is `requests` or `limits`.
+
+    Init containers run one by one before the rest, so only the largest counts; those that are
+    restarted for ever keep running and count with everything after them.
+    """
+    running = _added(_lists(pod_spec, "containers", which))
+    sidecars: dict[str, str] = {}
+    peak: dict[str, str] = {}
+    for container in _containers(pod_spec, "initContainers"):
+        asked = _list_of(container, which)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _added([sidecars, asked])
+            peak = _larger(peak, sidecars)
+        else:
+            peak = _larger(peak, _added([sidecars, asked]))
+    return _larger(_added([running, sidecars]), peak)
+
+
+def rounded_to_millis(text: str) -> str:
+    """Return a quantity rounded away from zero to thousandths, as resource lists keep it."""
+    quantity = parse_quantity(text)
+    if quantity.nanos % _MILLI == 0:
+        return str(quantity)
+    millis = -(-abs(quantity.nanos) // _MILLI)
+    return str(Quantity(millis * _MILLI if quantity.nanos > 0 else -millis * _MILLI))
+
+
+_MILLI: Final = 10**6
+
+
+def qos_class(pod: Object) -> str:
+    """Return the pod's quality-of-service class, which decides who is evicted first."""
+    spec = cast("Object", pod.get("spec") or {})
+    if spec.get("resources") is not None:
+        sources = [cast("Object", spec["resources"])]
+    else:
+        every = (*_containers(spec, "containers"), *_containers(spec, "initContainers"))
+        sources = [cast("Object", container.get("resources") or {}) for container in every]
+    requests = _added(_counted(each, "requests") for each in sources)
+    limits = _added(_counted(each, "limits") for each in sources)
+    if not requests and not limits:
+        return "BestEffort"
+    all_limited = all(len(_counted(each, "limits")) == len(_QOS_RESOURCES) for each in sources)
+    return "Guaranteed" if all_limited and _are_equal(requests, limits) else "Burstable"
+
+
+def _counted(resources: Object, which: str) -> ResourceList:
+    """Return the quantities that decide the class: CPU and memory above zero."""
+    held = cast("ResourceList", resources.get(which) or {})
+    return {
+        key: text
+        for key, text in held.items()
+        if key in _QOS_RESOURCES and parse_quantity(text).nanos > 0
+    }
+
+
+def _are_equal(requests: ResourceList, limits: ResourceList) -> bool:
+    return requests.keys() == limits.keys() and all(
+        parse_quantity(text).nanos == parse_quantity(limits[key]).nanos
+        for key, text in requests.items()
+    )
+
+
+def _containers(pod_spec: Object, field: str) -> list[Object]:
+    return cast("list[Object]", pod_spec.get(field) or [])
+
+
+def _lists(pod_spec: Object, field: str, which: str) -> list[ResourceList]:
+    return [_list_of(container, which) for container in _containers(pod_spec, field)]
+
+
+def _list_of(container: Object, which: str) -> ResourceList:
+    return cast("ResourceList", (container.get("resources") or {}).get(which) or {})
+
+
+def _added(lists: Iterable[ResourceList]) -> dict[str, str]:
+    held = list(lists)
+    names = dict.fromkeys(name for each in held for name in each)
+    return {name: _sum([each[name] for each in held if name in each]) for name in names}
+
+
+def _sum(texts: list[str]) -> str:
+    return str(sum(map(parse_quantity, texts), start=ZERO))
+
+
+def _larger(one: ResourceList, other: ResourceList) -> dict[str, str]:
+    merged = dict(one)
+    for name, text in other.items():
+        if name not in merged or parse_quantity(text).nanos > parse_quantity(merged[name]).nanos:
+            merged[name] = text
+    return merged

@@ -1,0 +1,9 @@
+"""The hub's own say in what is written: plug-ins between an object's rules and the store.
+
+chain.py       the order in which plug-ins are asked
+namespaces.py  no new content in a namespace that is not there or is ending
+services.py    addresses and node ports for Services
+
+A plug-in sees the object as it would be stored, returns it (changed or not) or refuses it. It is
+asked for dry runs too, so it keeps nothing of what it sees.
+"""

@@ -1,0 +1,81 @@
+"""Which objects a list, watch or deletecollection is about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clusterspace.errors import BadRequest
+from clusterspace.hub import forms, keys
+from clusterspace.hub.catalog import Served
+from clusterspace.hub.options import ListOptions
+from clusterspace.kube.objects import Object, labels_of, metadata_of
+from clusterspace.kube.selectors import (
+    FieldSelector,
+    LabelSelector,
+    parse_field_selector,
+    parse_label_selector,
+)
+from clusterspace.store.revisions import KeyValue
+
+_METADATA_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Label and field selectors of one request, ready to be asked many times."""
+
+    served: Served
+    labels: LabelSelector
+    fields: FieldSelector
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is filtered out."""
+        return self.labels.is_everything and self.fields.is_everything
+
+    @property
+    def only_name(self) -> str | None:
+        """The one name that can match, if the field selector pins it."""
+        return self.fields.requires_exact("metadata.name")
+
+    def matches_entry(self, entry: KeyValue) -> bool:
+        """Whether a stored object is selected, decoding as little as possible."""
+        if self.is_everything:
+            return True
+        only = self.only_name
+        if only is not None and keys.name_in(entry.key) != only:
+            return False
+        if self._needs_whole_object:
+            return self.matches(forms.decode_stored(entry, self.served.form))
+        return self.labels.is_everything or self.labels.matches(forms.labels_in(entry))
+
+    def matches(self, kube_object: Object) -> bool:
+        """Whether an object is selected."""
+        if not self.labels.matches(labels_of(kube_object)):
+            return False
+        return self.fields.is_everything or self.fields.matches(self._fields_of(kube_object))
+
+    @property
+    def _needs_whole_object(self) -> bool:
+        wanted = self.fields.fields
+        is_only_name = wanted == frozenset({"metadata.name"}) and self.only_name is not None
+        return bool(wanted) and not is_only_name
+
+    def _fields_of(self, kube_object: Object) -> Mapping[str, str]:
+        metadata = metadata_of(kube_object)
+        values = {
+            "metadata.name": str(metadata.get("name") or ""),
+            "metadata.namespace": str(metadata.get("namespace") or ""),
+        }
+        for name in self.fields.fields - set(_METADATA_FIELDS):
+            values[name] = self.served.fields[name](kube_object)
+        return values
+
+
+def select(served: Served, options: ListOptions) -> Selection:
+    """Parse the selectors of a request; MalformedSelector or BadRequest when they make no sense."""
+    fields = parse_field_selector(options.field_selector)
+    for name in sorted(fields.fields):
+        problem = served.refuse_field(name)
+        if problem:
+            raise BadRequest(problem)
+    return Selection(served, parse_label_selector(options.label_selector), fields)

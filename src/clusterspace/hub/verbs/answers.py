@@ -1,0 +1,59 @@
+"""Objects to answers, in the representation the client asked for."""
+
+from dataclasses import dataclass
+
+from clusterspace.api.printers.cells import Printer
+from clusterspace.hub import forms
+from clusterspace.hub.tables import read_include, table_of
+from clusterspace.hub.verbs.asks import Ask
+from clusterspace.kube.objects import Object, metadata_of
+from clusterspace.kube.tables import partial_metadata
+from clusterspace.serving.messages import Response
+from clusterspace.serving.negotiation import JSON
+from clusterspace.serving.responses import json_response, value_response
+from clusterspace.store.revisions import KeyValue
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change left behind."""
+
+    kube_object: Object
+    entry: KeyValue | None
+    """The stored entry to answer from; None for a dry run and for an object that is now gone."""
+
+
+def answer_entry(ask: Ask, code: int, entry: KeyValue) -> Response:
+    """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
+    representation = ask.representation
+    if representation.media_type == JSON and not representation.transform:
+        return json_response(ask.call, code, forms.object_bytes(entry, ask.served.form))
+    return answer_object(ask, code, forms.decode_stored(entry, ask.served.form))
+
+
+def answer_object(ask: Ask, code: int, kube_object: Object) -> Response:
+    """Answer with an object, as itself, as a Table of one row, or as its metadata."""
+    shown = represent(ask, kube_object)
+    return value_response(ask.call, code, shown, ask.representation.media_type)
+
+
+def answer_changed(ask: Ask, changed: Changed, code: int = 200) -> Response:
+    """Answer with what a change left behind."""
+    if changed.entry is not None:
+        return answer_entry(ask, code, changed.entry)
+    return answer_object(ask, code, changed.kube_object)
+
+
+def represent(ask: Ask, kube_object: Object, printer: Printer | None = None) -> Object:
+    """Return an object in the asked representation, with the resource's printer or another."""
+    if ask.representation.is_table:
+        return table_of(
+            [kube_object],
+            printer or ask.served.printer,
+            list_metadata=metadata_of(kube_object),
+            include=read_include(ask.info.query.get("includeObject")),
+            now=ask.hub.clock.now(),
+        )
+    if ask.representation.is_metadata_only:
+        return partial_metadata(kube_object)
+    return kube_object

@@ -1,0 +1,107 @@
+"""Read, edit, check, write; and again when somebody else was quicker.
+
+Every verb that changes an object that is there goes through here: PUT, the four patches, scale.
+They differ only in the edit, a plain function from the object there is to the object wanted.
+"""
+
+from typing import Final
+
+from clusterspace.api.validation.metadata import check_metadata_update
+from clusterspace.errors import RevisionMismatch
+from clusterspace.hub import forms
+from clusterspace.hub.admission.chain import admit
+from clusterspace.hub.admissions import Admission
+from clusterspace.hub.options import WriteOptions
+from clusterspace.hub.ownership import write_of
+from clusterspace.hub.verbs.answers import Changed
+from clusterspace.hub.verbs.asks import Ask, refuse
+from clusterspace.hub.versions import version_problem
+from clusterspace.hub.writing import TRIES, Edit, replace_or_remove
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.managed_fields.managers import are_alike_but_for_times
+from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.objects import Object, metadata_of
+from clusterspace.store.revisions import KeyValue
+
+_SERVER_KEPT: Final = (
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "selfLink",
+)
+
+
+async def change(
+    ask: Ask, edit: Edit, options: WriteOptions, *, tracks_fields: bool = True
+) -> Changed:
+    """Carry out an edit of the object the URL names.
+
+    `tracks_fields` is False for edits that kept the record of field owners themselves (apply).
+    """
+    for attempt in range(TRIES):
+        entry = await ask.hub.store.get(ask.key)
+        if entry is None:
+            raise ask.not_found()
+        old = forms.decode_stored(entry, ask.served.form)
+        wanted = edit(old)
+        has_precondition = _require_version(ask, wanted, entry)
+        new = await _finish(ask, wanted, old, options, tracks_fields=tracks_fields)
+        if new == old or are_alike_but_for_times(new, old):
+            # When an owner last looked at its fields is no change.
+            return Changed(old, entry)
+        if options.dry_run:
+            return Changed(new, None)
+        try:
+            return Changed(new, await replace_or_remove(ask.hub, ask.served, entry, new))
+        except RevisionMismatch as lost:
+            if has_precondition or attempt == TRIES - 1:
+                raise _conflict(ask) from lost
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _conflict(ask: Ask) -> Exception:
+    return statuses.conflict(ask.served.info.group_resource, ask.info.name)
+
+
+def _require_version(ask: Ask, wanted: Object, entry: KeyValue) -> bool:
+    """Refuse an edit of a version that is no longer there; say whether the edit named one."""
+    given = metadata_of(wanted).get("resourceVersion")
+    if not given or given == "0":
+        return False
+    problem = version_problem(str(given))
+    if problem:
+        found = causes.invalid("metadata.resourceVersion", str(given)[:64], problem)
+        raise statuses.invalid(ask.served.info.group_kind, ask.info.name, (found,))
+    if int(given) != entry.mod_revision:
+        raise _conflict(ask)
+    return True
+
+
+async def _finish(
+    ask: Ask, wanted: Object, old: Object, options: WriteOptions, *, tracks_fields: bool
+) -> Object:
+    """Default, record who owns what, keep what this write may not touch, and check it all."""
+    rules, subresource = ask.served.rules, ask.info.subresource
+    asked = rules.default(_keep_identity(wanted, old))
+    if tracks_fields:
+        manager = options.field_manager
+        write = write_of(ask.hub, ask.served, manager=manager, subresource=subresource)
+        asked = track_update(old, asked, write)
+    prepared = rules.prepare_update(asked, old, subresource)
+    admission = Admission(ask.served, ask.call.user, prepared, old, subresource)
+    new = await admit(ask.hub, admission)
+    # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
+    found = (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
+    refuse(ask, old, found)
+    return new
+
+
+def _keep_identity(wanted: Object, old: Object) -> Object:
+    """Put back the metadata that no client may change, and that many leave out."""
+    there = metadata_of(old)
+    kept = {name: there[name] for name in _SERVER_KEPT if name in there}
+    given = {k: v for k, v in metadata_of(wanted).items() if k not in _SERVER_KEPT}
+    uid = given.get("uid") or there.get("uid")
+    return {**wanted, "metadata": {**given, **kept, "uid": uid}}

@@ -1,0 +1,195 @@
+"""Schemas to types, and objects to the values that expressions see."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from clusterspace.kube.cel.faults import EvaluationFailed
+from clusterspace.kube.cel.libraries.operators import read_duration
+from clusterspace.kube.cel.libraries.times import read_timestamp
+from clusterspace.kube.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Field,
+    Type,
+    list_of,
+    map_of,
+)
+from clusterspace.kube.cel.values import KeyedList, SetList
+from clusterspace.kube.objects import Object
+from clusterspace.kube.schemas.model import Schema
+
+_RESERVED: Final = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_UNSPELLABLE: Final = frozenset(("true", "false", "null", "in"))
+_SPELLABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
+_ESCAPES: Final = (
+    ("__", "__underscores__"),
+    (".", "__dot__"),
+    ("-", "__dash__"),
+    ("/", "__slash__"),
+)
+_SCALARS: Final[Mapping[str, Type]] = {
+    "boolean": BOOL,
+    "integer": INT,
+    "number": DOUBLE,
+    "string": STRING,
+}
+_TEXT_FORMATS: Final[Mapping[str, Type]] = {
+    "byte": BYTES,
+    "duration": DURATION,
+    "date": TIMESTAMP,
+    "date-time": TIMESTAMP,
+}
+_TEXT: Final = Schema({"type": "string"})
+_RESOURCE_FIELDS: Final[Mapping[str, Schema]] = {
+    "apiVersion": _TEXT,
+    "kind": _TEXT,
+    "metadata": Schema(
+        {"type": "object", "properties": {"name": _TEXT.raw, "generateName": _TEXT.raw}}
+    ),
+}
+
+
+def escaped(name: str) -> str | None:
+    """Return how an expression spells a field; None for a name that it cannot spell."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if not _SPELLABLE.fullmatch(name):
+        return None
+    parts = re.split(r"(__|[./-])", name)
+    table = dict(_ESCAPES)
+    return "".join(table.get(part, part) for part in parts)
+
+
+def type_of(schema: Schema, *, is_resource: bool, name: str = "selfType") -> Type | None:
+    """Return the type of the values of a schema; None when expressions cannot see them."""
+    if schema.is_int_or_string:
+        return DYN
+    if schema.type == "string":
+        return _TEXT_FORMATS.get(str(schema.raw.get("format") or ""), STRING)
+    if schema.type == "array":
+        items = schema.items
+        element = items and type_of(
+            items, is_resource=items.is_embedded_resource, name=f"{name}.@idx"
+        )
+        return list_of(element) if element else None
+    if schema.type != "object":
+        return _SCALARS.get(schema.type)
+    free = schema.additional
+    if free is not None and not is_resource:
+        held = type_of(free, is_resource=free.is_embedded_resource, name=f"{name}.@elem")
+        return map_of(STRING, held) if held else None
+    return Type(name, fields=_fields_of(schema, name, is_resource=is_resource))
+
+
+def _fields_of(schema: Schema, name: str, *, is_resource: bool) -> Mapping[str, Field]:
+    known = {**schema.properties, **(_RESOURCE_FIELDS if is_resource else {})}
+    fields: dict[str, Field] = {}
+    for own_name, held in known.items():
+        spelled = escaped(own_name)
+        inner = type_of(held, is_resource=held.is_embedded_resource, name=f"{name}.{own_name}")
+        if spelled is None or inner is None:
+            continue
+        fields[spelled] = Field(own_name, inner)
+        if own_name in _RESERVED - _UNSPELLABLE:
+            fields[own_name] = Field(own_name, inner)
+    return fields
+
+
+class _Reader:
+    """Turns objects into values, and knows of the schemas whose objects are values already."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._text = _TEXT_FORMATS.get(str(schema.raw.get("format") or ""))
+
+    @classmethod
+    def of(cls, schema: Schema) -> "_Reader":
+        """Return the reader of a schema, the same one each time."""
+        made = schema.memo.get(cls)
+        if made is None:
+            made = schema.memo[cls] = cls(schema)
+        return made
+
+    def read(self, value: Any) -> Any:
+        schema = self._schema
+        match value:
+            case dict() if schema.type == "object":
+                return self._object(cast("Object", value))
+            case list() if schema.items is not None:
+                return self._list(cast("list[Any]", value), _Reader.of(schema.items))
+            case str() if self._text is not None and schema.type == "string":
+                return _read_text(value, self._text)
+            case int() if schema.type == "number" and not isinstance(value, bool):
+                return float(value)
+            case float() if schema.type == "integer" and value.is_integer():
+                return int(value)
+            case _:
+                return value
+
+    def _object(self, held: Object) -> Object:
+        named, free = self._schema.properties, self._schema.additional
+        read: Object = {}
+        for name, value in held.items():
+            known = named.get(name, free)
+            if value is None and name in named:
+                continue  # to a rule, a field that holds nothing is not there
+            read[name] = value if known is None else _Reader.of(known).read(value)
+        return read
+
+    def _list(self, elements: list[Any], reader: "_Reader") -> list[Any]:
+        read = [reader.read(element) for element in elements]
+        if self._schema.list_type == "set":
+            return SetList(read)
+        if self._schema.list_type == "map":
+            return KeyedList(read, self._schema.list_map_keys)
+        return read
+
+
+def _read_text(text: str, wanted: Type) -> Any:
+    """Read a text of a known format; leave one that cannot be read to others to refuse."""
+    try:
+        if wanted == BYTES:
+            return base64.b64decode(text, validate=True)
+        if wanted == DURATION:
+            return read_duration(text)
+        return read_timestamp(text if "T" in text else f"{text}T00:00:00Z")
+    except (EvaluationFailed, binascii.Error):
+        return text
+
+
+def read_value(value: Any, schema: Schema) -> Any:
+    """Return the value that expressions see for an object of the schema."""
+    return _Reader.of(schema).read(value)

@@ -1,0 +1,126 @@
+"""The tree an expression is read into; every node knows where it was written."""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from clusterspace.kube.cel.types import Type
+
+AND: Final = "_&&_"
+OR: Final = "_||_"
+CHOICE: Final = "_?_:_"
+INDEX: Final = "_[_]"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value written out."""
+
+    value: Any
+    type: Type
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A field: `operand.field`, or `operand.?field` for one that may be missing."""
+
+    operand: "Node"
+    field: str
+    at: int
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """Whether a field is there: `has(operand.field)`."""
+
+    operand: "Node"
+    field: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator; `target` is what a method is called on."""
+
+    function: str
+    target: "Node | None"
+    args: tuple["Node", ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """All of the terms, or any of them; `signs` has the places of the signs between."""
+
+    function: str
+    terms: tuple["Node", ...]
+    signs: tuple[int, ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral:
+    """A list written out."""
+
+    elements: tuple["Node", ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapLiteral:
+    """A map written out."""
+
+    entries: tuple[tuple["Node", "Node"], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A walk through a list or map: `operand.kind(variables…, steps…)`."""
+
+    kind: str
+    operand: "Node"
+    variables: tuple[str, ...]
+    steps: tuple["Node", ...]
+    at: int
+
+
+Node: TypeAlias = Literal | Name | Select | Has | Call | Junction | ListLiteral | MapLiteral | Macro
+
+
+def children_of(node: Node) -> tuple[Node, ...]:
+    """Return the nodes directly below."""
+    match node:
+        case Literal() | Name():
+            return ()
+        case Select() | Has():
+            return (node.operand,)
+        case Call():
+            return node.args if node.target is None else (node.target, *node.args)
+        case Junction():
+            return node.terms
+        case ListLiteral():
+            return node.elements
+        case MapLiteral():
+            return tuple(part for entry in node.entries for part in entry)
+        case Macro():
+            return (node.operand, *node.steps)
+
+
+def depth_of(root: Node) -> int:
+    """Return how many nodes are on top of each other, without recursion."""
+    deepest, waiting = 0, [(root, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting.extend((child, depth + 1) for child in children_of(node))
+    return deepest

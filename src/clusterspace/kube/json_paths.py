@@ -1,0 +1,164 @@
+"""JSONPath as printer columns and scale paths use it.
+
+.name  ['name']  .a\\.b      a field
+[0]  [-1]  [*]               an element, or all of them
+[?(@.key=="text")]           the elements whose field has a value
+..name                       a field at any depth
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from clusterspace.errors import MalformedPath
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A field."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element; None stands for all of them, and for all values of an object."""
+
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The elements where a field compares with a value."""
+
+    path: "JsonPath"
+    is_equal: bool
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Anywhere:
+    """Every value at any depth."""
+
+
+Step: TypeAlias = Child | Element | Filter | Anywhere
+
+_STEP: Final = re.compile(
+    r"""\.(?P<deep>\.)
+    |\.?\[\s*(?:(?P<index>-?\d+)|(?P<all>\*)|'(?P<single>[^']*)'|"(?P<double>[^"]*)")\s*\]
+    |\.?\[\s*\?\(\s*@(?P<left>[^=!<>]*?)\s*(?P<sign>==|!=)\s*(?P<right>.*?)\s*\)\s*\]
+    |\.(?P<star>\*)
+    |\.?(?P<name>(?:\\.|[^\s.\[\]'"*\\])+)
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """A path, read once and followed often."""
+
+    text: str
+    steps: tuple[Step, ...]
+
+    def find(self, kube_object: Any) -> Any:
+        """Return the first value there, or None."""
+        return next(self.find_all(kube_object), None)
+
+    def find_all(self, kube_object: Any) -> Iterator[Any]:
+        """Yield every value there."""
+        values: Iterator[Any] = iter((kube_object,))
+        for step in self.steps:
+            values = _follow(step, values)
+        return values
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names along a path of fields alone; empty for any other."""
+        names = tuple(step.name for step in self.steps if isinstance(step, Child))
+        return names if len(names) == len(self.steps) else ()
+
+
+def read_json_path(text: str) -> JsonPath:
+    """Read a path; MalformedPath when it is none."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None or (at == 0 and text[0] not in ".["):
+            raise MalformedPath(f"{text!r} is not a JSONPath we can follow", place=text[at:])
+        steps.append(_step_of(found, text))
+        # Two dots are one step and the beginning of the next.
+        at = found.end() - 1 if found["deep"] else found.end()
+    return JsonPath(text, tuple(steps))
+
+
+def _step_of(found: re.Match[str], text: str) -> Step:
+    if found["deep"]:
+        return Anywhere()
+    if found["index"]:
+        return Element(int(found["index"]))
+    if found["all"] or found["star"]:
+        return Element(None)
+    if found["sign"]:
+        return Filter(read_json_path(found["left"]), found["sign"] == "==", _literal(found, text))
+    for quoted in ("single", "double"):
+        if found[quoted] is not None:
+            return Child(found[quoted])
+    return Child(re.sub(r"\\(.)", r"\1", found["name"]))
+
+
+def _literal(found: re.Match[str], text: str) -> Any:
+    written = found["right"]
+    if len(written) > 1 and written[0] == written[-1] == "'":
+        return written[1:-1]
+    try:
+        return msgspec.json.decode(written)
+    except msgspec.DecodeError as error:
+        raise MalformedPath(
+            f"{text!r} compares with something unreadable", place=written
+        ) from error
+
+
+def _follow(step: Step, values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        match step:
+            case Child():
+                if isinstance(value, dict) and step.name in value:
+                    yield value[step.name]
+            case Element():
+                yield from _elements(step, value)
+            case Filter():
+                yield from (each for each in _members(value) if _holds(step, each))
+            case Anywhere():
+                yield from _everything(value)
+
+
+def _members(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _elements(step: Element, value: Any) -> list[Any]:
+    if step.index is None:
+        return _members(value)
+    elements = cast("list[Any]", value) if isinstance(value, list) else []
+    is_there = -len(elements) <= step.index < len(elements)
+    return [elements[step.index]] if is_there else []
+
+
+def _holds(step: Filter, element: Any) -> bool:
+    found = list(step.path.find_all(element))
+    return bool(found) and (found[0] == step.value) == step.is_equal
+
+
+def _everything(value: Any) -> Iterator[Any]:
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(_members(current)))

@@ -1,0 +1,147 @@
+"""The files of one installation: authority, server certificate, administrator's kubeconfig.
+
+D/pki/ca.crt, ca.key          the installation's own certificate authority
+D/pki/server.crt, server.key  what the hub shows its clients
+D/kubeconfig                  the administrator; appears when the hub is ready
+D/store.db                    the objects
+"""
+
+import base64
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from clusterspace.hub.certificates import Authority, KeyPair, expires_at, server_names
+from clusterspace.serving.users import MASTERS
+from clusterspace.store.files import STORE_FILE_NAME
+
+_PRIVATE: Final = 0o600
+_RENEW_SHARE: Final = 0.2
+"""A certificate with less than this share of its life left is made anew."""
+
+_YEAR: Final = 365 * 24 * 3600.0
+SERVER_NAMES: Final = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "127.0.0.1",
+    "::1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A data directory with its certificates."""
+
+    directory: Path
+
+    @property
+    def authority_file(self) -> Path:
+        """The authority's certificate, for whoever must trust it."""
+        return self.directory / "pki" / "ca.crt"
+
+    @property
+    def server_files(self) -> tuple[Path, Path]:
+        """The server's certificate and key."""
+        return self.directory / "pki" / "server.crt", self.directory / "pki" / "server.key"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.directory / "kubeconfig"
+
+    @property
+    def store_file(self) -> Path:
+        """The objects."""
+        return self.directory / STORE_FILE_NAME
+
+    def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
+        """Make what is missing, renew what is about to expire; return the authority."""
+        (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
+        authority = self._authority(now)
+        certificate, key = self.server_files
+        names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
+        if not certificate.exists() or not key.exists() or _is_stale(certificate, names, now):
+            write_pair(authority.issue_server(names, now), certificate, key)
+        return authority
+
+    def _authority(self, now: float) -> Authority:
+        key = self.directory / "pki" / "ca.key"
+        if self.authority_file.exists() and key.exists():
+            return Authority.load(KeyPair(self.authority_file.read_bytes(), key.read_bytes()))
+        authority = Authority.create("clusterspace", now)
+        write_pair(authority.pair, self.authority_file, key)
+        return authority
+
+    def write_kubeconfig(self, authority: Authority, server: str, now: float) -> None:
+        """Write the administrator's kubeconfig, whole or not at all."""
+        pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
+        text = kubeconfig_text(server, authority.pair.certificate, pair)
+        write_private(self.kubeconfig, text)
+
+    def remove_kubeconfig(self) -> None:
+        """Take the kubeconfig of an earlier run away: it says "ready", and we are not."""
+        self.kubeconfig.unlink(missing_ok=True)
+
+
+def _is_stale(certificate: Path, names: tuple[str, ...], now: float) -> bool:
+    held = certificate.read_bytes()
+    if expires_at(held) - now < _RENEW_SHARE * _YEAR:
+        return True
+    return not set(names) <= server_names(held)
+
+
+def write_pair(pair: KeyPair, certificate: Path, key: Path) -> None:
+    """Write a certificate and its key, the key first: a certificate without one is useless."""
+    write_private(key, pair.key)
+    write_private(certificate, pair.certificate, mode=0o644)
+
+
+def write_private(path: Path, content: bytes, *, mode: int = _PRIVATE) -> None:
+    """Write a file so that readers see all of it or the old one, and only its owner may read it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def kubeconfig_text(server: str, authority: bytes, pair: KeyPair) -> bytes:
+    """Return a kubeconfig with one context, `hub`; JSON is YAML too, and needs no quoting rules."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "hub",
+        "clusters": [
+            {
+                "name": "hub",
+                "cluster": {"server": server, "certificate-authority-data": _text(authority)},
+            }
+        ],
+        "users": [
+            {
+                "name": "admin",
+                "user": {
+                    "client-certificate-data": _text(pair.certificate),
+                    "client-key-data": _text(pair.key),
+                },
+            }
+        ],
+        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "admin"}}],
+    }
+    return msgspec.yaml.encode(config)
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()

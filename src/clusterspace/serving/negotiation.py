@@ -1,0 +1,88 @@
+"""Which representation a client gets: JSON or YAML, and whether as Table or metadata only."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from clusterspace.kube import statuses
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+
+_TABLE: Final = "Table"
+_PARTIAL: Final = ("PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaRange:
+    """One entry of an Accept header."""
+
+    type: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def parameter(self, name: str) -> str:
+        """Return one parameter, or an empty string."""
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """What the answer looks like on the wire."""
+
+    media_type: str = JSON
+    transform: str = ""
+    """`Table` or `PartialObjectMetadata`, or nothing for the object itself."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows and columns are wanted."""
+        return self.transform == _TABLE
+
+    @property
+    def is_metadata_only(self) -> bool:
+        """Whether only metadata is wanted."""
+        return self.transform == "PartialObjectMetadata"
+
+
+@lru_cache(maxsize=512)
+def read_accept(header: str) -> tuple[MediaRange, ...]:
+    """Parse an Accept header; the order is the client's order of preference."""
+    return tuple(_read_range(part) for part in header.split(",") if part.strip())
+
+
+def _read_range(text: str) -> MediaRange:
+    media_type, *parameters = (piece.strip() for piece in text.split(";"))
+    pairs = (parameter.partition("=") for parameter in parameters)
+    return MediaRange(
+        type=media_type.lower(),
+        parameters=tuple((key.strip().lower(), value.strip(' "')) for key, _, value in pairs),
+    )
+
+
+@lru_cache(maxsize=512)
+def negotiate(accept: str) -> Representation:
+    """Choose the first entry we can serve; raise NotAcceptable when there is none."""
+    ranges = read_accept(accept or "*/*")
+    for media_range in ranges:
+        found = _representation_for(media_range)
+        if found is not None:
+            return found
+    raise statuses.not_acceptable((JSON, YAML, PROTOBUF))
+
+
+def _representation_for(media_range: MediaRange) -> Representation | None:
+    if media_range.type in (JSON, "*/*", "application/*"):
+        media_type = JSON
+    elif media_range.type == YAML:
+        media_type = YAML
+    else:
+        return None
+    wanted = media_range.parameter("as")
+    if not wanted:
+        return Representation(media_type)
+    if media_range.parameter("g") != "meta.k8s.io" or media_range.parameter("v") != "v1":
+        return None
+    if wanted == _TABLE:
+        return Representation(media_type, _TABLE)
+    return Representation(media_type, _PARTIAL[0]) if wanted in _PARTIAL else None

@@ -1,0 +1,163 @@
+"""Method and URL to RequestInfo: verb, group, version, resource, namespace, name, subresource.
+
+The record is built once, from the matched path, and serves authorization, audit and handler
+alike: what was authorized is what is handled.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from clusterspace.errors import BadRequest
+
+MAX_QUERY_FIELDS: Final = 1000
+"""More parameters than any client sends; a bound on the work a URL can cause."""
+
+_VERBS: Final = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+
+_NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
+"""What may follow `/namespaces/NAME` and still be about the namespace itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The parameters of a URL, in order; a parameter may come several times."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str) -> str:
+        """Return the first value, or an empty string."""
+        for key, value in self.pairs:
+            if key == name:
+                return value
+        return ""
+
+    def get_all(self, name: str) -> tuple[str, ...]:
+        """Return every value given for the parameter."""
+        return tuple(value for key, value in self.pairs if key == name)
+
+    def is_true(self, name: str) -> bool:
+        """Whether a flag is set, as Kubernetes reads them: present, and not `0` or `false`."""
+        for key, value in self.pairs:
+            if key == name:
+                return value.lower() not in ("0", "false")
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """What a request asks for, read from its method and URL alone."""
+
+    method: str
+    path: str
+    verb: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    rest: tuple[str, ...] = ()
+    """Path segments after the subresource, as a proxy gets them."""
+    query: Query = field(default_factory=Query)
+
+    @property
+    def is_watch(self) -> bool:
+        """Whether the answer is a stream of events."""
+        return self.verb in ("watch", "watchlist")
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the request can change something."""
+        return self.verb not in ("get", "list", "watch", "head", "options")
+
+
+def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
+    """Read method and URL; raise BadRequest for a path that could mean two things."""
+    segments = _read_segments(raw_path)
+    query = _read_query(raw_query)
+    path = "/" + "/".join(segments)
+    if segments[:1] == ["api"] and len(segments) > 2:
+        return _resource_request(method, path, query, "", segments[1], segments[2:])
+    if segments[:1] == ["apis"] and len(segments) > 3:
+        return _resource_request(method, path, query, segments[1], segments[2], segments[3:])
+    return RequestInfo(method=method, path=path, verb=method.lower(), query=query)
+
+
+def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
+    method: str, path: str, query: Query, group: str, version: str, parts: list[str]
+) -> RequestInfo:
+    verb = _VERBS.get(method, method.lower())
+    if parts[0] == "watch" and len(parts) > 1 and verb == "get":
+        # The old way to watch: /api/v1/watch/namespaces/NS/pods.
+        verb, parts = "watch", parts[1:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+    resource, name, subresource, *rest = [*parts, "", ""] if len(parts) < 3 else parts
+    return RequestInfo(
+        method=method,
+        path=path,
+        verb=_collection_verb(verb, name, query),
+        is_resource=True,
+        group=group,
+        version=version,
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+        rest=tuple(part for part in rest if part),
+        query=query,
+    )
+
+
+def _collection_verb(verb: str, name: str, query: Query) -> str:
+    if name:
+        return verb
+    if verb == "get":
+        return "watch" if query.is_true("watch") else "list"
+    return "deletecollection" if verb == "delete" else verb
+
+
+def _read_segments(raw_path: str) -> list[str]:
+    """Decode the path exactly once; whatever could be read in two ways is refused."""
+    if not raw_path.startswith("/"):
+        raise BadRequest(f"the path {raw_path[:80]!r} does not start with a slash")
+    pieces = raw_path[1:].split("/")
+    if pieces and pieces[-1] == "":
+        pieces.pop()
+    return [_read_segment(piece) for piece in pieces]
+
+
+def _read_segment(piece: str) -> str:
+    try:
+        segment = unquote_to_bytes(piece).decode("utf-8") if "%" in piece else piece
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the path segment {piece[:80]!r} is not UTF-8") from error
+    if segment in ("", ".", ".."):
+        raise BadRequest(f"the path has an empty or dot segment ({piece[:80]!r})")
+    if "/" in segment or "%" in segment or not segment.isprintable():
+        raise BadRequest(f"the path segment {piece[:80]!r} has a character that no name may have")
+    return segment
+
+
+def _read_query(raw_query: str) -> Query:
+    if not raw_query:
+        return Query()
+    try:
+        pairs = parse_qsl(
+            raw_query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS
+        )
+    except (ValueError, UnicodeDecodeError) as error:
+        raise BadRequest("the query string cannot be read") from error
+    return Query(tuple(pairs))

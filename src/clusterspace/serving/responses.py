@@ -1,0 +1,85 @@
+"""Answers onto the wire: JSON and YAML bodies, Status bodies, warnings."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from clusterspace.errors import ApiError
+from clusterspace.kube import statuses
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import HeaderPairs, Response
+from clusterspace.serving.negotiation import JSON, YAML
+
+_WARNING_TOTAL: Final = 4096
+"""Headers have limits everywhere on the way; kube-apiserver stops at the same size."""
+
+
+def json_response(call: Call, code: int, body: bytes | Sequence[bytes]) -> Response:
+    """Answer with JSON bytes, indented when the client asks for it."""
+    if call.info.query.is_true("pretty"):
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        body = msgspec.json.format(whole, indent=2)
+    return Response(code, headers_for(call, JSON), body)
+
+
+def value_response(call: Call, code: int, value: Any, media_type: str = JSON) -> Response:
+    """Answer with a value, as JSON or YAML."""
+    if media_type == YAML:
+        return Response(code, headers_for(call, YAML), yaml_bytes(value))
+    return json_response(call, code, msgspec.json.encode(value))
+
+
+def yaml_bytes(value: Any) -> bytes:
+    """Return a value as YAML, keys sorted as Kubernetes sorts them."""
+    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    return text.encode()
+
+
+class _Dumper(yaml.CSafeDumper):
+    """The safe dumper without aliases: equal parts are written out."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never refer back."""
+        return True
+
+
+def text_response(call: Call, code: int, text: str) -> Response:
+    """Answer in plain text."""
+    return Response(code, headers_for(call, "text/plain; charset=utf-8"), text.encode())
+
+
+def error_response(call: Call, error: ApiError) -> Response:
+    """Answer with the Status that tells of an error."""
+    body = msgspec.json.encode(statuses.status_of(error))
+    headers = [*headers_for(call, JSON)]
+    if error.details is not None and error.details.retry_after_seconds:
+        headers.append(("Retry-After", str(error.details.retry_after_seconds)))
+    return Response(error.code, headers, body)
+
+
+def headers_for(call: Call, content_type: str) -> HeaderPairs:
+    """Return the headers every answer has."""
+    headers = [
+        ("Audit-Id", call.request_id),
+        ("Cache-Control", "no-cache, private"),
+        ("Content-Type", content_type),
+    ]
+    if call.warnings:
+        headers += warning_headers(call.warnings)
+    return headers
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """Return Warning headers as kubectl shows them, up to a total size."""
+    headers: list[tuple[str, str]] = []
+    room = _WARNING_TOTAL
+    for text in warnings:
+        room -= len(text)
+        if room < 0:
+            break
+        clean = "".join(each if each.isprintable() else " " for each in text)
+        escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append(("Warning", f'299 - "{escaped}"'))
+    return headers

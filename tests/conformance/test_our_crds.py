@@ -1,0 +1,29 @@
+import pytest
+from tests.conformance.real_kubernetes import RealKubernetes, running_kubernetes, wait_until
+
+from clusterspace.api.crds import definitions
+from clusterspace.kube.conditions import is_true
+from clusterspace.kube.objects import find_at, name_of
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory):
+    with running_kubernetes(tmp_path_factory.mktemp("real")) as running:
+        yield running
+
+
+def _is_established(kubernetes: RealKubernetes, name: str) -> bool:
+    held = kubernetes.get(f"{CRDS}/{name}")
+    return is_true(find_at(held, "status", "conditions"), "Established")
+
+
+def test_a_real_kubernetes_takes_and_serves_every_definition_of_ours(kubernetes):
+    for definition in definitions():
+        kubernetes.create(CRDS, definition)
+    for definition in definitions():
+        name = name_of(definition)
+        wait_until(lambda name=name: _is_established(kubernetes, name))
+        spec = kubernetes.get(f"{CRDS}/{name}")["spec"]
+        assert spec == definition["spec"], f"{name} is stored as something else than it says"

@@ -1,0 +1,288 @@
+"""Protobuf bodies become exactly the JSON their senders would have written."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from tests.unit.kube.protobuf.recordings import APISERVER, EVERYTHING, KUBECTL, Recording
+
+from clusterspace.errors import MalformedObject, UnsupportedMediaType
+from clusterspace.kube.protobuf import wire
+from clusterspace.kube.protobuf.decoding import MAX_DEPTH, decode
+from clusterspace.kube.protobuf.encoding import encode
+from clusterspace.kube.protobuf.envelopes import Envelope, read_envelope, write_envelope
+
+REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+TOKEN_REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    "metadata": {},
+    "status": {"token": "", "expirationTimestamp": None},
+}
+WITHOUT_DRY_RUN: dict[str, dict[str, Any]] = {
+    "kubectl create token bot": {
+        **TOKEN_REQUEST,
+        "spec": {"audiences": None, "expirationSeconds": None, "boundObjectRef": None},
+    },
+    "kubectl create token bot --duration=10m --audience=a --bound-object-kind=Pod"
+    " --bound-object-name=p --bound-object-uid=u": {
+        **TOKEN_REQUEST,
+        "spec": {
+            "audiences": ["a"],
+            "expirationSeconds": 600,
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "u"},
+        },
+    },
+    "kubectl auth can-i list pods -A": {
+        **REVIEW,
+        "metadata": {},
+        "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}},
+        "status": {"allowed": False},
+    },
+    "kubectl auth can-i get deployments.apps/web --subresource=scale -n t": {
+        **REVIEW,
+        "metadata": {},
+        "spec": {
+            "resourceAttributes": {
+                "namespace": "t",
+                "verb": "get",
+                "group": "apps",
+                "resource": "deployments",
+                "subresource": "scale",
+                "name": "web",
+            }
+        },
+        "status": {"allowed": False},
+    },
+    "kubectl auth can-i get /healthz": {
+        **REVIEW,
+        "metadata": {},
+        "spec": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}},
+        "status": {"allowed": False},
+    },
+    "kubectl auth can-i --list": {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "metadata": {},
+        "spec": {"namespace": "default"},
+        "status": {"resourceRules": None, "nonResourceRules": None, "incomplete": False},
+    },
+    "kubectl auth whoami": {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "SelfSubjectReview",
+        "metadata": {},
+        "status": {"userInfo": {}},
+    },
+    "kubectl drain n1": {"apiVersion": "v1", "kind": "DeleteOptions"},
+}
+
+
+def without_unset_creation_times(value: Any) -> Any:
+    """kubectl 1.32 prints `creationTimestamp: null`; since 1.34 Kubernetes leaves it out."""
+    if isinstance(value, list):
+        return [without_unset_creation_times(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: without_unset_creation_times(held)
+        for name, held in value.items()
+        if (name, held) != ("creationTimestamp", None)
+    }
+
+
+@pytest.mark.parametrize("recording", KUBECTL, ids=lambda recording: recording.title)
+def test_what_kubectl_sends_is_what_it_says_it_sends(recording: Recording) -> None:
+    expected = recording.expected or WITHOUT_DRY_RUN[recording.title]
+
+    assert decode(recording.body) == without_unset_creation_times(expected)
+
+
+@pytest.mark.parametrize("recording", APISERVER, ids=lambda recording: recording.title)
+def test_an_api_server_says_the_same_in_protobuf_and_in_json(recording: Recording) -> None:
+    assert decode(recording.body) == recording.expected
+
+
+def test_the_type_of_an_object_comes_first() -> None:
+    decoded = decode(KUBECTL[0].body)
+
+    assert list(decoded)[:2] == ["apiVersion", "kind"]
+
+
+def deployment(spec: bytes) -> bytes:
+    return write_envelope(Envelope("apps/v1", "Deployment", wire.write_bytes_field(2, spec)))
+
+
+def test_a_chosen_zero_is_kept() -> None:
+    decoded = decode(deployment(wire.write_varint_field(1, 0)))
+
+    assert decoded["spec"]["replicas"] == 0
+
+
+def test_a_zero_nobody_chose_is_left_out() -> None:
+    decoded = decode(deployment(wire.write_varint_field(5, 0) + wire.write_varint_field(7, 0)))
+
+    assert "minReadySeconds" not in decoded["spec"]
+    assert "paused" not in decoded["spec"]
+
+
+def test_a_required_reference_that_was_not_sent_is_null() -> None:
+    assert decode(deployment(b""))["spec"]["selector"] is None
+
+
+def test_delete_options_are_read_under_any_version() -> None:
+    body = write_envelope(Envelope("apps/v1", "DeleteOptions", wire.write_varint_field(1, 0)))
+
+    assert decode(body) == {
+        "apiVersion": "apps/v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+    }
+
+
+def test_a_message_sent_in_pieces_is_put_together() -> None:
+    pieces = wire.write_bytes_field(2, wire.write_varint_field(1, 3)) + wire.write_bytes_field(
+        2, wire.write_varint_field(5, 7)
+    )
+    decoded = decode(write_envelope(Envelope("apps/v1", "Deployment", pieces)))
+
+    assert decoded["spec"]["replicas"] == 3
+    assert decoded["spec"]["minReadySeconds"] == 7
+
+
+def test_packed_numbers_are_numbers() -> None:
+    groups = wire.write_bytes_field(4, b"\x01\x02\xac\x02")
+    spec = wire.write_bytes_field(14, groups)
+    decoded = decode(write_envelope(Envelope("v1", "Pod", wire.write_bytes_field(2, spec))))
+
+    assert decoded["spec"]["securityContext"]["supplementalGroups"] == [1, 2, 300]
+
+
+def test_an_unknown_field_is_refused_and_named() -> None:
+    with pytest.raises(UnsupportedMediaType, match=r"apps.DeploymentSpec at Deployment.spec.*99"):
+        decode(deployment(wire.write_varint_field(99, 1)))
+
+
+def test_a_kind_without_a_protobuf_form_is_refused() -> None:
+    with pytest.raises(UnsupportedMediaType, match=r"Widget \(example.test/v1\)"):
+        decode(write_envelope(Envelope("example.test/v1", "Widget", b"")))
+
+
+def test_a_part_of_an_object_is_not_an_object() -> None:
+    with pytest.raises(UnsupportedMediaType, match="Container"):
+        decode(write_envelope(Envelope("v1", "Container", b"")))
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        (b"\x08\xff", "ends inside a number"),
+        (b"\x08" + b"\xff" * 10 + b"\x01", "longer than 64 bits"),
+        (b"\x1a\x05a", "5 bytes has only 1"),
+        (b"\x0d\x00\x00\x00\x00", "cannot have wire type 5"),
+        (b"\x0b", "unknown wire type 3"),
+        (b"\x00\x01", "0 is not a field number"),
+        (wire.write_varint_field(1, 1 << 40), "does not fit 32 bits"),
+        (wire.write_varint_field(7, 2), "not a boolean"),
+    ],
+)
+def test_broken_bytes_are_refused_with_their_place(spec: bytes, complaint: str) -> None:
+    with pytest.raises(MalformedObject, match=complaint) as refusal:
+        decode(deployment(spec))
+
+    assert refusal.value.place.startswith("Deployment.spec")
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_place() -> None:
+    meta = wire.write_bytes_field(1, wire.write_bytes_field(1, b"\xff"))
+
+    with pytest.raises(MalformedObject, match=r"Namespace\.metadata\.name: the text is not UTF-8"):
+        decode(write_envelope(Envelope("v1", "Namespace", meta)))
+
+
+def test_a_body_that_is_not_protobuf_is_refused() -> None:
+    with pytest.raises(MalformedObject, match="does not start as Kubernetes protobuf"):
+        decode(b'{"kind": "Pod"}')
+
+
+def test_a_compressed_body_is_refused() -> None:
+    body = write_envelope(Envelope("v1", "Pod", b"")) + wire.write_bytes_field(3, b"gzip")
+
+    with pytest.raises(UnsupportedMediaType, match="gzip"):
+        decode(body)
+
+
+def nested_schema(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"deeper": schema}}
+    return schema
+
+
+def definition_of(schema: dict[str, Any]) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "spec": {"group": "x.test", "scope": "Cluster", "versions": [version]},
+    }
+
+
+def schema_in(definition: dict[str, Any]) -> Any:
+    return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_a_schema_of_forty_levels_is_read() -> None:
+    schema = nested_schema(40)
+
+    assert schema_in(decode(encode(definition_of(schema)))) == schema
+
+
+def test_nesting_without_end_is_refused() -> None:
+    with pytest.raises(MalformedObject, match=f"nested deeper than {MAX_DEPTH}"):
+        decode(encode(definition_of(nested_schema(MAX_DEPTH + 1))))
+
+
+def test_embedded_json_without_end_is_refused() -> None:
+    deep = wire.write_bytes_field(1, b"[" * 100_000)
+    data = wire.write_bytes_field(2, deep)
+
+    with pytest.raises(MalformedObject, match=r"ControllerRevision\.data"):
+        decode(write_envelope(Envelope("apps/v1", "ControllerRevision", data)))
+
+
+@pytest.mark.parametrize("seconds", [-62_135_596_801, 253_402_300_800, 1 << 62])
+def test_a_time_that_has_no_text_is_refused(seconds: int) -> None:
+    created = wire.write_bytes_field(8, wire.write_varint_field(1, seconds))
+
+    with pytest.raises(MalformedObject, match=r"Namespace\.metadata\.creationTimestamp"):
+        decode(write_envelope(Envelope("v1", "Namespace", wire.write_bytes_field(1, created))))
+
+
+@given(raw=st.binary(max_size=200), kind=st.sampled_from([recording.body for recording in KUBECTL]))
+@settings(max_examples=300)
+def test_any_bytes_are_an_object_or_a_refusal(raw: bytes, kind: bytes) -> None:
+    envelope = read_envelope(kind)
+    body = write_envelope(Envelope(envelope.api_version, envelope.kind, raw))
+
+    assert_object_or_refusal(body)
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_a_damaged_body_is_an_object_or_a_refusal(data: st.DataObject) -> None:
+    body = bytearray(data.draw(st.sampled_from(EVERYTHING)).body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        position = data.draw(st.integers(0, len(body) - 1))
+        body[position] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(body)))
+
+    assert_object_or_refusal(bytes(body[:end]))
+
+
+def assert_object_or_refusal(body: bytes) -> None:
+    try:
+        decoded = decode(body)
+    except (MalformedObject, UnsupportedMediaType):
+        return
+    assert decoded["kind"] == read_envelope(body).kind
