@@ -14,6 +14,7 @@ def main() -> None:
         sys.exit(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(known)}")
     for name in wanted:
         print(f"\n== {name}")
+        sys.argv = [name]  # a benchmark that takes arguments must not take our own
         runpy.run_module(f"tests.bench.bench_{name}", run_name="__main__", alter_sys=True)
 
 

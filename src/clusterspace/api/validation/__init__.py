@@ -3,6 +3,8 @@
 validate        which rules belong to which kind; start here
 rules           the vocabulary of checks
 formats         texts and numbers of set forms: ports, keys, addresses
+domains         names that say whose they are
+schedules       cron schedules
 metadata        names, labels, annotations, owners, finalizers
 selectors       label and node selectors
 pods/           pods and pod templates

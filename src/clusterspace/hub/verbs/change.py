@@ -46,7 +46,7 @@ async def change(
             raise ask.not_found()
         old = forms.decode_stored(entry, ask.served.form)
         wanted = edit(old)
-        has_precondition = _require_version(ask, wanted, entry)
+        _require_version(ask, wanted, entry)
         new = await _finish(ask, wanted, old, options, tracks_fields=tracks_fields)
         if new == old or are_alike_but_for_times(new, old):
             # When an owner last looked at its fields is no change.
@@ -56,7 +56,8 @@ async def change(
         try:
             return Changed(new, await replace_or_remove(ask.hub, ask.served, entry, new))
         except RevisionMismatch as lost:
-            if has_precondition or attempt == TRIES - 1:
+            # The next look decides: an edit that names a version finds it gone, others go on.
+            if attempt == TRIES - 1:
                 raise _conflict(ask) from lost
     raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -65,18 +66,17 @@ def _conflict(ask: Ask) -> Exception:
     return statuses.conflict(ask.served.info.group_resource, ask.info.name)
 
 
-def _require_version(ask: Ask, wanted: Object, entry: KeyValue) -> bool:
-    """Refuse an edit of a version that is no longer there; say whether the edit named one."""
+def _require_version(ask: Ask, wanted: Object, entry: KeyValue) -> None:
+    """Refuse an edit of a version that is no longer there."""
     given = metadata_of(wanted).get("resourceVersion")
     if not given or given == "0":
-        return False
+        return
     problem = version_problem(str(given))
     if problem:
         found = causes.invalid("metadata.resourceVersion", str(given)[:64], problem)
         raise statuses.invalid(ask.served.info.group_kind, ask.info.name, (found,))
     if int(given) != entry.mod_revision:
         raise _conflict(ask)
-    return True
 
 
 async def _finish(

@@ -1,0 +1,199 @@
+"""A real hub process for tests that look at it from outside, as its users do."""
+
+import http.client
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+ADMIN_TOKEN = "admin-token"
+VIEWER_TOKEN = "viewer-token"
+TOKENS = f"""\
+{ADMIN_TOKEN},admin,admin,"system:masters"
+{VIEWER_TOKEN},viewer,viewer,"viewers"
+"""
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+PATIENCE = 30.0
+SHOWN_LINES = 60
+
+Json = Any
+"""A decoded answer; each test knows the shape it asked for."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the hub said."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Json:
+        return json.loads(self.body)
+
+
+class Stream:
+    """A watch: events as they come, until the hub or the test ends it."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._response = connection.getresponse()
+        self.status = self._response.status
+        self.headers = {name.lower(): value for name, value in self._response.getheaders()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def next(self) -> Json:
+        """Return the next event; a watch that has ended has none, and that is a failure."""
+        line = self._response.readline()
+        assert line, "the watch ended"
+        return json.loads(line)
+
+    def rest(self) -> list[Json]:
+        """Return every event up to the end of the watch."""
+        return [json.loads(line) for line in self._response.read().splitlines()]
+
+
+@dataclass(frozen=True)
+class RunningHub:
+    """A hub that answers at `url`; whoever holds its kubeconfig is its administrator."""
+
+    url: str
+    kubeconfig: Path
+    authority: Path
+    log: Path
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        accept: str = JSON,
+        content_type: str = JSON,
+        **headers: str,
+    ) -> Answer:
+        """Send one request as the administrator and return the answer, whatever it is."""
+        connection = self._connect()
+        sent = {"Accept": accept, **_dashed(headers)}
+        if body is not None:
+            sent["Content-Type"] = content_type
+        payload = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, payload, self._signed(sent))
+        response = connection.getresponse()
+        answered = {name.lower(): value for name, value in response.getheaders()}
+        answer = Answer(response.status, answered, response.read())
+        connection.close()
+        return answer
+
+    def get(self, path: str) -> Json:
+        """Return the object or list at a path that must be there."""
+        answer = self.ask("GET", path)
+        assert answer.status == 200, f"GET {path}: {answer.status} {answer.body!r}"
+        return answer.json
+
+    def create(self, path: str, kube_object: Json) -> Json:
+        """Create an object that must be accepted."""
+        answer = self.ask("POST", path, kube_object)
+        assert answer.status == 201, f"POST {path}: {answer.status} {answer.body!r}"
+        return answer.json
+
+    def patch(self, path: str, change: Json) -> Json:
+        """Apply a merge patch that must be accepted."""
+        answer = self.ask("PATCH", path, change, content_type=MERGE_PATCH)
+        assert answer.status == 200, f"PATCH {path}: {answer.status} {answer.body!r}"
+        return answer.json
+
+    def watch(self, path: str, *, accept: str = JSON, **headers: str) -> Stream:
+        """Open a watch; close it with `with`."""
+        connection = self._connect()
+        connection.request("GET", path, None, self._signed({"Accept": accept, **_dashed(headers)}))
+        return Stream(connection)
+
+    def errors(self) -> list[str]:
+        """Return the log lines that say something went wrong inside the hub."""
+        lines = self.log.read_text().splitlines()
+        return [line for line in lines if _level_of(line) in {"error", "critical"}]
+
+    def last_words(self) -> str:
+        """Return the end of the log, for whoever reads a failure."""
+        return "\n".join(self.log.read_text().splitlines()[-SHOWN_LINES:])
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        place = urlsplit(self.url)
+        trust = ssl.create_default_context(cafile=str(self.authority))
+        assert place.hostname is not None
+        return http.client.HTTPSConnection(
+            place.hostname, place.port, timeout=PATIENCE, context=trust
+        )
+
+    def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
+
+
+@contextmanager
+def running_hub(directory: Path) -> Generator[RunningHub]:
+    """Run a hub that keeps its objects in memory, for as long as the block lasts."""
+    tokens, data, log = directory / "tokens.csv", directory / "data", directory / "hub.log"
+    tokens.write_text(TOKENS)
+    command = [sys.executable, "-m", "clusterspace", "hub", "--port", "0", "--store", "memory"]
+    command += ["--data-dir", str(data), "--token-auth-file", str(tokens), "--log-format", "json"]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
+        try:
+            kubeconfig = data / "kubeconfig"
+            _wait_for(kubeconfig, process, log)
+            url = _server_of(kubeconfig)
+            yield RunningHub(url, kubeconfig, data / "pki" / "ca.crt", log)
+        finally:
+            _stop(process)
+
+
+def _wait_for(kubeconfig: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not kubeconfig.exists():
+        assert process.poll() is None, f"the hub ended at once:\n{log.read_text()}"
+        assert time.monotonic() < deadline, f"the hub is not ready:\n{log.read_text()}"
+        time.sleep(0.05)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _server_of(kubeconfig: Path) -> str:
+    config = msgspec.yaml.decode(kubeconfig.read_bytes())
+    return config["clusters"][0]["cluster"]["server"]
+
+
+def _level_of(line: str) -> str:
+    try:
+        return json.loads(line).get("level", "")
+    except ValueError:
+        # Not a log line: something wrote past the log, such as a traceback at the very end.
+        return "error"
+
+
+def _dashed(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
