@@ -37,11 +37,15 @@
     │   ├── ClusterMisbehaved        an answer no Kubernetes API gives: HTML, a redirect, a half
     │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
+    ├── CannotJoin                   a cluster that may not become a member, and why
+    ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may
     ├── Terminal                     a reconcile that retrying cannot help
     ├── TaskFailed                   a task that must never end has ended
+    ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
+    ├── CommandRefused               what a simulated shell says when a command cannot be done
     ├── Evicted                      a reader of a broadcast was too slow and was cut off
     └── StoreError                   what the revision log cannot do
         ├── Compacted                the revision asked for has been forgotten
@@ -370,6 +374,24 @@ class UnusableKubeconfig(ClusterspaceError):
         self.place = place
 
 
+class CannotJoin(ClusterspaceError):
+    """A cluster may not become a member; `why` says what to do about it."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        super().__init__(f"cluster {cluster} cannot join: {why}")
+        self.cluster = cluster
+        self.why = why
+
+
+class CannotLeave(ClusterspaceError):
+    """A member cannot be taken out now; `why` says what it waits for."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        super().__init__(f"cluster {cluster} cannot leave: {why}")
+        self.cluster = cluster
+        self.why = why
+
+
 class BlindWrite(ClusterspaceError):
     """A write carried neither a version, nor an owner of fields, nor the UID it is meant for."""
 
@@ -384,6 +406,19 @@ class LeadershipLost(ClusterspaceError):
 
 class Terminal(ClusterspaceError):
     """Raised by a reconciler: trying again cannot help before the object changes."""
+
+
+class StreamBroken(ClusterspaceError):
+    """A peer that breaks the stream protocol it upgraded to."""
+
+    def __init__(self, message: str, *, close_code: int = 1002) -> None:
+        super().__init__(message)
+        self.close_code = close_code
+        """What a WebSocket is closed with (RFC 6455, section 7.4.1)."""
+
+
+class CommandRefused(ClusterspaceError):
+    """What a simulated shell says when a command cannot be done."""
 
 
 class TaskFailed(ClusterspaceError):

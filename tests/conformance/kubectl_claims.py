@@ -23,7 +23,6 @@ class Command:
     """What kubectl must say on standard error."""
     differs: str = ""
     """Why the answer is another one than a cluster with nodes and controllers gives."""
-    is_untested: bool = False
     flags: str = ""
     """Added by the test so that it need not wait long; part of no claim."""
 
@@ -45,8 +44,3 @@ def differs(
 ) -> Command:
     """A command that answers otherwise here, for a reason."""
     return Command(text, checks, exit_code=exit_code, sentence=sentence, differs=why, flags=flags)
-
-
-def untested(text: str, *, why: str) -> Command:
-    """A command we say nothing about yet."""
-    return Command(text, differs=why, is_untested=True)

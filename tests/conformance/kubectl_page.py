@@ -44,8 +44,6 @@ def _row(command: Command) -> str:
 
 
 def _verdict(command: Command) -> str:
-    if command.is_untested:
-        return "not tried"
     if command.differs:
         return "**differs**"
     # `kubectl diff` ends with 1 when it found something: that is no failure, and it says nothing.

@@ -88,6 +88,7 @@ FURNITURE: Final = {
     "w": ("pods", pod("w", app="web")),
     "x": ("configmaps", config_map("x", "b")),
     "y": ("configmaps", config_map("y", "c", a="b")),
+    "bot": ("serviceaccounts", {"metadata": {"name": "bot"}}),
     "s": ("secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}}),
 }
 """What a stage may hold before the command, by short name."""

@@ -14,7 +14,6 @@ from tests.conformance.kubectl_stage import Stage, Stages, deployment, find_prog
 from tests.conformance.widgets import GROUP, widget, widget_definition
 from tests.corpus import corpus_dir
 
-TRIED = [command for command in COMMANDS if not command.is_untested]
 LONG = "60s"
 """A kubectl timeout nobody should have to wait for."""
 
@@ -68,7 +67,7 @@ def test_the_page_says_what_is_tried_here() -> None:
     )
 
 
-@pytest.mark.parametrize("command", TRIED, ids=lambda command: command.text)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.text)
 def test_a_command_ends_and_acts_as_the_table_says(
     command: Command, open_stage: Callable[..., Stage]
 ) -> None:

@@ -5,11 +5,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final
 
-from clusterspace.errors import ClusterspaceError, Unauthorized
-from clusterspace.hub.certificates import UnreadableCertificate, read_identity
-from clusterspace.kube import statuses
-from clusterspace.serving.requests import Request
-from clusterspace.serving.users import ANONYMOUS, AUTHENTICATED, User
+from clusterspace.errors import ClusterspaceError
+from clusterspace.serving.users import AUTHENTICATED, User
 
 _BEARER: Final = "bearer"
 _MEMORY: Final = "certificate user"
@@ -48,43 +45,3 @@ class TokenTable:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
-
-
-class HubAuthenticator:
-    """Bearer token first, then client certificate; neither is anonymous."""
-
-    def __init__(self, tokens: TokenTable) -> None:
-        self._tokens = tokens
-
-    async def authenticate(self, request: Request) -> User:
-        """Return who asks; a token that is given and wrong is refused, never passed over."""
-        header = request.headers.get("authorization")
-        if header:
-            return self._by_token(header)
-        return _by_certificate(request)
-
-    def _by_token(self, header: str) -> User:
-        scheme, _, token = header.strip().partition(" ")
-        user = self._tokens.find(token.strip()) if scheme.lower() == _BEARER else None
-        if user is None:
-            raise statuses.unauthorized()
-        return user
-
-
-def _by_certificate(request: Request) -> User:
-    held = request.connection_memory.get(_MEMORY)
-    if held is None:
-        held = request.connection_memory[_MEMORY] = _read_user(request.peer_certificate)
-    return held
-
-
-def _read_user(certificate: bytes | None) -> User:
-    if certificate is None:
-        return ANONYMOUS
-    try:
-        identity = read_identity(certificate)
-    except UnreadableCertificate as error:
-        raise Unauthorized("Unauthorized") from error
-    if not identity.user:
-        raise statuses.unauthorized()
-    return User(identity.user, (*identity.groups, AUTHENTICATED))

@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import signal
+import ssl
 import uuid
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -18,47 +19,50 @@ from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.crds import definitions
-from clusterspace.errors import AlreadyExists, ApiError, TaskFailed
+from clusterspace.errors import AlreadyExists, TaskFailed
+from clusterspace.hub.access.aggregation import RoleAggregator
+from clusterspace.hub.access.audit_log import AuditLog
+from clusterspace.hub.access.build import Access, build_access
+from clusterspace.hub.access.installation import install_default_roles
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
 from clusterspace.hub.admission.services import ServiceAddresses
 from clusterspace.hub.app import HubApp
-from clusterspace.hub.authenticators import HubAuthenticator, TokenTable
-from clusterspace.hub.authorizers import GroupAuthorizer
+from clusterspace.hub.authenticators import TokenTable
 from clusterspace.hub.builtin_resources import builtin_resources
 from clusterspace.hub.catalog import Catalog
+from clusterspace.hub.certificates import Authority
 from clusterspace.hub.custom_resources import CustomResourceController
 from clusterspace.hub.feeds import Feeds
 from clusterspace.hub.housekeeping.expiry import expire_events
 from clusterspace.hub.housekeeping.garbage import GarbageCollector
 from clusterspace.hub.housekeeping.namespaces import NamespaceEnder
+from clusterspace.hub.identity.assembly import Identity, Keys
+from clusterspace.hub.identity.certificates.renewal import renew_forever
+from clusterspace.hub.identity.certificates.subjects import CertificateSubjects
 from clusterspace.hub.state import HubState
+from clusterspace.hub.verbs.parts import Verb
 from clusterspace.hub.writing import create_own
+from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation
-from clusterspace.serving.calls import Call, chain
 from clusterspace.serving.listener import HttpServer
-from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.authenticate import Authenticate
-from clusterspace.serving.middleware.authorize import Authorize
-from clusterspace.serving.middleware.catch_errors import catch_errors
-from clusterspace.serving.middleware.deadlines import deadlines
-from clusterspace.serving.middleware.limits import InFlightLimits
-from clusterspace.serving.middleware.measure import Measure
-from clusterspace.serving.request_info import RequestInfo, read_request
-from clusterspace.serving.requests import Handler, Request
-from clusterspace.serving.responses import error_response
-from clusterspace.serving.tls import server_context
+from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.store.interface import Store
 from clusterspace.store.memory import MemoryStore
 from clusterspace.store.sqlite import SqliteStore
 from clusterspace.telemetry import metrics
-from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
 
 _log = structlog.get_logger(__name__)
 
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _OWN_MANAGER: Final = "kube-apiserver"
 _DRAIN_SECONDS: Final = 10.0
+
+Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
+
+
+def _no_verbs() -> Mapping[tuple[str, str], Verb]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class HubSettings:
     port: int = 5443
     store: str = "sqlite"
     token_auth_file: Path | None = None
+    own_verbs: Mapping[tuple[str, str], Verb] = field(default_factory=_no_verbs)
+    """Verbs beside the hub's own: what a simulated member answers for its pods."""
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -79,7 +85,7 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
     return await SqliteStore.open(Installation(settings.data_dir).store_file)
 
 
-def build_state(store: Store, clock: Clock) -> HubState:
+def build_state(store: Store, clock: Clock, access: Access) -> HubState:
     """Build what verbs work on."""
     return HubState(
         store=store,
@@ -88,39 +94,17 @@ def build_state(store: Store, clock: Clock) -> HubState:
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),
-        plugins=(NamespaceLifecycle(), ServiceAddresses()),
-    )
-
-
-def build_handler(app: HubApp, tokens: TokenTable, clock: Clock) -> Handler:
-    """Put the chain around the app: from a request to its answer."""
-    answer = chain(
-        (
-            Measure(clock),
-            catch_errors,
-            deadlines,
-            Authenticate(HubAuthenticator(tokens)),
-            InFlightLimits(),
-            Authorize(GroupAuthorizer()),
+        plugins=(
+            *access.plugins,
+            NamespaceLifecycle(),
+            CertificateSubjects(),
+            ServiceAddresses(),
         ),
-        app,
     )
 
-    async def handle(request: Request) -> Response | None:
-        request_id = accept_request_id(request.headers.get("audit-id"))
-        try:
-            info = read_request(request.method, request.path, request.query)
-        except ApiError as error:
-            unread = RequestInfo(method=request.method, path="", verb="")
-            return error_response(Call(request, unread, request_id), error)
-        with request_id_of(request_id):
-            return await answer(Call(request, info, request_id))
 
-    return handle
-
-
-async def bootstrap(hub: HubState, definitions_controller: CustomResourceController) -> None:
-    """Make what every hub has: its namespaces and our own kinds."""
+async def bootstrap(hub: HubState, access: Access, controller: CustomResourceController) -> None:
+    """Make what every hub has: its namespaces, the default roles, our own kinds."""
     namespaces = hub.catalog.get_storage("", "namespaces")
     for name in _NAMESPACES:
         wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -128,58 +112,130 @@ async def bootstrap(hub: HubState, definitions_controller: CustomResourceControl
             await create_own(hub, namespaces, wanted, _OWN_MANAGER)
         except AlreadyExists:
             continue
-    await definitions_controller.install(definitions())
-    await definitions_controller.load()
+    await controller.install(definitions())
+    await controller.load()
+    await install_default_roles(hub)
+    await access.snapshot.load()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningHub:
+    """A hub that is up."""
+
+    url: str
+    state: HubState
+    installation: Installation
+    authority: Authority
+    tls: ssl.SSLContext
 
 
 @asynccontextmanager
 async def running_hub(settings: HubSettings) -> AsyncGenerator[str]:
     """Run a hub for as long as the block lasts; yield the URL it is reached at."""
+    async with run_hub(settings) as running:
+        yield running.url
+
+
+@asynccontextmanager
+async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
+    """Run a hub for as long as the block lasts."""
     clock = SystemClock()
     metrics.set_build_info(__version__)
     installation = Installation(settings.data_dir)
     installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host,))
-    tokens = TokenTable({})
-    if settings.token_auth_file is not None:
-        tokens = TokenTable.parse(settings.token_auth_file.read_text())
     async with AsyncExitStack() as stack:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
-        hub = build_state(store, clock)
+        access = build_access(store)
+        hub = build_state(store, clock, access)
         controller = CustomResourceController(hub)
-        await bootstrap(hub, controller)
-        app = HubApp(hub, {})
-        tls = server_context(
-            *installation.server_files, client_authorities=(installation.authority_file,)
+        await bootstrap(hub, access, controller)
+        identity = Identity(
+            hub, Keys(authority.pair, installation.signing_key()), _tokens(settings)
         )
-        server = HttpServer(build_handler(app, tokens, clock), tls=tls)
+        verbs = {**access.verbs, **identity.verbs(access.authorizer), **settings.own_verbs}
+        app = HubApp(hub, verbs)
+        audit = AuditLog(installation.audit_file)
+        stack.callback(audit.close)
+        tls = _tls(installation)
+        handler = build_handler(
+            app, identity.authenticator(), access.authorizer, audit.write, clock
+        )
+        server = HttpServer(handler, tls=tls)
         await server.listen(settings.host, settings.port)
+        url = f"https://{settings.host}:{server.addresses[0][1]}"
         tasks = await stack.enter_async_context(Supervisor(clock, _report))
-        _start_housekeeping(tasks, hub, controller)
-        policy = CompactionPolicy()
-        tasks.keep("compaction", lambda: compact_forever(store, clock, policy), restart=_restarts)
+        _keep_all(tasks, _housekeeping(hub, controller))
+        _keep_all(tasks, {"roles in memory": access.snapshot.run})
+        _keep_all(tasks, identity.tasks(url))
+        _keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
 
         async def drain() -> None:
             app.is_ready = False
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
         stack.push_async_callback(drain)
-        url = f"https://{settings.host}:{server.addresses[0][1]}"
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now())
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
-        yield url
+        yield RunningHub(url, hub, installation, authority, tls)
 
 
-def _start_housekeeping(
-    tasks: Supervisor, hub: HubState, controller: CustomResourceController
-) -> None:
-    tasks.keep("custom resources", controller.run, restart=_restarts)
-    tasks.keep("namespaces", NamespaceEnder(hub).run, restart=_restarts)
-    tasks.keep("garbage collection", GarbageCollector(hub).run, restart=_restarts)
-    tasks.keep("event expiry", lambda: expire_events(hub), restart=_restarts)
+def _tokens(settings: HubSettings) -> TokenTable:
+    if settings.token_auth_file is None:
+        return TokenTable({})
+    return TokenTable.parse(settings.token_auth_file.read_text())
+
+
+def _tls(installation: Installation) -> ssl.SSLContext:
+    return server_context(
+        *installation.server_files, client_authorities=(installation.authority_file,)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewal:
+    """New certificates for a hub that goes on running."""
+
+    installation: Installation
+    authority: Authority
+    tls: ssl.SSLContext
+    url: str
+
+    def held(self) -> tuple[bytes, ...]:
+        """Return the certificates in use."""
+        return (self.installation.server_files[0].read_bytes(),)
+
+    def renew(self, now: float) -> None:
+        """Make new ones and put them to use; connections that are open keep theirs."""
+        self.installation.renew_server(self.authority, now)
+        reload_certificate(self.tls, *self.installation.server_files)
+        self.installation.write_kubeconfig(self.authority, self.url, now)
+
+
+def _housekeeping(hub: HubState, controller: CustomResourceController) -> Tasks:
+    return {
+        "custom resources": controller.run,
+        "namespaces": NamespaceEnder(hub).run,
+        "garbage collection": GarbageCollector(hub).run,
+        "role aggregation": RoleAggregator(hub).run,
+        "event expiry": lambda: expire_events(hub),
+    }
+
+
+def _upkeep(store: MemoryStore | SqliteStore, clock: Clock, renewal: _Renewal) -> Tasks:
+    policy = CompactionPolicy()
+    return {
+        "compaction": lambda: compact_forever(store, clock, policy),
+        "certificate renewal": lambda: renew_forever(clock, renewal.held, renewal.renew),
+    }
+
+
+def _keep_all(tasks: Supervisor, works: Tasks) -> None:
+    for name, work in works.items():
+        tasks.keep(name, work, restart=_restarts)
 
 
 def _restarts() -> Iterator[float]:

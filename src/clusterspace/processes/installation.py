@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.hub.certificates import Authority, KeyPair, expires_at, server_names
+from clusterspace.hub.identity.signing_keys import SigningKey
 from clusterspace.serving.users import MASTERS
 from clusterspace.store.files import STORE_FILE_NAME
 
@@ -56,6 +57,11 @@ class Installation:
         return self.directory / "kubeconfig"
 
     @property
+    def audit_file(self) -> Path:
+        """Who wrote what, one JSON line each."""
+        return self.directory / "audit.log"
+
+    @property
     def store_file(self) -> Path:
         """The objects."""
         return self.directory / STORE_FILE_NAME
@@ -69,6 +75,19 @@ class Installation:
         if not certificate.exists() or not key.exists() or _is_stale(certificate, names, now):
             write_pair(authority.issue_server(names, now), certificate, key)
         return authority
+
+    def renew_server(self, authority: Authority, now: float) -> None:
+        """Make a new server certificate for the names the present one has."""
+        certificate, key = self.server_files
+        names = sorted(server_names(certificate.read_bytes()))
+        write_pair(authority.issue_server(names, now), certificate, key)
+
+    def signing_key(self) -> SigningKey:
+        """Return the key behind service-account tokens; made when it is not there yet."""
+        path = self.directory / "pki" / "sa.key"
+        if not path.exists():
+            write_private(path, SigningKey.create().pem)
+        return SigningKey.load(path.read_bytes())
 
     def _authority(self, now: float) -> Authority:
         key = self.directory / "pki" / "ca.key"

@@ -1,6 +1,14 @@
 """The HTTP surface that hub and gateway share.
 
-A request meets, in this order: listener.py (sockets, TLS, limits), request_info.py (what is
-asked), middleware/ (who asks and whether they may), a handler, and negotiation.py and responses.py
-(the answer). bodies.py reads what clients send.
+A request meets, in this order:
+
+listener.py, tls.py  sockets, handshakes, draining; site.py, what its connections share
+limits.py         how much one client may ask, and how long it may take
+protocol.py       one connection: inlet.py and outlet.py are its two directions
+parsing.py        bytes to requests; whatever is ambiguous is refused
+requests.py, streams.py, messages.py  a request, a long answer, a short one
+request_info.py   what is asked, from method and URL alone
+calls.py, users.py, middleware/  the chain: who asks, and whether they may
+bodies.py, yaml_documents.py  what clients send
+negotiation.py, responses.py  the answer
 """

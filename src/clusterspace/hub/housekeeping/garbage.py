@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 import structlog
 
-from clusterspace.errors import ApiError, Conflict, NotFound, StoreError
+from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, StoreError
 from clusterspace.hub import forms
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.options import DeleteOptions
@@ -66,12 +66,16 @@ class GarbageCollector:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            try:
-                await self._follow()
-            except StoreError as error:
-                _log.warning("all objects are looked at again", reason=str(error))
-                await self._hub.clock.sleep(RETRY_SECONDS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work(), name="garbage collection")
+            while True:
+                try:
+                    await self._follow()
+                except StoreClosed:
+                    raise
+                except StoreError as error:
+                    _log.warning("all objects are looked at again", reason=str(error))
+                    await self._hub.clock.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
         page = await self._hub.store.range("/registry/")
@@ -81,11 +85,9 @@ class GarbageCollector:
             self._note(entry)
         watch = self._hub.store.watch("/registry/", after=page.revision)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._work(), name="garbage collection")
-                async for events in watch:
-                    for event in events:
-                        self._see(event)
+            async for events in watch:
+                for event in events:
+                    self._see(event)
         finally:
             watch.close()
 

@@ -4,7 +4,7 @@ from typing import Final, cast
 
 import structlog
 
-from clusterspace.errors import Expired, NotFound, StoreError
+from clusterspace.errors import Conflict, NotFound, StoreClosed, StoreError
 from clusterspace.hub import forms, keys
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.options import DeleteOptions
@@ -34,7 +34,9 @@ class NamespaceEnder:
         while True:
             try:
                 await self._follow()
-            except (Expired, StoreError) as error:
+            except StoreClosed:
+                raise
+            except (Conflict, StoreError) as error:
                 _log.warning("namespaces are listed again", reason=str(error))
                 await self._hub.clock.sleep(RETRY_SECONDS)
 

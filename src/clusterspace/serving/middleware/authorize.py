@@ -50,7 +50,7 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> Forbidden:
         return statuses.forbidden_path(f"{who} path {statuses.quoted(info.path)}{why}")
     resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
     where = "at the cluster scope"
-    if info.namespace and info.resource != "namespaces":
+    if info.namespace:
         where = f"in the namespace {statuses.quoted(info.namespace)}"
     what = f"resource {statuses.quoted(resource)} in API group {statuses.quoted(info.group)}"
     group_resource = GroupResource(info.group, info.resource)

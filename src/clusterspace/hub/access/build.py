@@ -1,0 +1,36 @@
+"""Everything about access for one hub, built in one place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clusterspace.hub.access.authorizer import HubAuthorizer
+from clusterspace.hub.access.escalation import EscalationCheck
+from clusterspace.hub.access.guards import AgentGuard, CreateRight, EscalationGuard
+from clusterspace.hub.access.reviews import Reviews, ReviewVerb, VerbKey
+from clusterspace.hub.access.snapshot import Snapshot
+from clusterspace.hub.state import Plugin
+from clusterspace.store.interface import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a hub needs to say who may do what; call `snapshot.load()` before the first request."""
+
+    snapshot: Snapshot
+    authorizer: HubAuthorizer
+    plugins: tuple[Plugin, ...]
+    """To be asked before all others: who may not write learns nothing of what is there."""
+    verbs: Mapping[VerbKey, ReviewVerb]
+    """The questions clients ask, for the route table."""
+
+
+def build_access(store: Store) -> Access:
+    """Build the parts for the hub that lives on this store."""
+    snapshot = Snapshot(store)
+    authorizer = HubAuthorizer(snapshot)
+    guards = (
+        CreateRight(authorizer),
+        AgentGuard(),
+        EscalationGuard(EscalationCheck(authorizer, snapshot)),
+    )
+    return Access(snapshot, authorizer, guards, Reviews(authorizer).verbs())

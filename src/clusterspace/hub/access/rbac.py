@@ -1,0 +1,152 @@
+"""One rule of a role: what it allows, and whether it covers another one.
+
+    Rule(verbs=("get",), groups=("",), resources=("pods", "*/log"), names=())
+    Rule(verbs=("get",), paths=("/healthz", "/api/*"))
+
+https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, Final, cast
+
+from clusterspace.kube.objects import Object
+from clusterspace.serving.request_info import RequestInfo
+
+EVERYTHING: Final = "*"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Verbs on resources, or verbs on paths; never both."""
+
+    verbs: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @cached_property
+    def _verb_set(self) -> frozenset[str]:
+        return frozenset(self.verbs)
+
+    @cached_property
+    def _group_set(self) -> frozenset[str]:
+        return frozenset(self.groups)
+
+    @cached_property
+    def _resource_set(self) -> frozenset[str]:
+        return frozenset(self.resources)
+
+    def allows_verb(self, verb: str) -> bool:
+        """Whether the verb is one of the rule's."""
+        return verb in self._verb_set or EVERYTHING in self._verb_set
+
+    def allows_group(self, group: str) -> bool:
+        """Whether the API group is one of the rule's."""
+        return group in self._group_set or EVERYTHING in self._group_set
+
+    def allows_resource(self, resource: str, subresource: str = "") -> bool:
+        """Whether the resource, or its subresource, is one of the rule's.
+
+        `pods` does not include `pods/log`; `*` includes both, and `*/log` every log.
+        """
+        held = self._resource_set
+        if EVERYTHING in held:
+            return True
+        if not subresource:
+            return resource in held
+        return f"{resource}/{subresource}" in held or f"*/{subresource}" in held
+
+    def allows_name(self, name: str) -> bool:
+        """Whether the object's name is one of the rule's; a rule without names is about all."""
+        return not self.names or name in self.names
+
+    def allows_path(self, path: str) -> bool:
+        """Whether the path is one of the rule's; a star at the end stands for any rest."""
+        return any(_path_matches(held, path) for held in self.paths)
+
+    def allows(self, info: RequestInfo, name: str) -> bool:
+        """Whether the rule allows what a request asks for; `name` is the object it is about."""
+        if not self.allows_verb(info.verb):
+            return False
+        if not info.is_resource:
+            return self.allows_path(info.path)
+        return (
+            self.allows_group(info.group)
+            and self.allows_resource(info.resource, info.subresource)
+            and self.allows_name(name)
+        )
+
+    def covers(self, atom: "Rule") -> bool:
+        """Whether this rule alone gives all that an atom of another rule gives."""
+        if not self.allows_verb(atom.verbs[0]):
+            return False
+        if atom.paths:
+            return any(_path_matches(held, atom.paths[0]) for held in self.paths)
+        resource, _, subresource = atom.resources[0].partition("/")
+        return (
+            self.allows_group(atom.groups[0])
+            and self.allows_resource(resource, subresource)
+            and (not self.names or (bool(atom.names) and atom.names[0] in self.names))
+        )
+
+    def atoms(self) -> Iterator["Rule"]:
+        """Yield the smallest rules that together give what this one gives."""
+        for group, resource, verb in product(self.groups, self.resources, self.verbs):
+            for name in self.names or ("",):
+                yield Rule((verb,), (group,), (resource,), (name,) if name else ())
+        for path, verb in product(self.paths, self.verbs):
+            yield Rule((verb,), paths=(path,))
+
+    def as_object(self) -> Object:
+        """Return the rule as roles and reviews write it."""
+        fields = {
+            "verbs": self.verbs,
+            "apiGroups": self.groups,
+            "resources": self.resources,
+            "resourceNames": self.names,
+            "nonResourceURLs": self.paths,
+        }
+        return {field: list(values) for field, values in fields.items() if values}
+
+
+def _path_matches(held: str, path: str) -> bool:
+    if held.endswith(EVERYTHING):
+        return path.startswith(held.rstrip(EVERYTHING))
+    return held == path
+
+
+def read_rules(listed: Any) -> tuple[Rule, ...]:
+    """Read `rules` of a role; what is not a rule is left out, and so grants nothing."""
+    if not isinstance(listed, list):
+        return ()
+    found = cast("list[object]", listed)
+    return tuple(_read_rule(cast("Object", each)) for each in found if isinstance(each, dict))
+
+
+def _read_rule(fields: Object) -> Rule:
+    return Rule(
+        verbs=_texts(fields.get("verbs")),
+        groups=_texts(fields.get("apiGroups")),
+        resources=_texts(fields.get("resources")),
+        names=_texts(fields.get("resourceNames")),
+        paths=_texts(fields.get("nonResourceURLs")),
+    )
+
+
+def _texts(listed: Any) -> tuple[str, ...]:
+    if not isinstance(listed, list):
+        return ()
+    return tuple(each for each in cast("list[object]", listed) if isinstance(each, str))
+
+
+def missing_atoms(wanted: Iterable[Rule], held: Iterable[Rule]) -> Iterator[Rule]:
+    """Yield what the wanted rules give and the held ones do not."""
+    owned = tuple(held)
+    for rule in wanted:
+        for atom in rule.atoms():
+            if not any(each.covers(atom) for each in owned):
+                yield atom

@@ -1,0 +1,53 @@
+"""The chain a request to the hub goes through, readable in the order it is met."""
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.errors import ApiError
+from clusterspace.serving.calls import Call, CallHandler, chain
+from clusterspace.serving.messages import Response
+from clusterspace.serving.middleware.audit import Audit, AuditSink
+from clusterspace.serving.middleware.authenticate import Authenticate, Authenticator
+from clusterspace.serving.middleware.authorize import Authorize, Authorizer
+from clusterspace.serving.middleware.catch_errors import catch_errors
+from clusterspace.serving.middleware.deadlines import deadlines
+from clusterspace.serving.middleware.impersonate import Impersonate
+from clusterspace.serving.middleware.limits import InFlightLimits
+from clusterspace.serving.middleware.measure import Measure
+from clusterspace.serving.request_info import RequestInfo, read_request
+from clusterspace.serving.requests import Handler, Request
+from clusterspace.serving.responses import error_response
+from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
+
+
+def build_handler(
+    app: CallHandler,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    audit: AuditSink,
+    clock: Clock,
+) -> Handler:
+    """Put the chain around the app: from a request to its answer."""
+    answer = chain(
+        (
+            Measure(clock),
+            catch_errors,
+            deadlines,
+            Authenticate(authenticator),
+            Audit(clock, audit),
+            Impersonate(authorizer),
+            InFlightLimits(),
+            Authorize(authorizer),
+        ),
+        app,
+    )
+
+    async def handle(request: Request) -> Response | None:
+        request_id = accept_request_id(request.headers.get("audit-id"))
+        try:
+            info = read_request(request.method, request.path, request.query)
+        except ApiError as error:
+            unread = RequestInfo(method=request.method, path="", verb="")
+            return error_response(Call(request, unread, request_id), error)
+        with request_id_of(request_id):
+            return await answer(Call(request, info, request_id))
+
+    return handle

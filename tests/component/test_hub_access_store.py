@@ -1,0 +1,133 @@
+"""Roles in a store: made once, completed, followed; and the audit log as a file."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.component.hub_access_site import hub_site
+from tests.component.serving.wire import wait_for
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.errors import WatcherEvicted
+from clusterspace.hub import keys
+from clusterspace.hub.access.aggregation import RoleAggregator
+from clusterspace.hub.access.audit_log import AuditLog
+from clusterspace.hub.access.grants import Place
+from clusterspace.hub.access.installation import install_default_roles
+from clusterspace.hub.access.snapshot import RBAC_GROUP, Snapshot
+from clusterspace.store.memory import MemoryStore
+
+CLUSTER_ROLES = f"/apis/{RBAC_GROUP}/v1/clusterroles"
+
+
+async def test_installing_twice_writes_once() -> None:
+    async with hub_site() as site:
+        before = site.store.current_revision
+        await install_default_roles(site.state)
+
+        assert site.store.current_revision == before
+
+
+async def test_a_default_role_that_was_deleted_comes_back() -> None:
+    async with hub_site() as site:
+        await site.ask("DELETE", f"{CLUSTER_ROLES}/system:discovery")
+        await install_default_roles(site.state)
+
+        assert site.access.snapshot.grants.find_role(Place("", "system:discovery"))
+
+
+async def test_a_labelled_role_joins_an_aggregated_one() -> None:
+    async with hub_site() as site, Supervisor(SystemClock(), print) as tasks:
+        tasks.keep("aggregation", RoleAggregator(site.state).run)
+        label = "rbac.authorization.k8s.io/aggregate-to-view"
+        gadgets = {"verbs": ["get"], "apiGroups": ["x.io"], "resources": ["gadgets"]}
+        role = {"metadata": {"name": "gadgets", "labels": {label: "true"}}, "rules": [gadgets]}
+        assert (await site.ask("POST", CLUSTER_ROLES, role)).status == 201
+
+        def has_joined() -> bool:
+            rules = site.access.snapshot.grants.find_role(Place("", "admin")) or ()
+            return any("gadgets" in rule.resources for rule in rules)
+
+        await wait_for(has_joined)
+
+
+async def test_a_role_that_cannot_be_read_grants_nothing() -> None:
+    store = MemoryStore()
+    snapshot = Snapshot(store)
+    await snapshot.load()
+    key = keys.object_key(RBAC_GROUP, "clusterroles", "", "broken")
+    rule = b'{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}'
+    await store.put(key, b'{"rules":[%b]}' % rule)
+    assert snapshot.grants.find_role(Place("", "broken"))
+
+    with structlog.testing.capture_logs() as lines:
+        await store.put(key, b"{")
+
+    assert snapshot.grants.find_role(Place("", "broken")) is None
+    assert [line["event"] for line in lines] == ["stored role cannot be read"]
+    await store.close()
+
+
+async def test_the_snapshot_has_what_was_there_before_it() -> None:
+    async with hub_site() as site:
+        second = Snapshot(site.store)
+        await second.load()
+        await second.load()
+
+        assert len(second.grants) == len(site.access.snapshot.grants)
+        await site.ask("DELETE", f"/apis/{RBAC_GROUP}/v1/clusterrolebindings/system:discovery")
+        assert len(second.grants) == len(site.access.snapshot.grants)
+        second.close()
+
+
+async def test_a_snapshot_that_was_cut_off_catches_up() -> None:
+    async with hub_site() as site, Supervisor(SystemClock(), print) as tasks:
+        follower = Snapshot(site.store)
+        await follower.load()
+        tasks.keep("snapshot", follower.run)
+        follower.close()
+        role = {"metadata": {"name": "late"}, "rules": []}
+        assert (await site.ask("POST", CLUSTER_ROLES, role)).status == 201
+        assert follower.grants.find_role(Place("", "late")) is None
+
+        follower._end(WatcherEvicted("too slow"))
+
+        await wait_for(lambda: follower.grants.find_role(Place("", "late")) is not None)
+        follower.close()
+
+
+def test_the_audit_log_is_its_owners_and_is_turned_over(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(path, full_bytes=64, kept=2)
+    for number in range(9):
+        log.write(json.dumps({"line": number, "text": "x" * 20}).encode() + b"\n")
+    log.close()
+
+    files = sorted(each.name for each in tmp_path.iterdir())
+    assert files == ["audit.log", "audit.log.1", "audit.log.2"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    lines = [
+        json.loads(line)["line"]
+        for name in reversed(files)
+        for line in (tmp_path / name).read_text().splitlines()
+    ]
+    assert lines == list(range(lines[0], 9))
+
+
+def test_a_lost_audit_line_is_told(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.log")
+    log.close()
+
+    with structlog.testing.capture_logs() as lines:
+        log.write(b"{}\n")
+
+    assert [line["event"] for line in lines] == ["audit line lost"]
+
+
+@pytest.mark.parametrize("name", ["admin", "edit", "view"])
+async def test_aggregated_roles_are_filled_before_the_first_request(name: str) -> None:
+    async with hub_site() as site:
+        assert site.access.snapshot.grants.find_role(Place("", name))
