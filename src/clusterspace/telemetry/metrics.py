@@ -6,6 +6,7 @@ take values from fixed or configured sets only: a client must not be able to mak
 
 import platform
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import prometheus_client
@@ -125,6 +126,22 @@ _queue_retries = Counter(
 )
 
 
+_reconciles = Counter(
+    "controller_runtime_reconcile_total",
+    "Attempts to bring something to its desired state, by how they ended.",
+    ("controller", "result"),
+    registry=REGISTRY,
+)
+
+_reconcile_seconds = Histogram(
+    "controller_runtime_reconcile_time_seconds",
+    "Time of an attempt.",
+    ("controller",),
+    buckets=_QUEUE_SECONDS,
+    registry=REGISTRY,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RequestLabels:
     """What a request was about.
@@ -200,6 +217,19 @@ class QueueMetrics:
     def retried(self) -> None:
         """Count a retry."""
         self._retries.inc()
+
+
+class ReconcileMetrics:
+    """Counts the attempts of one controller."""
+
+    def __init__(self, controller: str) -> None:
+        self._controller = controller
+        self._seconds = _reconcile_seconds.labels(controller)
+
+    def attempted(self, result: Enum, seconds: float) -> None:
+        """Count an attempt and its time."""
+        _reconciles.labels(self._controller, str(result.value)).inc()
+        self._seconds.observe(seconds)
 
 
 def set_build_info(version: str) -> None:

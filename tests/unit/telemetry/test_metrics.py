@@ -1,11 +1,12 @@
 import re
+from enum import Enum
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from clusterspace.aio.queues import QueueObserver
 from clusterspace.telemetry import metrics
-from clusterspace.telemetry.metrics import QueueMetrics, RequestLabels
+from clusterspace.telemetry.metrics import QueueMetrics, ReconcileMetrics, RequestLabels
 
 
 def value_of(sample: str, **labels: str) -> float:
@@ -88,6 +89,17 @@ def test_a_queue_is_measured_under_its_name():
     assert value_of("workqueue_queue_duration_seconds_sum", name="works") == 0.5
     assert value_of("workqueue_work_duration_seconds_sum", name="works") == 2
     assert value_of("workqueue_retries_total", name="works") == 1
+
+
+def test_attempts_of_a_controller_are_counted_by_how_they_ended():
+    class Ended(Enum):
+        DONE = "done"
+
+    ReconcileMetrics("works").attempted(Ended.DONE, 0.2)
+
+    labels = {"controller": "works"}
+    assert value_of("controller_runtime_reconcile_total", result="done", **labels) == 1
+    assert value_of("controller_runtime_reconcile_time_seconds_sum", **labels) == 0.2
 
 
 def test_the_page_can_be_read_by_prometheus_and_names_the_build():

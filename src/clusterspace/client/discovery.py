@@ -1,0 +1,247 @@
+"""Which resources a cluster serves, cached with its expiry.
+
+Servers since 1.27 tell all of it in two documents; older ones are asked group by group. When a
+cluster cannot be asked, what it last said is still the best answer there is.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.client.connection import Connection
+from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.translation import unreadable
+from clusterspace.errors import ApiError, ClusterError, NotServed
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import (
+    GroupVersion,
+    GroupVersionKind,
+    GroupVersionResource,
+    ResourceInfo,
+    Subresource,
+    parse_api_version,
+)
+
+FRESH_SECONDS: Final = 60.0
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_ACCEPT: Final = (("Accept", f"{_AGGREGATED},application/json"),)
+_ROOTS: Final = ("/api", "/apis")
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ServedResources:
+    """What a cluster serves; `failed` are group versions it could not tell of just now."""
+
+    resources: tuple[ResourceInfo, ...]
+    failed: tuple[GroupVersion, ...] = ()
+
+    def find_resource(self, resource: GroupVersionResource) -> ResourceInfo | None:
+        """Return a resource by the name URLs use, or None."""
+        named = (each for each in self.resources if each.group_version_resource == resource)
+        return next(named, None)
+
+    def find_kind(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        """Return a resource by the name its objects use, or None."""
+        return next((each for each in self.resources if each.group_version_kind == kind), None)
+
+
+class Discovery:
+    """Asks one cluster what it serves, at most once a minute."""
+
+    def __init__(self, connection: Connection, *, fresh_seconds: float = FRESH_SECONDS) -> None:
+        self._connection = connection
+        self._fresh_seconds = fresh_seconds
+        self._held: ServedResources | None = None
+        self._answers: dict[str, Answer] = {}
+        self._stale_at = 0.0
+        self._one_at_a_time = asyncio.Lock()
+
+    async def served(self) -> ServedResources:
+        """Return what the cluster serves; what it last said when it cannot be asked now."""
+        async with self._one_at_a_time:
+            if self._held is not None and self._connection.clock.monotonic() < self._stale_at:
+                return self._held
+            try:
+                self._held = await self._ask()
+            except (ApiError, ClusterError):
+                if self._held is None:
+                    raise
+            self._stale_at = self._connection.clock.monotonic() + self._fresh_seconds
+            return self._held
+
+    async def get_resource(self, kind: GroupVersionKind) -> ResourceInfo:
+        """Return the resource of a kind; NotServed, after one look that is fresh, if there is none.
+
+        A kind may have been installed a moment ago, so "none" is never told from the cache.
+        """
+        found = (await self.served()).find_kind(kind)
+        if found is None:
+            self.forget()
+            found = (await self.served()).find_kind(kind)
+        if found is None:
+            error = NotServed(f"the cluster does not serve {kind}")
+            error.cluster = self._connection.cluster
+            raise error
+        return found
+
+    def forget(self) -> None:
+        """Ask the cluster next time, however fresh the answer is."""
+        self._stale_at = 0.0
+
+    async def _ask(self) -> ServedResources:
+        documents = [await self._document(root) for root in _ROOTS]
+        if all(document.get("kind") == "APIGroupDiscoveryList" for document in documents):
+            return read_aggregated(documents)
+        return await self._ask_one_by_one(documents)
+
+    async def _document(self, path: str) -> Object:
+        """Return a document, the one held if the cluster says that it has not changed."""
+        held = self._answers.get(path)
+        tag = "" if held is None else held.headers.get("etag", "")
+        headers = (*_ACCEPT, ("If-None-Match", tag)) if tag else _ACCEPT
+        answer = await self._connection.ask(Ask("GET", path, headers=headers))
+        if answer.status == 304 and held is not None:
+            answer = held
+        self._answers[path] = answer
+        try:
+            return msgspec.json.decode(answer.body, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            cluster = self._connection.cluster
+            raise unreadable(cluster, "the answer is no discovery document", error) from error
+
+    async def _ask_one_by_one(self, documents: Iterable[Object]) -> ServedResources:
+        gate = asyncio.Semaphore(_AT_ONCE)
+        failed: list[GroupVersion] = []
+
+        async def ask_for(version: GroupVersion) -> tuple[ResourceInfo, ...]:
+            async with gate:
+                try:
+                    return read_resource_list(await self._document(version.path), version)
+                except (ApiError, ClusterError):
+                    failed.append(version)
+                    return ()
+
+        async with asyncio.TaskGroup() as group:
+            asked = [
+                group.create_task(ask_for(version), name=f"discover {version}")
+                for document in documents
+                for version in read_group_versions(document)
+            ]
+        resources = tuple(resource for task in asked for resource in task.result())
+        return ServedResources(resources, tuple(failed))
+
+
+def read_aggregated(documents: Iterable[Object]) -> ServedResources:
+    """Read APIGroupDiscoveryList documents; stale versions count as failed."""
+    resources: list[ResourceInfo] = []
+    failed: list[GroupVersion] = []
+    for document in documents:
+        for group in _objects(document, "items"):
+            name = str(group.get("metadata", {}).get("name") or "")
+            for version in _objects(group, "versions"):
+                served = GroupVersion(name, str(version.get("version")))
+                if version.get("freshness") == "Stale":
+                    failed.append(served)
+                resources.extend(
+                    _read_resource(each, served) for each in _objects(version, "resources")
+                )
+    return ServedResources(tuple(resources), tuple(failed))
+
+
+def read_group_versions(document: Object) -> tuple[GroupVersion, ...]:
+    """Read an APIVersions or APIGroupList document."""
+    core = [GroupVersion("", str(version)) for version in document.get("versions") or ()]
+    named = [
+        parse_api_version(str(version.get("groupVersion")))
+        for group in _objects(document, "groups")
+        for version in _objects(group, "versions")
+    ]
+    return (*core, *named)
+
+
+def read_resource_list(document: Object, served: GroupVersion) -> tuple[ResourceInfo, ...]:
+    """Read an APIResourceList, in which subresources stand beside their parents."""
+    listed = _objects(document, "resources")
+    parts = [each for each in listed if "/" in str(each.get("name"))]
+    return tuple(
+        ResourceInfo(
+            group=served.group,
+            version=served.version,
+            kind=str(each.get("kind")),
+            plural=str(each.get("name")),
+            singular=str(each.get("singularName") or ""),
+            namespaced=bool(each.get("namespaced")),
+            verbs=_texts(each, "verbs"),
+            short_names=_texts(each, "shortNames"),
+            categories=_texts(each, "categories"),
+            subresources=_parts_of(str(each.get("name")), parts, served),
+        )
+        for each in listed
+        if each not in parts
+    )
+
+
+def _parts_of(
+    plural: str, parts: Iterable[Object], served: GroupVersion
+) -> tuple[Subresource, ...]:
+    return tuple(
+        Subresource(
+            name=str(part["name"]).partition("/")[2],
+            kind=str(part.get("kind")),
+            group=str(part.get("group") or served.group),
+            version=str(part.get("version") or served.version),
+            verbs=_texts(part, "verbs"),
+        )
+        for part in parts
+        if str(part["name"]).partition("/")[0] == plural
+    )
+
+
+def _read_resource(described: Object, served: GroupVersion) -> ResourceInfo:
+    kind = _kind_of(described, served)
+    return ResourceInfo(
+        group=served.group,
+        version=served.version,
+        kind=kind.kind,
+        plural=str(described.get("resource")),
+        singular=str(described.get("singularResource") or ""),
+        namespaced=described.get("scope") == "Namespaced",
+        verbs=_texts(described, "verbs"),
+        short_names=_texts(described, "shortNames"),
+        categories=_texts(described, "categories"),
+        subresources=tuple(
+            _read_subresource(each, served) for each in _objects(described, "subresources")
+        ),
+    )
+
+
+def _read_subresource(described: Object, served: GroupVersion) -> Subresource:
+    kind = _kind_of(described, served)
+    return Subresource(
+        name=str(described.get("subresource")),
+        kind=kind.kind,
+        group=kind.group,
+        version=kind.version,
+        verbs=_texts(described, "verbs"),
+    )
+
+
+def _kind_of(described: Object, served: GroupVersion) -> GroupVersionKind:
+    kind: Mapping[str, Any] = described.get("responseKind") or {}
+    return GroupVersionKind(
+        str(kind.get("group") or served.group),
+        str(kind.get("version") or served.version),
+        str(kind.get("kind") or ""),
+    )
+
+
+def _objects(holder: Object, key: str) -> list[Object]:
+    return [each for each in holder.get(key) or () if isinstance(each, dict)]
+
+
+def _texts(holder: Object, key: str) -> tuple[str, ...]:
+    return tuple(str(each) for each in holder.get(key) or ())

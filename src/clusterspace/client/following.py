@@ -1,0 +1,257 @@
+"""List, watch, resume, list again: what a collection holds, without end.
+
+    ┌─> start over ──whole──> watch ──the stream ends, breaks, falls silent──┐
+    │   (streamed or paged)     ^                                            │
+    │                           └──────────────── resume ────────────────────┤
+    └──────────────────────── 410: the version is forgotten ─────────────────┘
+
+Whatever fails, what is known stays known. Starting over tells the difference to what is known,
+and tells of deletions only after `confirming` them.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from clusterspace.aio import backoff
+from clusterspace.client.changes import (
+    Change,
+    KnownObjects,
+    absent,
+    changes_by_events,
+    changes_by_items,
+)
+from clusterspace.client.confirming import Missing, View, confirm_gone
+from clusterspace.client.places import Place
+from clusterspace.client.raw_objects import RawObject
+from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.watch import RawEvent, WatchOptions, watch
+from clusterspace.errors import (
+    ApiError,
+    BadRequest,
+    ClusterError,
+    ClusterTimeout,
+    DeadlineExceeded,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotServed,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from clusterspace.kube.selectors import parse_label_selector
+
+_log = structlog.get_logger(__name__)
+
+QUIET_SECONDS: Final = 150.0
+"""Servers send a bookmark about once a minute; a stream that skips two is asked for anew."""
+
+INITIAL_SECONDS: Final = 20.0
+"""Servers too old to stream a list ignore the wish and say nothing; after this we list."""
+
+_SHORTEST_WATCH: Final = 300
+_HEALTHY_SECONDS: Final = 10.0
+"""A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
+_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
+
+# Refusals that are not about streaming: a list would be refused just the same.
+_PASSING: Final = (
+    Expired,
+    Forbidden,
+    NotServed,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes that came together; once `is_whole`, all of them so far add up to the collection."""
+
+    changes: tuple[Change, ...]
+    is_whole: bool
+
+
+class Follower:
+    """Follows one collection of one cluster for as long as its batches are read."""
+
+    def __init__(
+        self,
+        cluster_client: ClusterClient,
+        place: Place,
+        known: KnownObjects,
+        selection: ListOptions | None = None,
+    ) -> None:
+        self._cluster_client = cluster_client
+        self._place = place
+        self._known = known
+        self._clock = cluster_client.connection.clock
+        self._random = cluster_client.connection.random
+        self._selection = selection or ListOptions()
+        labels = parse_label_selector(self._selection.label_selector)
+        self._view = View(place, labels, bool(self._selection.field_selector))
+        self._position = ""
+        self._may_stream = True
+        self.last_heard = self._clock.monotonic()
+        """When the cluster last said something about this collection."""
+        self.trouble: Exception | None = None
+        """Why nothing is heard at the moment, if that is so."""
+
+    async def batches(self) -> AsyncGenerator[Batch]:
+        """Yield batches without end; failures are waited out, never raised."""
+        delays = self._new_delays()
+        while True:
+            started = self._clock.monotonic()
+            try:
+                async with aclosing(self._follow_once()) as batches:
+                    async for batch in batches:
+                        self._heard()
+                        yield batch
+            except (ApiError, ClusterError) as error:
+                self._note(error)
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
+                delays = self._new_delays()
+            # Even a stream that ended in good order is not asked for anew at once: a cluster that
+            # ends them all would be asked without a pause.
+            await self._clock.sleep(next(delays))
+
+    def _follow_once(self) -> AsyncGenerator[Batch]:
+        if self._position:
+            return self._resume()
+        return self._start_streaming() if self._may_stream else self._start_listing()
+
+    async def _resume(self) -> AsyncGenerator[Batch]:
+        """Go on from the position until the stream ends."""
+        async with aclosing(self._watch(self._position)) as events:
+            async for several in events:
+                yield Batch(self._changes_of(several), is_whole=True)
+                self._position = several[-1].item.version.resource_version
+
+    async def _start_listing(self) -> AsyncGenerator[Batch]:
+        """Tell the difference between what is known and what a list has."""
+        seen: set[str] = set()
+        position = ""
+        pages = self._cluster_client.pages(self._place, self._selection)
+        try:
+            async with aclosing(pages):
+                async for page in pages:
+                    position = page.head.resource_version
+                    seen.update(item.key for item in page.items)
+                    yield Batch(self._differences(page.items), is_whole=False)
+        except Expired:
+            # The cluster forgot the first page while we read the others. All at once, next time.
+            self._selection = replace(self._selection, limit=0)
+            raise
+        yield Batch(await self._gone(seen), is_whole=True)
+        self._position = position
+
+    async def _start_streaming(self) -> AsyncGenerator[Batch]:
+        """Do as `_start_listing` with events, and go on with the same stream."""
+        seen: set[str] = set()
+        async with aclosing(self._watch("", sends_initial_events=True)) as events:
+            while not self._position:
+                several = await self._next_initial(events)
+                if several is None:
+                    break
+                end = next(
+                    (n for n, event in enumerate(several) if event.ends_initial_events), None
+                )
+                initial = [event.item for event in several[:end] if event.item.key]
+                seen.update(item.key for item in initial)
+                yield Batch(self._differences(initial), is_whole=False)
+                if end is not None:
+                    yield Batch(await self._gone(seen), is_whole=True)
+                    yield Batch(self._changes_of(several[end:]), is_whole=True)
+                    self._position = several[-1].item.version.resource_version
+            while several := await anext(events, None):
+                yield Batch(self._changes_of(several), is_whole=True)
+                self._position = several[-1].item.version.resource_version
+        if not self._position:
+            async for batch in self._start_listing():
+                yield batch
+
+    async def _next_initial(self, events: AsyncIterator[list[RawEvent]]) -> list[RawEvent] | None:
+        """Return the next initial events; None when there will be no more, so that we must list."""
+        try:
+            async with asyncio.timeout(INITIAL_SECONDS):
+                return await anext(events, None)
+        except _PASSING:
+            raise
+        except (ApiError, TimeoutError) as error:
+            # A server that does not know the wish will not learn it; one that stumbled may.
+            self._may_stream = not isinstance(error, BadRequest | Invalid | TimeoutError)
+            _log.debug("list not streamed", cluster=self._cluster, reason=str(error))
+            return None
+
+    def _watch(
+        self, position: str, *, sends_initial_events: bool = False
+    ) -> AsyncGenerator[list[RawEvent]]:
+        options = WatchOptions(
+            resource_version=position,
+            label_selector=self._selection.label_selector,
+            field_selector=self._selection.field_selector,
+            # Not all at the same moment, five minutes after the cluster came back.
+            timeout_seconds=_SHORTEST_WATCH + self._random.randrange(_SHORTEST_WATCH),
+            sends_initial_events=sends_initial_events,
+            quiet_seconds=QUIET_SECONDS,
+        )
+        return watch(self._cluster_client.connection, self._place, options)
+
+    def _changes_of(self, events: Iterable[RawEvent]) -> tuple[Change, ...]:
+        return changes_by_events(self._known, events)
+
+    def _differences(self, items: Iterable[RawObject]) -> tuple[Change, ...]:
+        return changes_by_items(self._known, items)
+
+    async def _gone(self, seen: set[str]) -> tuple[Change, ...]:
+        """Return the deletions a whole list stands for, each of them confirmed or sampled."""
+        missing = [
+            Missing(key, version)
+            for key in self._known.keys() - seen
+            if (version := self._known.find_version(key)) is not None
+        ]
+        if missing:
+            await confirm_gone(
+                self._cluster_client, self._cluster, self._view, missing, self._random
+            )
+        return tuple(absent(one.key, one.version) for one in missing)
+
+    @property
+    def _cluster(self) -> str:
+        return self._cluster_client.cluster
+
+    def _heard(self) -> None:
+        self.last_heard = self._clock.monotonic()
+        self.trouble = None
+
+    def _note(self, error: ApiError | ClusterError) -> None:
+        """Decide whether the position is still good, and remember what is wrong."""
+        if isinstance(error, Expired) or _is_version_too_large(error):
+            self._position = ""
+        # A collection in which nothing happens may be silent all day on a server without
+        # bookmarks: no trouble, as long as it lets us come back.
+        if not (isinstance(error, ClusterTimeout) and self._position):
+            self.trouble = error
+        _log.debug(
+            "watch interrupted",
+            cluster=self._cluster,
+            resource=str(self._place),
+            reason=str(error),
+            starts_over=not self._position,
+        )
+
+    def _new_delays(self) -> Iterator[float]:
+        return backoff.jittered(0.2, 30.0, self._random)
+
+
+def _is_version_too_large(error: Exception) -> bool:
+    """Whether the cluster is younger than our position: it was restored from a backup."""
+    if not isinstance(error, DeadlineExceeded) or error.details is None:
+        return False
+    return any(cause.reason == _VERSION_TOO_LARGE for cause in error.details.causes)

@@ -1,0 +1,121 @@
+"""Connections that were made with one set of certificates, and what each request says of us."""
+
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from clusterspace import __version__
+from clusterspace.client.credentials import Credential
+from clusterspace.client.requests import Ask
+from clusterspace.client.settings import ConnectionSettings, TlsMaterial, client_context
+from clusterspace.telemetry import request_ids
+
+_Address: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+_USER_AGENT: Final = f"clusterspace/{__version__}"
+_READ_BUFFER: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How much one cluster may cost us."""
+
+    requests_at_once: int = 64
+    streams_at_once: int = 512
+    connect_seconds: float = 10.0
+    keepalive_seconds: float = 60.0
+    silent_peer_seconds: int = 60
+    """A peer whose machine vanished is noticed after this time, however idle the connection."""
+
+
+class Pool:
+    """Connections that were made with one set of certificates."""
+
+    def __init__(
+        self, settings: ConnectionSettings, credential: Credential, limits: ConnectionLimits
+    ) -> None:
+        self.material: TlsMaterial = credential.material
+        self.credential = credential
+        self.users = 0
+        self._settings = settings
+        self._limits = limits
+        context = client_context(settings.trust, credential.material) if settings.is_tls else True
+        connector = aiohttp.TCPConnector(
+            limit=0,  # the semaphores are the bound, one for requests and one for streams
+            ssl=context,
+            keepalive_timeout=limits.keepalive_seconds,
+            socket_factory=self._make_socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=_READ_BUFFER,
+            skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+        )
+        # The library would repeat a PUT or DELETE by itself when a kept connection turns out to
+        # be closed. It cannot know whether the first one was carried out; retries.py decides.
+        self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
+
+    @asynccontextmanager
+    async def request(self, ask: Ask, url: URL) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send the request and wait for the head of the answer."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._limits.connect_seconds, sock_read=ask.quiet_seconds
+        )
+        async with self._session.request(
+            ask.method,
+            url,
+            headers=self._headers(ask),
+            data=ask.body,
+            allow_redirects=False,
+            proxy=self._settings.proxy_url or None,
+            server_hostname=self._settings.trust.server_name or None,
+            timeout=timeout,
+        ) as response:
+            yield response
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    def _headers(self, ask: Ask) -> list[tuple[str, str]]:
+        return [
+            ("User-Agent", _USER_AGENT),
+            ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
+            *base_headers(self._settings, self.credential),
+            *ask.headers,
+        ]
+
+    def _make_socket(self, address: _Address) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        keep_alive(made, self._limits.silent_peer_seconds)
+        return made
+
+
+def base_headers(settings: ConnectionSettings, credential: Credential) -> list[tuple[str, str]]:
+    """Return the headers that say who asks, as whom, and for which request."""
+    headers = [*settings.identity.impersonation.headers()]
+    if credential.authorization:
+        headers.append(("Authorization", credential.authorization))
+    if request_id := request_ids.current_request_id():
+        headers.append((request_ids.HEADER, request_id))
+    return headers
+
+
+def keep_alive(connected: socket.socket, seconds: int) -> None:
+    """Have the operating system notice within this time that the peer's machine is gone."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(seconds // 2, 1))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 6, 1))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)

@@ -1,0 +1,80 @@
+"""Objects that nobody has decoded yet: their bytes, and the few words everybody needs."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.client.places import key_of
+from clusterspace.kube.objects import Object
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815 - the names of the wire
+
+
+class _Head(msgspec.Struct, gc=False):
+    kind: str = ""
+    apiVersion: str = ""  # noqa: N815
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_head_decoder: Final = msgspec.json.Decoder(_Head)
+_decoder: Final = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which object this was, and in which state."""
+
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawObject:
+    """An object as bytes of JSON; `raw` is empty when only its name is known any more."""
+
+    key: str
+    version: Version
+    raw: bytes = field(repr=False)
+
+    def decode(self) -> Object:
+        """Return the object, a new one each time: nobody else sees what is done to it."""
+        return decode_object(self.raw)
+
+
+def read_raw_object(raw: bytes, *, kind: str = "", api_version: str = "") -> RawObject:
+    """Read the head of an object; a DecodeError or ValueError says what is wrong with it.
+
+    Items of a list may leave out their kind, which is the list's without its ending; it is put
+    in, so that an object looks the same whether it was listed or watched.
+    """
+    head = _head_decoder.decode(raw)
+    metadata = head.metadata
+    if not metadata.name or not metadata.resourceVersion:
+        raise ValueError("an object without a name or resourceVersion")
+    if not head.kind and kind:
+        raw = _with_kind(raw, kind, api_version)
+    version = Version(metadata.uid, metadata.resourceVersion)
+    return RawObject(key_of(metadata.namespace, metadata.name), version, raw)
+
+
+def version_in(raw: bytes) -> Version:
+    """Return the version of an object that was read before."""
+    metadata = _head_decoder.decode(raw).metadata
+    return Version(metadata.uid, metadata.resourceVersion)
+
+
+def decode_object(raw: bytes) -> Object:
+    """Return the object in these bytes."""
+    decoded: Any = _decoder.decode(raw)
+    return decoded
+
+
+def _with_kind(raw: bytes, kind: str, api_version: str) -> bytes:
+    head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
+    return head[:-1] + b"," + raw.lstrip()[1:]

@@ -1,0 +1,258 @@
+"""Get, list, create, update, patch, apply, delete for any resource."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.connection import Connection
+from clusterspace.client.pages import Page, read_page, read_page_head
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Ask, Headers, Query
+from clusterspace.client.translation import failure_of, unreadable
+from clusterspace.client.writes import (
+    DeleteOptions,
+    PatchType,
+    WriteOptions,
+    refuse_blind_patch,
+    refuse_blind_update,
+)
+from clusterspace.errors import Expired, NotFound
+from clusterspace.kube.objects import Object
+
+FIELD_MANAGER: Final = "clusterspace"
+PAGE_LIMIT: Final = 500
+_LIST_SECONDS: Final = 60.0
+_MOST_ERROR_BYTES: Final = 1024 * 1024
+_JSON: Final = "application/json"
+_PLAIN_WRITE: Final = WriteOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Which objects, as of when, and how many at a time; a limit of 0 is all at once."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = PAGE_LIMIT
+    resource_version: str = ""
+    resource_version_match: str = ""
+
+    def query(self, continue_token: str = "") -> Query:
+        """Return the query for the first page, or for the one a token stands for."""
+        pairs = {
+            "labelSelector": self.label_selector,
+            "fieldSelector": self.field_selector,
+            "limit": str(self.limit) if self.limit else "",
+            "resourceVersion": "" if continue_token else self.resource_version,
+            "resourceVersionMatch": "" if continue_token else self.resource_version_match,
+            "continue": continue_token,
+        }
+        return tuple((key, value) for key, value in pairs.items() if value)
+
+
+EVERYTHING: Final = ListOptions()
+
+
+class Reader(Protocol):
+    """The right to look."""
+
+    async def get(self, place: Place) -> Object:
+        """Return the object; NotFound when it is not there."""
+        ...
+
+    async def find(self, place: Place) -> Object | None:
+        """Return the object, or None when it is certainly not there."""
+        ...
+
+    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+        """Return the objects of a collection."""
+        ...
+
+
+class Writer(Protocol):
+    """The right to change."""
+
+    async def create(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Create an object in a collection, or send one to a subresource."""
+        ...
+
+    async def update(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Replace an object."""
+        ...
+
+    async def patch(
+        self,
+        place: Place,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = _PLAIN_WRITE,
+    ) -> Object:
+        """Change an object."""
+        ...
+
+    async def apply(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Say which fields of an object are to be ours, and what is in them."""
+        ...
+
+    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+        """Delete exactly the object that is meant."""
+        ...
+
+
+class Client(Reader, Writer, Protocol):
+    """The right to look and to change."""
+
+
+class ClusterClient:
+    """One cluster's objects, as plain dictionaries or as the bytes they came in.
+
+    Errors are those of `clusterspace.errors` and carry the cluster's name: ApiError for what the
+    cluster refused, ClusterError for what could not be asked.
+    """
+
+    def __init__(self, connection: Connection, *, field_manager: str = FIELD_MANAGER) -> None:
+        self.connection = connection
+        self.field_manager = field_manager
+
+    @property
+    def cluster(self) -> str:
+        """What we call the cluster."""
+        return self.connection.cluster
+
+    async def get(self, place: Place) -> Object:
+        """Return the object as it is now; NotFound when it is not there."""
+        return self._object_in(await self.get_raw(place))
+
+    async def get_raw(self, place: Place) -> bytes:
+        """Return the bytes of the object as it is now."""
+        return (await self.connection.ask(Ask("GET", place.path))).body
+
+    async def find(self, place: Place) -> Object | None:
+        """Return the object, or None when it is certainly not there.
+
+        A resource that is not served, a proxy's error page, a refusal: all are raised.
+        """
+        try:
+            return await self.get(place)
+        except NotFound:
+            return None
+
+    async def list_raw(
+        self, place: Place, options: ListOptions = EVERYTHING
+    ) -> AsyncGenerator[bytes]:
+        """Yield the pages of a list as the bytes they came in; Expired when they ran too old."""
+        token = ""
+        while True:
+            query = options.query(token)
+            ask = Ask("GET", place.path, query, seconds=_LIST_SECONDS)
+            body = (await self.connection.ask(ask)).body
+            token = read_page_head(self.cluster, body).continue_token
+            yield body
+            if not token:
+                return
+
+    async def pages(self, place: Place, options: ListOptions = EVERYTHING) -> AsyncGenerator[Page]:
+        """Yield the pages of a list, their items not decoded yet."""
+        async for body in self.list_raw(place, options):
+            yield read_page(self.cluster, body)
+
+    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+        """Return the objects of a collection, all as of one moment."""
+        try:
+            pages = [page async for page in self.pages(place, options)]
+        except Expired:
+            # The cluster forgot the moment of the first page while we read: all at once, then.
+            whole = replace(options, limit=0)
+            pages = [page async for page in self.pages(place, whole)]
+        return [item.decode() for page in pages for item in page.items]
+
+    async def create(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Create an object in a collection, or send one to a subresource; return what is stored."""
+        return await self._write("POST", place, _JSON, kube_object, options)
+
+    async def update(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Replace an object; Conflict when it is no longer at the version ours was made from."""
+        refuse_blind_update(place, kube_object)
+        return await self._write("PUT", place, _JSON, kube_object, options)
+
+    async def patch(
+        self,
+        place: Place,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = _PLAIN_WRITE,
+    ) -> Object:
+        """Change an object; the patch names the version it was made from, or is an apply."""
+        refuse_blind_patch(place, patch_type, patch)
+        return await self._write("PATCH", place, patch_type.value, patch, options)
+
+    async def apply(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        """Say which fields are to be ours and what is in them; Conflict when others own them."""
+        return await self.patch(place, PatchType.APPLY, kube_object, options)
+
+    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+        """Delete exactly the object that is meant.
+
+        Returns a Status when it is gone, or the object when it waits for its finalizers.
+        NotFound when nothing is there; Conflict when something else is.
+        """
+        body = msgspec.json.encode(options.body(place))
+        headers: Headers = (("Content-Type", _JSON),)
+        answer = await self.connection.ask(Ask("DELETE", place.path, headers=headers, body=body))
+        return self._object_in(answer.body)
+
+    @asynccontextmanager
+    async def stream(
+        self, place: Place, query: Query = (), *, quiet_seconds: float | None = None
+    ) -> AsyncGenerator[AnswerStream]:
+        """Open a GET whose answer comes bit by bit, such as a log; a refusal is raised."""
+        ask = Ask("GET", place.path, query, quiet_seconds=quiet_seconds)
+        async with self.connection.stream(ask) as stream:
+            await raise_refusal(self.cluster, stream)
+            yield stream
+
+    async def _write(
+        self, method: str, place: Place, media_type: str, body: Any, options: WriteOptions
+    ) -> Object:
+        ask = Ask(
+            method,
+            place.path,
+            query=options.query(self.field_manager),
+            headers=(("Content-Type", media_type), ("Accept", _JSON)),
+            body=msgspec.json.encode(body),
+        )
+        return self._object_in((await self.connection.ask(ask)).body)
+
+    def _object_in(self, body: bytes) -> Object:
+        try:
+            decoded: Any = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise unreadable(self.cluster, "the answer is not JSON", error) from error
+        if not isinstance(decoded, dict) or "kind" not in decoded:
+            raise unreadable(self.cluster, "the answer is no Kubernetes object")
+        return cast("Object", decoded)
+
+
+async def raise_refusal(cluster: str, stream: AnswerStream) -> None:
+    """Raise what a stream that is no success tells of."""
+    if 200 <= stream.status < 300:
+        return
+    failure = failure_of(cluster, await stream.read(_MOST_ERROR_BYTES))
+    if failure is not None:
+        raise failure

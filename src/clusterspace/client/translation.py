@@ -1,0 +1,114 @@
+"""Transport failures and Status bodies into our errors, in one place; all name the cluster.
+
+An answer that is not Kubernetes' own is never taken for one. A proxy's "404 Not Found" page is no
+NotFound: somebody would read it as "the object is gone".
+"""
+
+import ssl
+from typing import Any, Final, cast
+
+import aiohttp
+import msgspec
+
+from clusterspace.client.requests import Answer
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+    NotFound,
+    NotServed,
+)
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
+
+_MOST_TEXT: Final = 200
+_UNKNOWN_PATH: Final = b"404 page not found"
+"""What a kube-apiserver says of groups it does not have, as plain text and not as a Status."""
+
+
+def transport_error(cluster: str, error: Exception) -> ClusterError:
+    """Return ours for what the HTTP library or the operating system raised."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ClusterUnreachable(cluster, "no connection in time", was_sent=False)
+    if isinstance(error, TimeoutError):
+        return ClusterTimeout(cluster, "went silent")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        why = f"the proxy on the way answered {error.status}"
+        return ClusterUnreachable(cluster, why, was_sent=False)
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
+        return ClusterMisbehaved(cluster, f"did not speak HTTP: {_short(str(error))}")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
+        return ClusterUnreachable(cluster, _connect_problem(error), was_sent=False)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ClusterUnreachable(cluster, "the answer broke off", was_sent=True)
+    return ClusterUnreachable(cluster, "the connection broke", was_sent=True)
+
+
+def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
+    """Return the error an answer tells of; None when it is a success."""
+    if 200 <= answer.status < 300:
+        return None
+    if 300 <= answer.status < 400:
+        where = _short(answer.headers.get("location", "somewhere"))
+        why = f"answered {answer.status}, a redirect to {where}, and those are never followed"
+        return ClusterMisbehaved(cluster, why, code=answer.status)
+    status = _status_in(answer.body)
+    if status is not None:
+        return api_error(cluster, status, answer.status)
+    if answer.status == 404 and answer.body.strip() == _UNKNOWN_PATH:
+        return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
+    why = f"answered {answer.status} with {_kind_of_body(answer)}, not with a Kubernetes Status"
+    return ClusterMisbehaved(cluster, why, code=answer.status)
+
+
+def api_error(cluster: str, status: Object, http_code: int) -> ApiError:
+    """Return the error a v1 Status tells of."""
+    error = statuses.error_from(status, http_code)
+    if isinstance(error, NotFound) and not (error.details and error.details.name):
+        error = NotServed(error.message, error.details)
+    return _of_cluster(error, cluster)
+
+
+def unreadable(cluster: str, what: str, error: Exception | None = None) -> ClusterMisbehaved:
+    """Return the error for an answer that says 200 and is not what was asked for."""
+    detail = f": {_short(str(error))}" if error is not None else ""
+    return ClusterMisbehaved(cluster, f"{what}{detail}", code=200)
+
+
+def _of_cluster(error: ApiError, cluster: str) -> ApiError:
+    error.cluster = cluster
+    return error
+
+
+def _status_in(body: bytes) -> Object | None:
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(decoded, dict):
+        return None
+    status = cast("Object", decoded)
+    return status if status.get("kind") == "Status" else None
+
+
+def _kind_of_body(answer: Answer) -> str:
+    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
+    return media_type or "no content type"
+
+
+def _connect_problem(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted: {_short(str(error.certificate_error))}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"its name {error.host} is not known"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return f"no TLS connection: {_short(str(error))}"
+    reason = error.strerror if isinstance(error, OSError) else None
+    return f"refused the connection: {_short(reason or str(error))}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}..."

@@ -1,0 +1,217 @@
+"""Exec, attach, port-forward: a byte stream over a connection of its own.
+
+An upgraded connection carries credentials and no longer speaks HTTP, so it is never pooled. The
+cluster either switches to the protocol we asked for or refuses; any other answer closes it.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from clusterspace.client.connection import Connection
+from clusterspace.client.pools import base_headers, keep_alive
+from clusterspace.client.requests import Answer, Ask, Headers
+from clusterspace.client.settings import ConnectionSettings, client_context
+from clusterspace.client.translation import failure_of, transport_error
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+)
+
+PROTOCOLS: Final = ("websocket", "SPDY/3.1")
+_HEAD_BYTES: Final = 64 * 1024
+_REFUSAL_BYTES: Final = 1024 * 1024
+_SILENT_PEER_SECONDS: Final = 60
+_CLOSE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first lines of an HTTP answer; header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+
+
+class Tunnel:
+    """Bytes in both directions, after the cluster switched protocols."""
+
+    def __init__(
+        self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.headers = head.headers
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, most: int = 64 * 1024) -> bytes:
+        """Return what came; nothing means the end."""
+        return await self._reader.read(most)
+
+    async def write(self, content: bytes) -> None:
+        """Send bytes, waiting while the cluster cannot take them."""
+        self._writer.write(content)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        """Send what was written and close; a cluster that does not listen is not waited for."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except OSError:  # TimeoutError is one
+            self._writer.transport.abort()
+
+    def end(self) -> None:
+        """Say that nothing more will be sent, where the transport can say so."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+
+
+@asynccontextmanager
+async def open_tunnel(connection: Connection, ask: Ask, protocol: str) -> AsyncGenerator[Tunnel]:
+    """Ask the cluster to switch to a protocol; leaving the block closes the connection."""
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"cannot upgrade to {protocol!r}")
+    try:
+        async with asyncio.timeout(ask.seconds):
+            tunnel = await _upgraded(connection, ask, protocol)
+    except TimeoutError as error:
+        why = f"did not switch to {protocol} within {ask.seconds:g}s"
+        raise ClusterTimeout(connection.cluster, why) from error
+    except asyncio.IncompleteReadError as error:
+        why = "closed the connection instead of switching protocols"
+        raise ClusterUnreachable(connection.cluster, why, was_sent=True) from error
+    except (OSError, asyncio.LimitOverrunError) as error:
+        raise transport_error(connection.cluster, error) from error
+    try:
+        yield tunnel
+    finally:
+        await tunnel.close()
+
+
+def read_head(lines: bytes) -> Head:
+    """Read the first lines of an HTTP answer; a ValueError when they are none."""
+    first, *rest = lines.decode("latin-1").rstrip("\r\n").split("\r\n")
+    version, _, status = first.partition(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError(f"no HTTP answer: {first[:80]!r}")
+    pairs = (line.partition(":") for line in rest)
+    headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return Head(int(status[:3]), headers)
+
+
+def judge_upgrade(cluster: str, head: Head, protocol: str) -> None:
+    """Raise unless the cluster refused properly or switched to what was asked for."""
+    if head.status >= 400:
+        return
+    if head.status != 101:
+        why = f"answered {head.status} to an upgrade; only 101 or a refusal will do"
+        raise ClusterMisbehaved(cluster, why, code=head.status)
+    chosen = head.headers.get("upgrade", "")
+    if chosen.lower() != protocol.lower():
+        raise ClusterMisbehaved(cluster, f"switched to {chosen!r}, not to {protocol}", code=101)
+
+
+async def _upgraded(connection: Connection, ask: Ask, protocol: str) -> Tunnel:
+    request = await _request(connection, ask, protocol)
+    reader, writer = await _dial(connection)
+    try:
+        writer.write(request)
+        head = await _read_head(connection.cluster, reader)
+        judge_upgrade(connection.cluster, head, protocol)
+        if head.status != 101:
+            raise await _refusal(connection.cluster, head, reader)
+    except BaseException:
+        # Not closed politely: after a failed upgrade nobody may say another word on it.
+        writer.transport.abort()
+        raise
+    return Tunnel(head, reader, writer)
+
+
+async def _refusal(
+    cluster: str, head: Head, reader: asyncio.StreamReader
+) -> ApiError | ClusterError:
+    length = head.headers.get("content-length", "")
+    size = min(int(length), _REFUSAL_BYTES) if length.isdecimal() else 0
+    body = await reader.readexactly(size)
+    failure = failure_of(cluster, Answer(head.status, head.headers, body))
+    return failure or ClusterMisbehaved(cluster, "refused without a word", code=head.status)
+
+
+async def _request(connection: Connection, ask: Ask, protocol: str) -> bytes:
+    settings = connection.settings
+    parts = urlsplit(settings.server)
+    headers: Headers = (
+        ("Host", parts.netloc.rpartition("@")[2]),
+        ("Connection", "Upgrade"),
+        ("Upgrade", protocol),
+        *base_headers(settings, await connection.credentials.get()),
+        *ask.headers,
+    )
+    if any("\r" in text or "\n" in text for pair in headers for text in pair):
+        raise ValueError("a header must not hold a line break")
+    lines = [f"{ask.method} {parts.path}{ask.target} HTTP/1.1"]
+    lines.extend(f"{name}: {value}" for name, value in headers)
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+async def _read_head(cluster: str, reader: asyncio.StreamReader) -> Head:
+    lines = await reader.readuntil(b"\r\n\r\n")
+    try:
+        return read_head(lines)
+    except ValueError as error:
+        raise ClusterMisbehaved(cluster, str(error)) from error
+
+
+async def _dial(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    settings = connection.settings
+    material = (await connection.credentials.get()).material
+    context = client_context(settings.trust, material) if settings.is_tls else None
+    host, port = _address_of(settings.server)
+    name = settings.trust.server_name or host
+    if settings.proxy_url:
+        reader, writer = await _dial_proxy(settings, host, port)
+        if context is not None:
+            await writer.start_tls(context, server_hostname=name)
+    else:
+        reader, writer = await asyncio.open_connection(
+            host, port, limit=_HEAD_BYTES, ssl=context, server_hostname=name if context else None
+        )
+    keep_alive(writer.get_extra_info("socket"), _SILENT_PEER_SECONDS)
+    return reader, writer
+
+
+async def _dial_proxy(
+    settings: ConnectionSettings, host: str, port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    proxy = urlsplit(settings.proxy_url)
+    proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
+    proxy_host, proxy_port = _address_of(settings.proxy_url)
+    reader, writer = await asyncio.open_connection(
+        proxy_host, proxy_port, limit=_HEAD_BYTES, ssl=proxy_tls
+    )
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.username is not None:
+        pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair).decode()}")
+    writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    head = await _read_head(settings.cluster, reader)
+    if head.status != 200:
+        writer.transport.abort()
+        why = f"the proxy on the way answered {head.status}"
+        raise ClusterUnreachable(settings.cluster, why, was_sent=False)
+    return reader, writer
+
+
+def _address_of(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,0 +1,87 @@
+"""Before and after to the smallest patch; spec or status, never both.
+
+A reconciler works on a copy and commits the difference. Spec and status are written through
+different doors, by different rights, and one write of both would undo what the other's owner did.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Writer
+from clusterspace.client.writes import PatchType
+from clusterspace.errors import MixedCommit
+from clusterspace.kube.objects import Object, metadata_of, resource_version_of, uid_of
+
+STATUS: Final = "status"
+
+# Written by the server; a difference here is never ours to send.
+_SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid"})
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The merge patch that turns one state into the other, and the door it goes through."""
+
+    patch: Object
+    subresource: str = ""
+
+
+def plan_commit(before: Object, after: Object) -> Commit | None:
+    """Return the smallest patch, or None when nothing changed; MixedCommit when both did.
+
+    The patch carries the version and UID of `before`, so that it fails when either has changed.
+    """
+    status = merge_difference(before.get(STATUS) or {}, after.get(STATUS) or {})
+    rest = merge_difference(_without_status(before), _without_status(after))
+    if status and rest:
+        changed = ", ".join(sorted(rest))
+        raise MixedCommit(f"status and {changed} were changed in one go; commit them one by one")
+    if not status and not rest:
+        return None
+    patch = {STATUS: status} if status else rest
+    metadata = {
+        **metadata_of(patch),
+        "resourceVersion": resource_version_of(before),
+        "uid": uid_of(before),
+    }
+    named = {key: value for key, value in metadata.items() if value != ""}
+    return Commit({**patch, "metadata": named}, STATUS if status else "")
+
+
+async def commit(writer: Writer, place: Place, before: Object, after: Object) -> Object:
+    """Write the difference, if there is one; return the object as it is now stored."""
+    planned = plan_commit(before, after)
+    if planned is None:
+        return after
+    target = place.part(planned.subresource)
+    return await writer.patch(target, PatchType.MERGE, planned.patch)
+
+
+def merge_difference(before: Object, after: Object) -> Object:
+    """Return the merge patch from one to the other: what changed, and null for what is gone."""
+    gone: Object = {key: None for key in before if after.get(key) is None}
+    patch = {key: value for key, value in gone.items() if before[key] is not None}
+    for key, value in after.items():
+        held = before.get(key)
+        if value is None or value == held:
+            continue
+        if isinstance(value, dict) and isinstance(held, dict):
+            patch[key] = merge_difference(cast("Object", held), cast("Object", value))
+        else:
+            patch[key] = _without_nulls(value)
+    return patch
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return the value as a merge patch can carry it: in objects null would mean "take out"."""
+    if not isinstance(value, dict):
+        return value
+    held = cast("Object", value)
+    return {key: _without_nulls(each) for key, each in held.items() if each is not None}
+
+
+def _without_status(kube_object: Object) -> Object:
+    ours = {key: each for key, each in metadata_of(kube_object).items() if key not in _SERVERS}
+    rest = {key: each for key, each in kube_object.items() if key != STATUS}
+    return {**rest, "metadata": ours}

@@ -1,0 +1,196 @@
+"""Kubernetes Events, aggregated and rate-limited: what people read in `kubectl describe`.
+
+Recording never waits and never fails: events are for people, and no work stops for want of them.
+The same thing happening again adds to a count instead of making another object.
+"""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.client.writes import PatchType
+from clusterspace.errors import AlreadyExists, ApiError, ClusterError
+from clusterspace.kube.objects import (
+    Object,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.timestamps import format_time
+
+_log = structlog.get_logger(__name__)
+
+EVENTS: Final = GroupVersionResource("", "v1", "events")
+
+MOST_WAITING: Final = 1000
+"""Different events that may wait to be written; more are dropped and counted."""
+
+BURST: Final = 25
+REFILL_SECONDS: Final = 300.0
+"""An object may have 25 different events at once, then one every five minutes."""
+
+FLUSH_SECONDS: Final = 1.0
+_LONGEST_MESSAGE: Final = 1024
+_LONGEST_NAME: Final = 230
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Something that happened to an object, in the words people will read."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often something happened since it was last written down."""
+
+    count: int
+    first_at: float
+    last_at: float
+
+
+class TokenBucket:
+    """Lets through a burst, then one at a time."""
+
+    def __init__(self, now: float) -> None:
+        self._tokens = float(BURST)
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take a token if there is one."""
+        self._tokens = min(self._tokens + (now - self._at) / REFILL_SECONDS, float(BURST))
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether forgetting this bucket changes nothing."""
+        return self._tokens >= BURST - 1
+
+
+class EventRecorder:
+    """Collects events, and writes them while `run` runs."""
+
+    def __init__(self, hub_client: Client, *, component: str, clock: Clock) -> None:
+        self._hub_client = hub_client
+        self._component = component
+        self._clock = clock
+        self._waiting: dict[Occurrence, Tally] = {}
+        self._buckets: dict[str, TokenBucket] = {}
+        self._news = asyncio.Event()
+        self.dropped = 0
+        """Events nobody will read: the object had too many, or too many waited."""
+
+    def record(self, about: Object, reason: str, message: str, *, is_warning: bool = False) -> None:
+        """Note that something happened to an object."""
+        occurrence = Occurrence(
+            api_version=str(about.get("apiVersion") or ""),
+            kind=str(about.get("kind") or ""),
+            namespace=namespace_of(about),
+            name=name_of(about),
+            uid=uid_of(about),
+            reason=reason,
+            message=message[:_LONGEST_MESSAGE],
+            is_warning=is_warning,
+        )
+        now = self._clock.now()
+        held = self._waiting.get(occurrence)
+        if held is not None:
+            self._waiting[occurrence] = replace(held, count=held.count + 1, last_at=now)
+        elif len(self._waiting) < MOST_WAITING and self._may_write(occurrence.uid):
+            self._waiting[occurrence] = Tally(1, now, now)
+            self._news.set()
+        else:
+            self.dropped += 1
+
+    async def run(self) -> None:
+        """Write what was recorded, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.flush()
+            # What happens over and over is written once a second, with its count.
+            await self._clock.sleep(FLUSH_SECONDS)
+
+    async def flush(self) -> None:
+        """Write everything that waits, once; what cannot be written is dropped."""
+        waiting, self._waiting = self._waiting, {}
+        for occurrence, tally in waiting.items():
+            try:
+                await self._write(occurrence, tally)
+            except (ApiError, ClusterError) as error:
+                self.dropped += 1
+                _log.debug("event not written", reason=str(error), about=occurrence.name)
+
+    def _may_write(self, uid: str) -> bool:
+        now = self._clock.monotonic()
+        if len(self._buckets) > MOST_WAITING:
+            self._buckets = {key: held for key, held in self._buckets.items() if not held.is_full}
+        return self._buckets.setdefault(uid, TokenBucket(now)).take(now)
+
+    async def _write(self, occurrence: Occurrence, tally: Tally) -> None:
+        event = event_of(occurrence, tally, self._component)
+        place = Place(EVENTS, namespace_of(event))
+        try:
+            await self._hub_client.create(place, event)
+        except AlreadyExists:
+            await self._add_to(place.named(name_of(event)), tally)
+
+    async def _add_to(self, place: Place, tally: Tally) -> None:
+        held = await self._hub_client.get(place)
+        patch = {
+            "metadata": {"resourceVersion": resource_version_of(held)},
+            "count": int(held.get("count") or 1) + tally.count,
+            "lastTimestamp": format_time(tally.last_at),
+        }
+        await self._hub_client.patch(place, PatchType.MERGE, patch)
+
+
+def event_of(occurrence: Occurrence, tally: Tally, component: str) -> Object:
+    """Return the Event; the same occurrence has the same name, before and after a restart."""
+    told = (occurrence.uid, occurrence.reason, occurrence.message, component)
+    digest = hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{occurrence.name[:_LONGEST_NAME]}.{digest}",
+            # Objects without a namespace have their events in this one.
+            "namespace": occurrence.namespace or "default",
+        },
+        "involvedObject": {
+            "apiVersion": occurrence.api_version,
+            "kind": occurrence.kind,
+            "namespace": occurrence.namespace,
+            "name": occurrence.name,
+            "uid": occurrence.uid,
+        },
+        "reason": occurrence.reason,
+        "message": occurrence.message,
+        "type": "Warning" if occurrence.is_warning else "Normal",
+        "count": tally.count,
+        "firstTimestamp": format_time(tally.first_at),
+        "lastTimestamp": format_time(tally.last_at),
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+    }

@@ -1,0 +1,89 @@
+"""Killing a controller before or after any of its writes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from clusterspace.client.places import Place
+from clusterspace.client.resources import EVERYTHING, Client, ListOptions
+from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
+from clusterspace.kube.objects import Object
+
+_PLAIN_WRITE = WriteOptions()
+
+
+class Killed(BaseException):
+    """The process ends here; nobody catches this, as nobody can catch a SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """Before or after which write, counted from 1."""
+
+    write: int
+    is_after: bool
+
+
+class CrashingClient:
+    """A client that ends the process at one point; without one it only counts writes."""
+
+    def __init__(self, inner: Client, point: CrashPoint | None = None) -> None:
+        self._inner = inner
+        self._point = point
+        self._is_dead = False
+        self.writes = 0
+
+    async def get(self, place: Place) -> Object:
+        return await self._inner.get(place)
+
+    async def find(self, place: Place) -> Object | None:
+        return await self._inner.find(place)
+
+    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+        return await self._inner.list_objects(place, options)
+
+    async def create(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        self._before()
+        return self._after(await self._inner.create(place, kube_object, options))
+
+    async def update(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        self._before()
+        return self._after(await self._inner.update(place, kube_object, options))
+
+    async def patch(
+        self,
+        place: Place,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = _PLAIN_WRITE,
+    ) -> Object:
+        self._before()
+        return self._after(await self._inner.patch(place, patch_type, patch, options))
+
+    async def apply(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        self._before()
+        return self._after(await self._inner.apply(place, kube_object, options))
+
+    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+        self._before()
+        return self._after(await self._inner.delete(place, options))
+
+    def _before(self) -> None:
+        if self._is_dead:
+            raise Killed("the dead do not write")
+        self.writes += 1
+        self._die_at(CrashPoint(self.writes, is_after=False))
+
+    def _after(self, answer: Object) -> Object:
+        self._die_at(CrashPoint(self.writes, is_after=True))
+        return answer
+
+    def _die_at(self, point: CrashPoint) -> None:
+        if self._point == point:
+            self._is_dead = True
+            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")

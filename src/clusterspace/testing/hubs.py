@@ -1,0 +1,177 @@
+"""API servers for tests: our hub in this event loop, a real kube-apiserver where there is one."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.requests import Ask
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Identity, Trust
+from clusterspace.errors import ClusterspaceError
+from clusterspace.processes.hub import HubSettings, running_hub
+
+_ASSETS: Final = Path("/usr/local/kubebuilder/bin")
+"""Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
+
+_TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as a test
+_START_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RealServer:
+    """A running kube-apiserver and its etcd."""
+
+    settings: ConnectionSettings
+    etcd_url: str
+    assets: Path
+
+    async def compact(self, revision: int) -> None:
+        """Make etcd forget everything before a revision."""
+        await _run(
+            self.assets / "etcdctl", [f"--endpoints={self.etcd_url}", "compact", str(revision)]
+        )
+
+
+@asynccontextmanager
+async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[ConnectionSettings]:
+    """Run a hub on the memory store in this event loop, over loopback TLS."""
+    async with running_hub(HubSettings(data_dir=directory, port=0, store="memory")):
+        yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+
+
+@asynccontextmanager
+async def client_for_test(settings: ConnectionSettings) -> AsyncGenerator[ClusterClient]:
+    """Open a client for as long as the block lasts."""
+    connection = Connection(settings, clock=SystemClock(), random=Random(1))  # noqa: S311 - jitter
+    try:
+        yield ClusterClient(connection)
+    finally:
+        await connection.close()
+
+
+def find_real_kubernetes() -> Path | None:
+    """Return the directory that holds kube-apiserver and etcd, or None."""
+    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or _ASSETS)
+    needed = ("kube-apiserver", "etcd", "etcdctl")
+    return directory if all((directory / each).exists() for each in needed) else None
+
+
+@asynccontextmanager
+async def real_server_for_test(
+    directory: Path, *arguments: str, name: str = "real"
+) -> AsyncGenerator[RealServer]:
+    """Run etcd and kube-apiserver; skip the asking test, by name, where they are not installed."""
+    assets = find_real_kubernetes()
+    if assets is None:
+        pytest.skip("no kube-apiserver and etcd: set KUBEBUILDER_ASSETS to where they are")
+    client_port, peer_port, port = (_free_port() for _ in range(3))
+    etcd_url, peer_url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+    etcd = [
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls={etcd_url}",
+        f"--advertise-client-urls={etcd_url}",
+        f"--listen-peer-urls={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        f"--initial-cluster=default={peer_url}",
+        "--unsafe-no-fsync",
+    ]
+    settings = ConnectionSettings(
+        cluster=name,
+        server=f"https://127.0.0.1:{port}",
+        trust=Trust(skips_verification=True),
+        identity=Identity(token=_TOKEN),
+    )
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_running(assets / "etcd", etcd, directory))
+        flags = [*_apiserver_flags(directory, etcd_url, port), *arguments]
+        await stack.enter_async_context(_running(assets / "kube-apiserver", flags, directory))
+        await _wait_ready(settings)
+        yield RealServer(settings, etcd_url, assets)
+
+
+def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
+    key, tokens = directory / "sa.key", directory / "tokens.csv"
+    key.write_bytes(_private_key())
+    tokens.write_text(f'{_TOKEN},admin,admin,"system:masters"\n')
+    return [
+        f"--etcd-servers={etcd_url}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--cert-dir={directory / 'certificates'}",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+
+
+@asynccontextmanager
+async def _running(
+    program: Path, arguments: Sequence[str], directory: Path
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    with (directory / f"{program.name}.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _run(program: Path, arguments: Sequence[str]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, complaint = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{program.name}: {complaint.decode()}")
+
+
+async def _wait_ready(settings: ConnectionSettings) -> None:
+    async with asyncio.timeout(_START_SECONDS), client_for_test(settings) as member_client:
+        while True:
+            try:
+                await member_client.connection.ask(Ask("GET", "/readyz"))
+            except ClusterspaceError:
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+def _private_key() -> bytes:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,412 @@
+import asyncio
+import gzip
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.component.fake_clusters import asked_by, connected, fake_cluster, status
+from tests.component.serving.certificates import Authority
+
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Ask
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.errors import (
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+    CredentialsUnusable,
+    Forbidden,
+    InternalError,
+    NotFound,
+    TooManyRequests,
+)
+from clusterspace.testing.builders import PODS, config_map
+
+GET = Ask("GET", "/api/v1/pods")
+PUT = Ask("PUT", "/api/v1/namespaces/default/pods/web", body=b"{}")
+DELETE = Ask("DELETE", "/api/v1/namespaces/default/pods/web")
+POST = Ask("POST", "/api/v1/namespaces/default/pods", body=b"{}")
+WRITES = [POST, PUT, DELETE]
+
+
+def by_method(ask: Ask) -> str:
+    return ask.method
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_never_followed(code: int):
+    visits: list[str] = []
+
+    async def canary(request: web.Request) -> web.Response:
+        visits.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    async with fake_cluster(canary) as port:
+
+        async def redirect(_request: web.Request) -> web.Response:
+            return web.Response(status=code, headers={"Location": f"http://127.0.0.1:{port}/"})
+
+        async with asked_by(redirect) as connection:
+            for ask in (GET, POST):
+                with pytest.raises(ClusterMisbehaved) as caught:
+                    await connection.ask(ask)
+
+    assert visits == []
+    assert caught.value.cluster == "west"
+    assert caught.value.code == code
+
+
+async def test_a_proxy_s_page_is_no_missing_object():
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=404, text="<html>not here</html>", content_type="text/html")
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(ClusterMisbehaved, match="404 with text/html"):
+            await ClusterClient(connection).find(Place(PODS, "default", "web"))
+
+
+async def test_a_missing_object_is_none():
+    async def answer(_request: web.Request) -> web.Response:
+        return status(404, "NotFound", name="web", kind="pods")
+
+    async with asked_by(answer) as connection:
+        pods = ClusterClient(connection)
+
+        assert await pods.find(Place(PODS, "default", "web")) is None
+        with pytest.raises(NotFound, match="NotFound it is"):
+            await pods.get(Place(PODS, "default", "web"))
+
+
+async def test_a_page_with_code_200_is_no_object_and_no_list():
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>sign in</html>", content_type="text/html")
+
+    async with asked_by(answer) as connection:
+        pods = ClusterClient(connection)
+
+        with pytest.raises(ClusterMisbehaved):
+            await pods.get(Place(PODS, "default", "web"))
+        with pytest.raises(ClusterMisbehaved):
+            await pods.list_objects(Place(PODS))
+        with pytest.raises(ClusterMisbehaved):
+            await pods.create(Place(PODS, "default"), config_map("a"))
+
+
+async def test_nobody_there_is_unreachable_and_nothing_was_sent(unused_tcp_port: int):
+    settings = ConnectionSettings("west", f"http://127.0.0.1:{unused_tcp_port}")
+    async with connected(settings) as connection:
+        with pytest.raises(ClusterUnreachable) as caught:
+            await connection.ask(POST)
+
+    assert not caught.value.was_sent
+    assert "west" in str(caught.value)
+
+
+async def test_a_read_is_repeated_when_the_server_asks_for_patience():
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        if len(asked) == 1:
+            return web.Response(status=503, headers={"Retry-After": "0"})
+        return web.json_response({"kind": "PodList"})
+
+    async with asked_by(answer) as connection:
+        assert (await connection.ask(GET)).status == 200
+
+    assert asked == ["GET", "GET"]
+
+
+async def test_a_server_error_without_retry_after_is_not_repeated():
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        return status(500, "InternalError")
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(InternalError):
+            await connection.ask(GET)
+
+    assert asked == ["GET"]
+
+
+@pytest.mark.parametrize("ask", WRITES, ids=by_method)
+async def test_a_write_is_repeated_only_when_it_was_refused_unread(ask: Ask):
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        code = 429 if len(asked) == 1 else 503
+        return web.Response(status=code, headers={"Retry-After": "0"})
+
+    async with asked_by(answer) as connection:
+        assert (await connection.exchange(ask)).status == 503
+
+    assert asked == [ask.method] * 2
+
+
+@pytest.mark.parametrize("ask", WRITES, ids=by_method)
+async def test_a_write_whose_connection_broke_is_not_repeated(ask: Ask):
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.method)
+        if request.method != "GET" and request.transport is not None:
+            request.transport.abort()
+        return web.json_response({"kind": "PodList"})
+
+    async with asked_by(answer) as connection:
+        # A connection that is kept alive first: the library would repeat on those by itself.
+        await connection.ask(GET)
+        with pytest.raises(ClusterUnreachable) as caught:
+            await connection.ask(ask)
+
+    assert asked == ["GET", ask.method]
+    assert caught.value.was_sent
+
+
+async def test_a_refusal_for_want_of_patience_is_passed_on():
+    async def answer(_request: web.Request) -> web.Response:
+        return status(429, "TooManyRequests", retryAfterSeconds=60)
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(TooManyRequests):
+            await connection.ask(POST)
+
+
+async def test_a_silent_server_costs_no_more_than_the_deadline():
+    async def answer(_request: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(ClusterTimeout, match=r"within 0\.1s"):
+            await connection.ask(replace(GET, seconds=0.1))
+        with pytest.raises(ClusterTimeout):
+            async with connection.stream(replace(GET, seconds=0.1)):
+                pass
+
+
+async def test_an_answer_over_the_limit_is_not_read_to_its_end():
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 100_000)
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(ClusterMisbehaved, match="more than 1000 bytes"):
+            await connection.ask(replace(GET, most_bytes=1000))
+
+
+async def test_a_compressed_answer_is_read_and_a_bomb_is_not():
+    async def answer(request: web.Request) -> web.Response:
+        assert request.headers["Accept-Encoding"] == "gzip"
+        body = gzip.compress(b"x" * (10_000_000 if "bomb" in request.path else 1000))
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async with asked_by(answer) as connection:
+        assert (await connection.ask(Ask("GET", "/small"))).body == b"x" * 1000
+        with pytest.raises(ClusterMisbehaved, match="more than 1000000 bytes"):
+            await connection.ask(Ask("GET", "/bomb", most_bytes=1_000_000))
+
+
+async def test_an_encoding_nobody_asked_for_is_refused():
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b"x", headers={"Content-Encoding": "br"})
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(ClusterMisbehaved, match="br"):
+            await connection.ask(GET)
+
+
+async def test_a_prefix_of_the_server_comes_before_every_path_and_names_are_encoded_once():
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.raw_path)
+        return status(403, "Forbidden")
+
+    async with fake_cluster(answer) as port:
+        server = f"http://127.0.0.1:{port}/clusterspaces/west"
+        async with connected(ConnectionSettings("west", server)) as connection:
+            with pytest.raises(Forbidden):
+                await ClusterClient(connection).get(Place(PODS, "default", "a%2Fb/c"))
+
+    assert seen == ["/clusterspaces/west/api/v1/namespaces/default/pods/a%252Fb%2Fc"]
+
+
+async def test_a_token_that_was_replaced_is_read_again_when_the_old_one_is_refused(tmp_path: Path):
+    token = tmp_path / "token"
+    token.write_text("old\n")
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.headers["Authorization"] == "Bearer old":
+            token.write_text("new\n")
+            return status(401, "Unauthorized")
+        return web.json_response({"kind": "Pod"})
+
+    async with fake_cluster(answer) as port:
+        identity = Identity(token_file=token)
+        settings = ConnectionSettings("west", f"http://127.0.0.1:{port}", identity=identity)
+        async with connected(settings) as connection:
+            assert (await connection.ask(POST)).status == 200
+
+
+async def test_a_token_file_that_is_not_there_names_the_cluster(tmp_path: Path):
+    identity = Identity(token_file=tmp_path / "token")
+    settings = ConnectionSettings("west", "http://127.0.0.1:1", identity=identity)
+    async with connected(settings) as connection:
+        with pytest.raises(CredentialsUnusable, match=r"cluster west: .*token cannot be read"):
+            await connection.ask(GET)
+
+
+async def test_an_error_in_the_reader_s_own_block_is_not_blamed_on_the_cluster():
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(OSError, match=r"^mine$"):
+            async with connection.stream(GET):
+                raise OSError("mine")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    authority = Authority(tmp_path)
+    authority.issue("server", host="10.9.9.9")
+    authority.issue("admin", user="admin")
+    return authority
+
+
+def tls_of(directory: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(directory / "server.crt", directory / "server.key")
+    context.load_verify_locations(directory / "ca.crt")
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+async def whoami(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    shown = request.transport.get_extra_info("ssl_object").getpeercert()
+    return web.json_response({"kind": "Shown", "has": bool(shown)})
+
+
+@pytest.mark.usefixtures("authority")
+async def test_the_server_is_verified_by_the_name_it_should_have(tmp_path: Path):
+    trust = Trust(Pem(file=tmp_path / "ca.crt"))
+    async with fake_cluster(whoami, ssl_context=tls_of(tmp_path)) as port:
+        wrong = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust)
+        async with connected(wrong) as connection:
+            with pytest.raises(ClusterUnreachable, match="certificate is not trusted"):
+                await connection.ask(replace(GET, seconds=2))
+        right = replace(wrong, trust=replace(trust, server_name="10.9.9.9"))
+        async with connected(right) as connection:
+            assert (await connection.ask(GET)).body == b'{"kind": "Shown", "has": false}'
+
+
+@pytest.mark.usefixtures("authority")
+async def test_a_client_certificate_is_shown(tmp_path: Path):
+    identity = Identity(
+        certificate=Pem(data=(tmp_path / "admin.crt").read_bytes()),
+        key=Pem(file=tmp_path / "admin.key"),
+    )
+    trust = Trust(Pem(file=tmp_path / "ca.crt"), server_name="10.9.9.9")
+    async with fake_cluster(whoami, ssl_context=tls_of(tmp_path)) as port:
+        settings = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust, identity)
+        async with connected(settings) as connection:
+            assert (await connection.ask(GET)).body == b'{"kind": "Shown", "has": true}'
+
+
+async def test_a_key_that_is_none_is_unusable():
+    identity = Identity(certificate=Pem(data=b"no"), key=Pem(data=b"key"))
+    settings = ConnectionSettings("west", "https://127.0.0.1:1", identity=identity)
+    async with connected(settings) as connection:
+        with pytest.raises(CredentialsUnusable, match="certificates cannot be used"):
+            await connection.ask(GET)
+
+
+async def test_more_requests_than_allowed_at_once_wait_for_their_turn():
+    at_once: set[int] = set()
+    under_way = 0
+
+    async def answer(_request: web.Request) -> web.Response:
+        nonlocal under_way
+        under_way += 1
+        at_once.add(under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return web.json_response({})
+
+    async with asked_by(answer) as connection:
+        connection._requests = asyncio.Semaphore(3)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(12):
+                group.create_task(connection.ask(GET))
+
+    assert max(at_once) == 3
+
+
+async def test_a_log_is_read_as_it_grows():
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.query["follow"] == "true"
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in (b"one\n", b"two\n"):
+            await response.write(line)
+            await asyncio.sleep(0.02)
+        return response
+
+    place = Place(PODS, "default", "web").part("log")
+    async with (
+        asked_by(answer) as connection,
+        ClusterClient(connection).stream(place, (("follow", "true"),)) as log,
+    ):
+        chunks = [chunk async for chunk in log.chunks()]
+
+    assert chunks == [b"one\n", b"two\n"]
+
+
+async def test_a_refused_log_is_raised():
+    async def answer(_request: web.Request) -> web.Response:
+        return status(403, "Forbidden")
+
+    async with asked_by(answer) as connection:
+        with pytest.raises(Forbidden):
+            async with ClusterClient(connection).stream(Place(PODS, "default", "web")):
+                pass
+
+
+async def test_a_new_certificate_is_shown_and_what_is_under_way_goes_on(
+    tmp_path: Path, authority: Authority
+):
+    shown: list[bytes] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        shown.append(request.transport.get_extra_info("ssl_object").getpeercert(True))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(0.1 if request.path == "/slow" else 0)
+        await response.write(b"done")
+        return response
+
+    old = (tmp_path / "admin.crt").read_bytes()
+    identity = Identity(
+        certificate=Pem(file=tmp_path / "admin.crt"), key=Pem(file=tmp_path / "admin.key")
+    )
+    trust = Trust(Pem(file=tmp_path / "ca.crt"), server_name="10.9.9.9")
+    async with fake_cluster(answer, ssl_context=tls_of(tmp_path)) as port:
+        settings = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust, identity)
+        async with (
+            connected(settings) as connection,
+            connection.stream(Ask("GET", "/slow")) as slow,
+        ):
+            new = authority.issue("admin", user="admin")
+            connection.credentials.refused()  # what is on disk is to be read again
+            await connection.ask(GET)
+            assert [chunk async for chunk in slow.chunks()] == [b"done"]
+
+    assert shown == [ssl.PEM_cert_to_DER_cert(old.decode()), new]

@@ -1,0 +1,84 @@
+import msgspec
+import pytest
+
+from clusterspace.client.requests import Answer
+from clusterspace.client.translation import failure_of, transport_error
+from clusterspace.errors import (
+    ApiError,
+    ClusterMisbehaved,
+    ClusterUnreachable,
+    Conflict,
+    Expired,
+    Forbidden,
+    NotFound,
+    NotServed,
+)
+
+
+def status(code: int, reason: str, **details: object) -> Answer:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": "no", "details": details}
+    return Answer(code, {"content-type": "application/json"}, msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_class"),
+    [
+        (status(403, "Forbidden"), Forbidden),
+        (status(404, "NotFound", name="web"), NotFound),
+        (status(409, "Conflict"), Conflict),
+        (status(410, "Expired"), Expired),
+        (status(410, "Gone"), Expired),
+    ],
+)
+def test_a_status_becomes_the_error_it_tells_of_and_names_the_cluster(
+    answer: Answer, error_class: type[ApiError]
+):
+    error = failure_of("west", answer)
+
+    assert isinstance(error, error_class)
+    assert error.cluster == "west"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status(404, "NotFound"),
+        Answer(404, {"content-type": "text/plain"}, b"404 page not found\n"),
+    ],
+)
+def test_a_resource_that_is_not_served_is_never_a_missing_object(answer: Answer):
+    error = failure_of("west", answer)
+
+    assert isinstance(error, NotServed)
+    assert not isinstance(error, NotFound)
+    assert error.code == 404
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(404, {"content-type": "text/html"}, b"<html>404</html>"),
+        Answer(403, {}, b""),
+        Answer(500, {}, b'"Status"'),
+        Answer(502, {}, b'{"kind": "Pod"}'),
+        Answer(301, {"location": "http://elsewhere"}, b""),
+    ],
+)
+def test_what_no_kubernetes_api_says_is_misbehaviour_with_its_code(answer: Answer):
+    error = failure_of("west", answer)
+
+    assert isinstance(error, ClusterMisbehaved)
+    assert error.code == answer.status
+    assert error.cluster == "west"
+
+
+def test_a_success_is_no_failure():
+    assert failure_of("west", Answer(200, {}, b"")) is None
+    assert failure_of("west", Answer(201, {}, b"")) is None
+
+
+def test_a_broken_connection_may_have_had_an_effect():
+    error = transport_error("west", ConnectionResetError())
+
+    assert isinstance(error, ClusterUnreachable)
+    assert error.was_sent
