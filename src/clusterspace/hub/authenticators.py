@@ -1,15 +1,11 @@
-"""Client certificates and static tokens to users."""
+"""Static tokens to users."""
 
 import csv
 import hashlib
 from collections.abc import Mapping
-from typing import Final
 
 from clusterspace.errors import ClusterspaceError
 from clusterspace.serving.users import AUTHENTICATED, User
-
-_BEARER: Final = "bearer"
-_MEMORY: Final = "certificate user"
 
 
 class UnreadableTokenFile(ClusterspaceError):

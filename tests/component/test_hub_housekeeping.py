@@ -1,0 +1,405 @@
+"""What the hub does on its own account: namespaces end, owners' children go, events expire."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.component.hub_wire import (
+    MERGE_PATCH,
+    SECRETS,
+    HubClient,
+    hub_here,
+    secret,
+    wait_for,
+)
+
+from clusterspace.hub.builtin_resources import builtin_resources
+from clusterspace.hub.catalog import Catalog
+from clusterspace.hub.feeds import Feeds
+from clusterspace.hub.housekeeping import garbage, namespaces
+from clusterspace.hub.housekeeping.expiry import forget_old_events
+from clusterspace.hub.housekeeping.garbage import GarbageCollector
+from clusterspace.hub.state import HubState
+from clusterspace.hub.writing import create_own
+from clusterspace.kube.objects import Object
+from clusterspace.kube.timestamps import format_time
+from clusterspace.store.memory import MemoryStore
+from clusterspace.testing.clocks import ManualClock
+
+SETTLED = 0.3
+"""Long enough for the collector to have looked, with the short pauses below."""
+
+
+@pytest.fixture
+async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HubClient]:
+    """A hub whose housekeeping does not wait for bursts to settle."""
+    for module in (garbage, namespaces):
+        monkeypatch.setattr(module, "SETTLE_SECONDS", 0.02)
+        monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    async with hub_here(tmp_path) as client:
+        yield client
+
+
+async def create(hub: HubClient, name: str, *owners: Object, **members: Any) -> Object:
+    if owners:
+        members["ownerReferences"] = list(owners)
+    return await hub.do("POST", SECRETS, secret(name, **members))
+
+
+def owner_of(kube_object: Object, **members: Any) -> Object:
+    metadata = kube_object["metadata"]
+    return {
+        "apiVersion": kube_object["apiVersion"],
+        "kind": kube_object["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        **members,
+    }
+
+
+async def delete(hub: HubClient, name: str, propagation: str = "Background") -> None:
+    await hub.do("DELETE", f"{SECRETS}/{name}", {"propagationPolicy": propagation})
+
+
+async def release(hub: HubClient, path: str) -> None:
+    """Take every finalizer away."""
+    change = {"metadata": {"finalizers": None}}
+    await hub.do("PATCH", path, change, content_type=MERGE_PATCH)
+
+
+async def names(hub: HubClient) -> set[str]:
+    found = await hub.do("GET", SECRETS)
+    return {each["metadata"]["name"] for each in found["items"]}
+
+
+async def wait_for_names(hub: HubClient, expected: set[str]) -> None:
+    async def are_they() -> bool:
+        return await names(hub) == expected
+
+    await wait_for(are_they)
+
+
+async def stay_as_they_are(hub: HubClient, expected: set[str]) -> None:
+    """Give the collector time to do the wrong thing."""
+    await asyncio.sleep(SETTLED)
+    assert await names(hub) == expected
+
+
+# -- owners and dependents -----------------------------------------------------------------------
+
+
+async def test_what_is_owned_goes_after_its_owner_and_so_does_what_that_owns(
+    hub: HubClient,
+) -> None:
+    owner = await create(hub, "owner")
+    child = await create(hub, "child", owner_of(owner))
+    await create(hub, "grandchild", owner_of(child))
+    await create(hub, "stranger")
+
+    await delete(hub, "owner")
+
+    await wait_for_names(hub, {"stranger"})
+
+
+async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(hub: HubClient) -> None:
+    owner = await create(hub, "owner")
+    blocking = owner_of(owner, blockOwnerDeletion=True)
+    await create(hub, "held", blocking, finalizers=["example.com/hold"])
+    await create(hub, "free", blocking)
+
+    await delete(hub, "owner", "Foreground")
+
+    await wait_for_names(hub, {"owner", "held"})
+    waiting = await hub.do("GET", f"{SECRETS}/owner")
+    assert waiting["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await release(hub, f"{SECRETS}/held")
+    await wait_for_names(hub, set())
+
+
+async def test_in_the_foreground_the_owner_does_not_wait_for_those_that_do_not_block(
+    hub: HubClient,
+) -> None:
+    owner = await create(hub, "owner")
+    await create(hub, "held", owner_of(owner), finalizers=["example.com/hold"])
+
+    await delete(hub, "owner", "Foreground")
+
+    await wait_for_names(hub, {"held"})
+    held = await hub.do("GET", f"{SECRETS}/held")
+    assert "deletionTimestamp" in held["metadata"]
+
+
+async def test_orphans_stay_and_forget_their_owner(hub: HubClient) -> None:
+    owner = await create(hub, "owner")
+    await create(hub, "child", owner_of(owner))
+
+    await delete(hub, "owner", "Orphan")
+
+    await wait_for_names(hub, {"child"})
+    child = await hub.do("GET", f"{SECRETS}/child")
+    assert "ownerReferences" not in child["metadata"]
+    await stay_as_they_are(hub, {"child"})
+
+
+async def test_one_owner_that_is_there_is_enough_and_the_hanging_reference_goes(
+    hub: HubClient,
+) -> None:
+    first, second = await create(hub, "first"), await create(hub, "second")
+    await create(hub, "child", owner_of(first), owner_of(second))
+
+    await delete(hub, "first")
+
+    async def is_dropped() -> bool:
+        child = await hub.do("GET", f"{SECRETS}/child")
+        return child["metadata"]["ownerReferences"] == [owner_of(second)]
+
+    await wait_for(is_dropped)
+    await stay_as_they_are(hub, {"child", "second"})
+
+
+async def test_an_owner_of_the_same_name_and_another_uid_is_not_the_owner(hub: HubClient) -> None:
+    await create(hub, "owner")
+    ghost = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "of-an-earlier-one"}
+    await create(hub, "child", ghost)
+
+    await wait_for_names(hub, {"owner"})
+
+
+async def test_an_owner_made_again_does_not_save_the_children_of_the_first(hub: HubClient) -> None:
+    owner = await create(hub, "owner", finalizers=["example.com/hold"])
+    await create(hub, "child", owner_of(owner))
+    await delete(hub, "owner")
+    await stay_as_they_are(hub, {"owner", "child"})
+
+    await release(hub, f"{SECRETS}/owner")
+    await create(hub, "owner")
+
+    await wait_for_names(hub, {"owner"})
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"},
+        {"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "u"},
+        {"apiVersion": "unheard.of/v9", "kind": "Secret", "name": "t", "uid": "u"},
+    ],
+    ids=["group", "kind", "both"],
+)
+async def test_an_owner_of_a_kind_nobody_serves_keeps_its_dependents(
+    hub: HubClient, unknown: Object
+) -> None:
+    owner = await create(hub, "owner")
+    await create(hub, "kept", unknown)
+    await create(hub, "kept-too", unknown, owner_of(owner))
+
+    await delete(hub, "owner")
+
+    await wait_for_names(hub, {"kept", "kept-too"})
+    await stay_as_they_are(hub, {"kept", "kept-too"})
+
+
+async def test_an_owner_in_another_namespace_is_no_owner(hub: HubClient) -> None:
+    """A namespaced owner is looked for beside its dependent, and nowhere else."""
+    path = "/api/v1/namespaces/kube-system/secrets"
+    elsewhere = await hub.do("POST", path, secret("owner"))
+    await create(hub, "child", owner_of(elsewhere))
+
+    await wait_for_names(hub, set())
+    assert (await hub.do("GET", f"{path}/owner"))["metadata"]["name"] == "owner"
+
+
+async def test_a_cluster_wide_owner_owns_in_every_namespace(hub: HubClient) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    owner = await hub.do("POST", path, {**role, "metadata": {"name": "owner"}, "rules": []})
+    await create(hub, "child", owner_of(owner))
+    await stay_as_they_are(hub, {"child"})
+
+    await hub.do("DELETE", f"{path}/owner")
+
+    await wait_for_names(hub, set())
+
+
+async def test_a_pod_on_a_node_gets_its_time_to_stop_before_it_is_collected(
+    hub: HubClient,
+) -> None:
+    owner = await create(hub, "owner")
+    pods = "/api/v1/namespaces/default/pods"
+    metadata = {"name": "p", "ownerReferences": [owner_of(owner)]}
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    await hub.do(
+        "POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
+
+    await delete(hub, "owner")
+    await asyncio.sleep(SETTLED)
+
+    pod = await hub.do("GET", f"{pods}/p")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+async def test_a_namespace_takes_its_content_with_it(hub: HubClient) -> None:
+    await new_namespace(hub, "team")
+    await hub.do("POST", "/api/v1/namespaces/team/secrets", secret("inside"))
+    await create(hub, "outside")
+
+    await hub.do("DELETE", "/api/v1/namespaces/team")
+
+    await wait_for_end(hub, "team")
+    assert (await hub.ask("GET", "/api/v1/namespaces/team/secrets/inside")).status == 404
+    assert await names(hub) == {"outside"}
+
+
+async def test_content_with_a_finalizer_holds_its_namespace(hub: HubClient) -> None:
+    await new_namespace(hub, "team")
+    path = "/api/v1/namespaces/team/secrets"
+    await hub.do("POST", path, secret("held", finalizers=["example.com/hold"]))
+
+    await hub.do("DELETE", "/api/v1/namespaces/team")
+    await asyncio.sleep(SETTLED)
+
+    space = await hub.do("GET", "/api/v1/namespaces/team")
+    assert space["status"]["phase"] == "Terminating"
+    assert "deletionTimestamp" in (await hub.do("GET", f"{path}/held"))["metadata"]
+    assert await hub.refused("POST", path, secret("late")) == 403
+    await release(hub, f"{path}/held")
+    await wait_for_end(hub, "team")
+
+
+async def test_a_namespace_whose_name_begins_like_another_keeps_its_content(
+    hub: HubClient,
+) -> None:
+    for name in ("team", "team-a"):
+        await new_namespace(hub, name)
+        await hub.do("POST", f"/api/v1/namespaces/{name}/secrets", secret("inside"))
+
+    await hub.do("DELETE", "/api/v1/namespaces/team")
+
+    await wait_for_end(hub, "team")
+    await hub.do("GET", "/api/v1/namespaces/team-a/secrets/inside")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_the_namespaces_every_cluster_has_cannot_be_deleted(
+    hub: HubClient, name: str
+) -> None:
+    assert await hub.refused("DELETE", f"/api/v1/namespaces/{name}") == 403
+
+
+async def new_namespace(hub: HubClient, name: str) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await hub.do("POST", "/api/v1/namespaces", space)
+
+
+async def wait_for_end(hub: HubClient, name: str) -> None:
+    async def is_gone() -> bool:
+        return (await hub.ask("GET", f"/api/v1/namespaces/{name}")).status == 404
+
+    await wait_for(is_gone)
+
+
+# -- when the truth cannot be read ---------------------------------------------------------------
+
+
+class BlindStore(MemoryStore):
+    """A store that cannot read some keys just now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreadable = ""
+
+    async def get(self, key: str, *, at: Any = None) -> Any:
+        if self.unreadable and key.endswith(self.unreadable):
+            raise OSError("the disk does not answer")
+        return await super().get(key, at=at)
+
+
+def state_on(store: MemoryStore, clock: ManualClock) -> HubState:
+    numbers = iter(range(10_000))
+    return HubState(
+        store=store,
+        catalog=Catalog(builtin_resources()),
+        feeds=Feeds(store),
+        clock=clock,
+        random=Random(1),
+        new_uid=lambda: f"uid-{next(numbers)}",
+    )
+
+
+async def test_nothing_is_deleted_while_the_owner_cannot_be_read() -> None:
+    store = BlindStore()
+    hub = state_on(store, ManualClock())
+    maps = hub.catalog.get_storage("", "secrets")
+    await create_own(hub, maps, secret("owner", namespace="default"), "test")
+    ghost = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": "another"}
+    child = secret("child", namespace="default", ownerReferences=[ghost])
+    await create_own(hub, maps, child, "test")
+    collector, key = GarbageCollector(hub), maps.key("default", "child")
+    store.unreadable = "/owner"
+
+    with pytest.raises(OSError, match="does not answer"):
+        await collector.collect(key)
+
+    assert await store.get(key) is not None
+    store.unreadable = ""
+    await collector.collect(key)
+    assert await store.get(key) is None
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+async def write_event(hub: HubState, name: str, seconds_ago: float, **members: Any) -> None:
+    happened = format_time(hub.clock.now() - seconds_ago)
+    event: Object = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "Seen",
+        "type": "Normal",
+        **(members or {"lastTimestamp": happened, "firstTimestamp": happened}),
+    }
+    await create_own(hub, hub.catalog.get_storage("", "events"), event, "test")
+
+
+async def events_in(hub: HubState) -> set[str]:
+    page = await hub.store.range(hub.catalog.get_storage("", "events").prefix())
+    return {item.key.rpartition("/")[2] for item in page.items}
+
+
+async def test_events_are_forgotten_an_hour_after_they_last_happened() -> None:
+    clock = ManualClock()
+    hub = state_on(MemoryStore(), clock)
+    await write_event(hub, "old", 0)
+    await clock.advance(1800)
+    await write_event(hub, "newer", 0)
+
+    await clock.advance(1700)
+    assert await forget_old_events(hub, 3600) == 0
+    await clock.advance(200)
+
+    assert await forget_old_events(hub, 3600) == 1
+    assert await events_in(hub) == {"newer"}
+
+
+async def test_an_event_that_happens_again_starts_its_hour_again() -> None:
+    clock = ManualClock()
+    hub = state_on(MemoryStore(), clock)
+    first = format_time(clock.now())
+    await clock.advance(7200)
+    last = format_time(clock.now() - 60)
+    await write_event(hub, "again", 0, firstTimestamp=first, lastTimestamp=last)
+    series = {"count": 5, "lastObservedTime": f"{last[:-1]}.000000Z"}
+    await write_event(hub, "series", 0, firstTimestamp=first, series=series)
+
+    assert await forget_old_events(hub, 3600) == 0
+    await clock.advance(3601)
+    assert await forget_old_events(hub, 3600) == 2
