@@ -40,14 +40,11 @@ _DRAIN_EVERY: Final = 64
 class _PlainStyle:
     """Objects as they are: stored bytes, spliced."""
 
-    served: Served
-
-    @property
-    def key(self) -> Hashable:
-        return self.served.info.group_version_resource
+    form: forms.Form
+    key: Hashable
 
     def render(self, entry: KeyValue) -> bytes:
-        return forms.object_bytes(entry, self.served.form)
+        return forms.object_bytes(entry, self.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +55,8 @@ class _ShownStyle:
     representation: Representation
     include: IncludeObject
     now: Callable[[], float]
+    key: Hashable
     with_columns: bool = True
-
-    @property
-    def key(self) -> Hashable:
-        resource = self.served.info.group_version_resource
-        return (resource, self.representation, self.include, self.with_columns)
 
     def render(self, entry: KeyValue) -> bytes:
         return forms.encode(self.show([forms.decode_stored(entry, self.served.form)]))
@@ -82,17 +75,26 @@ class _ShownStyle:
 
 
 def _styles(ask: Ask, options: ListOptions) -> Callable[[bool], Style]:
-    """Return the style for the first event and for the ones after it."""
-    if not ask.representation.transform:
-        plain = _PlainStyle(ask.served)
+    """Return the style for the first event and for the ones after it.
+
+    The key is made once for a watch: it is looked at for every event.
+    """
+    resource, representation = ask.served.info.group_version_resource, ask.representation
+    if not representation.transform:
+        plain = _PlainStyle(ask.served.form, resource)
         return lambda _is_first: plain
     first, later = (
         _ShownStyle(
-            ask.served, ask.representation, options.include, ask.hub.clock.now, with_columns
+            ask.served,
+            representation,
+            options.include,
+            ask.hub.clock.now,
+            key=(resource, representation, options.include, with_columns),
+            with_columns=with_columns,
         )
         for with_columns in (True, False)
     )
-    if ask.representation.is_metadata_only:
+    if representation.is_metadata_only:
         return lambda _is_first: first
     return lambda is_first: first if is_first else later
 
