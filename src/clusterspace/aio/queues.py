@@ -13,6 +13,7 @@ Each key is held once, so the queue is bounded by the number of keys there are.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -183,7 +184,9 @@ class WorkQueue(Generic[Key]):
             await taker
         except asyncio.CancelledError:
             if taker.cancelled():
-                self._takers.remove(taker)
+                # Somebody may have tried to wake it between its cancelling and this line.
+                with suppress(ValueError):
+                    self._takers.remove(taker)
             elif self._ready:
                 # Woken and cancelled at once: the key it was woken for goes to another.
                 self._wake_one_taker()

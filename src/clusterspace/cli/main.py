@@ -9,6 +9,10 @@ from clusterspace import __version__
 
 COMMANDS: Final = {
     "hub": ("clusterspace.cli.serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
+    "sim": (
+        "clusterspace.cli.sim:sim",
+        "Run a simulated member cluster: a real API, made-up pods.",
+    ),
     "store": ("clusterspace.cli.store:store", "Back up, restore and check the hub's data."),
 }
 """Verb to (module:command, one sentence). Modules are imported when their verb is used."""

@@ -97,10 +97,12 @@ class Installation:
         write_pair(authority.pair, self.authority_file, key)
         return authority
 
-    def write_kubeconfig(self, authority: Authority, server: str, now: float) -> None:
-        """Write the administrator's kubeconfig, whole or not at all."""
+    def write_kubeconfig(
+        self, authority: Authority, server: str, now: float, *, name: str = "hub"
+    ) -> None:
+        """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
         pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
-        text = kubeconfig_text(server, authority.pair.certificate, pair)
+        text = kubeconfig_text(name, server, authority.pair.certificate, pair)
         write_private(self.kubeconfig, text)
 
     def remove_kubeconfig(self) -> None:
@@ -136,15 +138,15 @@ def write_private(path: Path, content: bytes, *, mode: int = _PRIVATE) -> None:
         raise
 
 
-def kubeconfig_text(server: str, authority: bytes, pair: KeyPair) -> bytes:
-    """Return a kubeconfig with one context, `hub`; JSON is YAML too, and needs no quoting rules."""
+def kubeconfig_text(name: str, server: str, authority: bytes, pair: KeyPair) -> bytes:
+    """Return a kubeconfig with one context."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "current-context": "hub",
+        "current-context": name,
         "clusters": [
             {
-                "name": "hub",
+                "name": name,
                 "cluster": {"server": server, "certificate-authority-data": _text(authority)},
             }
         ],
@@ -157,7 +159,7 @@ def kubeconfig_text(server: str, authority: bytes, pair: KeyPair) -> bytes:
                 },
             }
         ],
-        "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "admin"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
     }
     return msgspec.yaml.encode(config)
 

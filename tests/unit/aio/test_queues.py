@@ -393,3 +393,16 @@ def test_no_two_workers_ever_have_the_same_key_and_the_last_add_is_always_worked
         assert all(last_taken[key] >= added for key, added in last_added.items())
 
     asyncio.run(run())
+
+
+async def test_a_taker_cancelled_while_a_key_comes_in_ends_as_cancelled():
+    queue = make_queue()
+    taker = asyncio.ensure_future(anext(queue))
+    await settle()
+
+    taker.cancel()
+    queue.add("a")
+
+    with pytest.raises(asyncio.CancelledError):
+        await taker
+    assert await take_ready(queue) == ["a"]

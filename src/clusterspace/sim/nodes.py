@@ -1,0 +1,187 @@
+"""Nodes with capacity, and their heartbeats."""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.errors import InternalError
+from clusterspace.kube.objects import Object, find_at, name_of, with_value, without_value
+from clusterspace.kube.timestamps import format_micro_time, format_time
+from clusterspace.sim.pod_states import is_finished
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+HEARTBEAT_SECONDS: Final = 10.0
+"""As kubelets do."""
+
+_LEASE_SECONDS: Final = 40
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
+_NODE_NETWORK: Final = ipaddress.ip_network("172.24.0.0/14")
+_ADDRESSES_PER_NODE: Final = 256
+MOST_NODES: Final = _POD_NETWORK.num_addresses // _ADDRESSES_PER_NODE
+
+_CONDITIONS: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ("Ready", "True", "KubeletReady"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """What every node of a simulated cluster has."""
+
+    cpu: str = "8"
+    memory: str = "32Gi"
+    pods: int = 110
+    version: str = "v1.35.0"
+    zones: int = 3
+
+
+def node_name(cluster: str, index: int) -> str:
+    """Return the name of a node, counted from 0."""
+    return f"{cluster}-node-{index}"
+
+
+def new_node(cluster: str, index: int, shape: NodeShape) -> Object:
+    """Return a node as it joins; its status comes with its first heartbeat."""
+    name = node_name(cluster, index)
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/region": cluster,
+        "topology.kubernetes.io/zone": f"{cluster}-{index % shape.zones}",
+    }
+    network = pod_network(index)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "podCIDR": network,
+            "podCIDRs": [network],
+            "providerID": f"sim://{cluster}/{name}",
+        },
+    }
+
+
+def with_node_status(node: Object, index: int, shape: NodeShape, now: float) -> Object:
+    """Return the node with its capacity, addresses and good health."""
+    room = {
+        "cpu": shape.cpu,
+        "memory": shape.memory,
+        "pods": str(shape.pods),
+        "ephemeral-storage": "100Gi",
+    }
+    stamp = format_time(now)
+    conditions: list[Object] = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "lastHeartbeatTime": stamp,
+            "lastTransitionTime": stamp,
+        }
+        for kind, status, reason in _CONDITIONS
+    ]
+    status: Object = {
+        "capacity": room,
+        "allocatable": room,
+        "conditions": conditions,
+        "addresses": [
+            {"type": "InternalIP", "address": node_address(index)},
+            {"type": "Hostname", "address": name_of(node)},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": _node_info(name_of(node), shape),
+    }
+    return {**node, "status": status}
+
+
+def _node_info(name: str, shape: NodeShape) -> Object:
+    return {
+        "architecture": "amd64",
+        "operatingSystem": "linux",
+        "osImage": "Clusterspace simulation",
+        "kernelVersion": "0.0.0-sim",
+        "kubeletVersion": shape.version,
+        "kubeProxyVersion": shape.version,
+        "containerRuntimeVersion": "sim://1",
+        "machineID": name,
+        "systemUUID": name,
+        "bootID": name,
+    }
+
+
+def without_taints(node: Object) -> Object:
+    """Return a node that is ready without the taint the API puts on those that join."""
+    taints: list[Object] = find_at(node, "spec", "taints") or []
+    kept = [each for each in taints if each.get("key") != _NOT_READY]
+    if len(kept) == len(taints):
+        return node
+    return (
+        with_value(node, kept, "spec", "taints") if kept else without_value(node, "spec", "taints")
+    )
+
+
+def new_lease(node: Object, now: float) -> Object:
+    """Return the lease of a node, just renewed."""
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": name_of(node),
+        "uid": find_at(node, "metadata", "uid"),
+    }
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name_of(node),
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "holderIdentity": name_of(node),
+            "leaseDurationSeconds": _LEASE_SECONDS,
+            "renewTime": format_micro_time(now),
+        },
+    }
+
+
+def renewed(lease: Object, now: float) -> Object:
+    """Return the lease renewed."""
+    return with_value(lease, format_micro_time(now), "spec", "renewTime")
+
+
+# -- addresses ---------------------------------------------------------------------------------
+
+
+def node_address(index: int) -> str:
+    """Return the address of a node."""
+    return str(_NODE_NETWORK[index + 2])
+
+
+def pod_network(index: int) -> str:
+    """Return the addresses of a node's pods, as a CIDR."""
+    return f"{_POD_NETWORK[index * _ADDRESSES_PER_NODE]}/24"
+
+
+def host_address(node: Object) -> str:
+    """Return the address a node says it has."""
+    addresses: list[Object] = find_at(node, "status", "addresses") or []
+    found = (each["address"] for each in addresses if each.get("type") == "InternalIP")
+    return str(next(found, ""))
+
+
+def free_address(node: Object, pods: Iterable[Object]) -> str:
+    """Return the lowest address of a node that none of its pods has."""
+    taken = {find_at(pod, "status", "podIP") for pod in pods if not is_finished(pod)}
+    network = ipaddress.ip_network(str(find_at(node, "spec", "podCIDR")))
+    for address in network.hosts():
+        # The first is the node's own end of the network.
+        if address != network[1] and str(address) not in taken:
+            return str(address)
+    raise InternalError(f"node {name_of(node)} has no free pod address")

@@ -1,0 +1,196 @@
+"""Stdin, stdout, stderr and the exit code, whichever protocol carries them."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from clusterspace.kube.objects import Object
+from clusterspace.serving.request_info import Query
+from clusterspace.sim.streams.handshakes import V5
+from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
+from clusterspace.sim.streams.websockets import NORMAL, WebSocket
+
+_STDIN, _STDOUT, _STDERR, _ERROR = range(4)
+_CLOSE_SIGNAL: Final = 255
+"""Only v5 has it: the channel that says which other channel is at its end."""
+
+_HELD_PIECES: Final = 16
+_OPEN_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client wants to be connected with."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+    @classmethod
+    def read(cls, query: Query) -> "Wanted":
+        """Read the flags of an exec or attach; a terminal has no stderr of its own."""
+        tty = query.is_true("tty")
+        return cls(
+            stdin=query.is_true("stdin"),
+            stdout=query.is_true("stdout"),
+            stderr=query.is_true("stderr") and not tty,
+            tty=tty,
+        )
+
+
+class Terminal(Protocol):
+    """The far end of a command. `run` must be running for anything to arrive."""
+
+    async def run(self) -> None:
+        """Carry what is typed until the client has gone."""
+        ...
+
+    async def open(self) -> None:
+        """Wait until the client is connected; ConnectionError when it never is."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return what was typed, waiting for some; nothing means the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to stdout."""
+        ...
+
+    async def complain(self, data: bytes) -> None:
+        """Write to stderr."""
+        ...
+
+    async def finish(self, status: Object) -> None:
+        """Say how the command ended, and close."""
+        ...
+
+
+def exit_status(code: int) -> Object:
+    """Return the Status that tells of an exit code."""
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+class ChannelTerminal:
+    """A terminal on WebSocket channels: the first byte of every message is its channel."""
+
+    def __init__(self, socket: WebSocket, protocol: str, wanted: Wanted) -> None:
+        self._socket = socket
+        self._has_close_signal = protocol == V5
+        self._wanted = wanted
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue(_HELD_PIECES)
+        self._is_at_end = not wanted.stdin
+
+    async def run(self) -> None:
+        """Take messages until the client closes."""
+        while True:
+            message = await self._socket.receive()
+            if message is None:
+                return
+            if not message:
+                continue
+            channel, payload = message[0], message[1:]
+            if channel == _STDIN and payload and self._wanted.stdin:
+                await self._typed.put(payload)
+            elif channel == _CLOSE_SIGNAL and self._has_close_signal and payload[:1] == b"\x00":
+                await self._typed.put(b"")
+
+    async def open(self) -> None:
+        """Channels need no opening."""
+
+    async def read(self) -> bytes:
+        """Return what was typed."""
+        if self._is_at_end:
+            return b""
+        piece = await self._typed.get()
+        self._is_at_end = not piece
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """Write to stdout."""
+        if self._wanted.stdout:
+            await self._send(_STDOUT, data)
+
+    async def complain(self, data: bytes) -> None:
+        """Write to stderr; on a tty both are one."""
+        if self._wanted.stderr:
+            await self._send(_STDERR, data)
+        elif self._wanted.tty:
+            await self.write(data)
+
+    async def finish(self, status: Object) -> None:
+        """Send the status on its channel, then close."""
+        await self._send(_ERROR, msgspec.json.encode(status))
+        await self._socket.close(NORMAL)
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        await self._socket.send(bytes((channel,)) + data)
+
+
+class StreamTerminal:
+    """A terminal on SPDY streams, one for each direction."""
+
+    def __init__(self, session: SpdySession, wanted: Wanted) -> None:
+        self._session = session
+        self._wanted = wanted
+        self._streams: dict[str, SpdyStream] = {}
+
+    async def run(self) -> None:
+        """Carry what is typed until the client has gone."""
+        await self._session.run()
+
+    async def open(self) -> None:
+        """Wait for the streams the query announced; ConnectionError when they do not come."""
+        flags = {
+            "error": True,
+            "stdin": self._wanted.stdin,
+            "stdout": self._wanted.stdout,
+            "stderr": self._wanted.stderr,
+        }
+        expected = {name for name, is_wanted in flags.items() if is_wanted}
+        found: dict[str, SpdyStream] = {}
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                while not expected <= found.keys():
+                    stream = await self._session.accept()
+                    if stream is None:
+                        raise ConnectionResetError("the client left before it was connected")
+                    found[stream.headers.get("streamtype", "")] = stream
+        except TimeoutError as error:
+            raise ConnectionAbortedError("the client did not open its streams in time") from error
+        self._streams = found
+
+    async def read(self) -> bytes:
+        """Return what was typed."""
+        stdin = self._streams.get("stdin")
+        return b"" if stdin is None else await stdin.read()
+
+    async def write(self, data: bytes) -> None:
+        """Write to stdout."""
+        await self._write("stdout", data)
+
+    async def complain(self, data: bytes) -> None:
+        """Write to stderr; on a tty both are one."""
+        await self._write("stdout" if self._wanted.tty else "stderr", data)
+
+    async def finish(self, status: Object) -> None:
+        """Send the status on its stream and end them all."""
+        await self._write("error", msgspec.json.encode(status))
+        for stream in self._streams.values():
+            await stream.end()
+
+    async def _write(self, name: str, data: bytes) -> None:
+        stream = self._streams.get(name)
+        if stream is not None:
+            await stream.write(data)

@@ -1,0 +1,94 @@
+"""What a simulated member is to the outside: a cluster like others, with an identity of its own."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.component.sim_member_site import NAMESPACES, Client, member_site
+
+PODS = "/api/v1/namespaces/default/pods"
+UPGRADE = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: eA==",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Protocol: v5.channel.k8s.io",
+)
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "web:1"}]},
+    }
+
+
+async def running_pod(client: Client, name: str) -> Any:
+    assert (await client.ask("POST", PODS, pod(name)))[0] == 201
+    for _ in range(100):
+        held = await client.get(f"{PODS}/{name}")
+        if held["status"]["phase"] == "Running":
+            return held
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"pod {name} is not running")
+
+
+async def test_a_member_serves_metrics_and_none_of_the_fleets_own_kinds(tmp_path: Path) -> None:
+    async with member_site(tmp_path) as client:
+        groups = {each["name"] for each in (await client.get("/apis"))["groups"]}
+        definitions = await client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        documents = (await client.get("/openapi/v3"))["paths"]
+
+        assert "metrics.k8s.io" in groups
+        assert definitions["items"] == []
+        assert "apis/metrics.k8s.io/v1beta1" in documents
+        assert await client.get(documents["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"])
+
+
+async def test_who_may_only_read_gets_no_shell(tmp_path: Path) -> None:
+    role = {
+        "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": [""], "resources": ["pods", "pods/exec"], "verbs": ["get"]}],
+    }
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}],
+    }
+    rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    async with member_site(tmp_path) as client:
+        await running_pod(client, "p")
+        assert (await client.ask("POST", f"{rights}/roles", role))[0] == 201
+        assert (await client.ask("POST", f"{rights}/rolebindings", binding))[0] == 201
+        viewer = replace(client, token="viewer")
+
+        assert (await viewer.ask("GET", f"{PODS}/p"))[0] == 200
+        path = f"{PODS}/p/exec?command=ls&stdout=true"
+        assert (await viewer.ask("GET", path, None, *UPGRADE))[0] == 403
+
+
+async def test_a_seed_makes_a_member_repeatable_and_its_absence_makes_it_unique(
+    tmp_path: Path,
+) -> None:
+    async def identity(directory: Path, seed: int | None) -> str:
+        async with member_site(directory, seed=seed) as client:
+            found = await client.get(f"{NAMESPACES}/kube-system")
+            return found["metadata"]["uid"]
+
+    seeded = [await identity(tmp_path / str(index), seed=7) for index in range(2)]
+    unseeded = [await identity(tmp_path / str(index), seed=None) for index in range(2, 4)]
+
+    assert seeded[0] == seeded[1]
+    assert len({*seeded, *unseeded}) == 3
+
+
+async def test_controllers_write_under_the_names_clients_know(tmp_path: Path) -> None:
+    async with member_site(tmp_path) as client:
+        held = await running_pod(client, "p")
+
+        managers = {
+            (each["manager"], each.get("subresource", ""))
+            for each in held["metadata"]["managedFields"]
+        }
+        assert ("kubelet", "status") in managers
