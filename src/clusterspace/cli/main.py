@@ -9,6 +9,16 @@ from clusterspace import __version__
 
 COMMANDS: Final = {
     "hub": ("clusterspace.cli.serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
+    "controllers": (
+        "clusterspace.cli.controllers:controllers",
+        "Run the controllers that look after the fleet.",
+    ),
+    "join": ("clusterspace.cli.join:join", "Let a cluster join the fleet."),
+    "unjoin": ("clusterspace.cli.join:unjoin", "Let a cluster leave the fleet."),
+    "clusters": ("clusterspace.cli.clusters:clusters", "Show the clusters of the fleet."),
+    "cordon": ("clusterspace.cli.clusters:cordon", "Place nothing new on a cluster."),
+    "uncordon": ("clusterspace.cli.clusters:uncordon", "Place new things on a cluster again."),
+    "taint": ("clusterspace.cli.clusters:taint", "Set or remove taints of a cluster."),
     "sim": (
         "clusterspace.cli.sim:sim",
         "Run a simulated member cluster: a real API, made-up pods.",

@@ -24,6 +24,7 @@ from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
+from clusterspace.hub.admission.clusters import ClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
 from clusterspace.hub.admission.services import ServiceAddresses
 from clusterspace.hub.app import HubApp
@@ -99,6 +100,7 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             NamespaceLifecycle(),
             CertificateSubjects(),
             ServiceAddresses(),
+            ClusterRules(),
         ),
     )
 

@@ -1,0 +1,110 @@
+"""`clusterspace controllers`: run the controllers in the foreground until Ctrl-C."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from clusterspace.errors import ClusterspaceError
+
+
+@click.command()
+@click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
+)
+@click.option(
+    "--cluster-status-update-frequency",
+    "status_seconds",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between two looks at a Push cluster.",
+)
+@click.option(
+    "--cluster-success-threshold",
+    "success_seconds",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster must be well before it is Ready again.",
+)
+@click.option(
+    "--cluster-failure-threshold",
+    "failure_seconds",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster must be unwell before it is not Ready.",
+)
+@click.option(
+    "--cluster-monitor-period",
+    "monitor_seconds",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between two looks at heartbeats.",
+)
+@click.option(
+    "--cluster-monitor-grace-period",
+    "grace_seconds",
+    default=40.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds a Pull cluster may be silent.",
+)
+@click.option(
+    "--cluster-startup-grace-period",
+    "startup_seconds",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    help="Seconds a Pull cluster may take to be heard for the first time.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    help="For people or for machines.",
+)
+def controllers(
+    hub_kubeconfig: Path | None,
+    status_seconds: float,
+    success_seconds: float,
+    failure_seconds: float,
+    monitor_seconds: float,
+    grace_seconds: float,
+    startup_seconds: float,
+    metrics_port: int | None,
+    log_format: str,
+) -> None:
+    """Run the controllers: they watch over the members. Several may run; one works."""
+    import uvloop
+
+    from clusterspace.membership.health import Thresholds
+    from clusterspace.membership.monitor import MonitorSettings
+    from clusterspace.processes.clients import hub_settings
+    from clusterspace.processes.controllers import ControllersSettings, serve_until_stopped
+    from clusterspace.telemetry.logs import Format, Level, configure
+
+    configure(Format(log_format), Level.INFO, sys.stderr)
+    try:
+        settings = ControllersSettings(
+            hub=hub_settings(hub_kubeconfig),
+            status_seconds=status_seconds,
+            thresholds=Thresholds(success_seconds, failure_seconds),
+            monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),
+            metrics_port=metrics_port,
+        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve_until_stopped(settings))
+    except (ClusterspaceError, OSError) as error:
+        raise click.ClickException(str(error)) from error

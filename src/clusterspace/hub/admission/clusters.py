@@ -1,0 +1,130 @@
+"""Clusters: names that can be used, one ID for one cluster, and what a new one is given.
+
+A cluster that joined twice would be given every workload twice. Whoever creates a Cluster looks at
+all others first, but two may look at the same moment, so the hub decides: one at a time, with the
+ID of a Cluster that is on its way to the store set aside for it.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.api import clusters
+from clusterspace.errors import Cause
+from clusterspace.hub import forms
+from clusterspace.hub.admissions import Admission
+from clusterspace.hub.state import HubState
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.objects import Object, find_at, name_of, with_value, without_value
+from clusterspace.kube.resources import GroupKind
+
+_GROUP: Final = clusters.CLUSTERS.group
+_KIND: Final = GroupKind(_GROUP, clusters.KIND)
+_ID: Final = "spec.id"
+
+ON_ITS_WAY_SECONDS: Final = 2.0
+"""How long an admitted Cluster may take to reach the store; a disk takes milliseconds."""
+
+_LOOK_AGAIN_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _OnItsWay:
+    """A Cluster that was admitted with an ID, and until when it may still be stored."""
+
+    name: str
+    until: float
+
+
+class ClusterRules:
+    """Refuses Clusters with a bad name or an ID that another one has."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = asyncio.Lock()
+        self._on_their_way: dict[str, _OnItsWay] = {}
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check a Cluster and complete it; other objects pass."""
+        if not admission.is_of(_GROUP, clusters.KIND) or admission.subresource:
+            return admission.new
+        cluster = _completed(admission)
+        found = (*_name_causes(admission), *_id_causes(admission), *_taint_causes(cluster))
+        if found:
+            raise statuses.invalid(_KIND, name_of(cluster), found)
+        is_new_id = admission.old is None or not clusters.id_of(admission.old)
+        if is_new_id and clusters.id_of(cluster):
+            await self._claim_id(hub, cluster)
+        return cluster
+
+    async def _claim_id(self, hub: HubState, cluster: Object) -> None:
+        """Return when the ID is this Cluster's alone; refuse when another has it."""
+        cluster_id, name = clusters.id_of(cluster), name_of(cluster)
+        while True:
+            async with self._one_at_a_time:
+                present = await _stored_clusters(hub)
+                holder = clusters.find_same_id(present, cluster_id, name)
+                if holder is not None:
+                    raise statuses.invalid(_KIND, name, (_taken(cluster_id, holder),))
+                if self._reserve(cluster_id, name, hub.clock.monotonic()):
+                    return
+            await hub.clock.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _reserve(self, cluster_id: str, name: str, now: float) -> bool:
+        """Set the ID aside unless a Cluster of another name that has it may be stored any moment.
+
+        That one may also have been refused later on, or been a dry run: then its time runs out.
+        """
+        self._on_their_way = {
+            key: held for key, held in self._on_their_way.items() if held.until > now
+        }
+        held = self._on_their_way.get(cluster_id)
+        if held is not None and held.name != name:
+            return False
+        self._on_their_way[cluster_id] = _OnItsWay(name, now + ON_ITS_WAY_SECONDS)
+        return True
+
+
+async def _stored_clusters(hub: HubState) -> list[Object]:
+    served = hub.catalog.get_storage(_GROUP, clusters.CLUSTERS.resource)
+    page = await hub.store.range(served.prefix())
+    return [forms.decode_stored(entry, served.form) for entry in page.items]
+
+
+def _completed(admission: Admission) -> Object:
+    """Return the Cluster with its one zone as a list and, when new, the sizes of nodes to count."""
+    cluster = admission.new
+    zone = find_at(cluster, "spec", "zone")
+    if zone and not find_at(cluster, "spec", "zones"):
+        cluster = without_value(with_value(cluster, [zone], "spec", "zones"), "spec", "zone")
+    if admission.is_create and not find_at(cluster, "spec", "resourceModels"):
+        cluster = with_value(cluster, clusters.default_resource_models(), "spec", "resourceModels")
+    return cluster
+
+
+def _name_causes(admission: Admission) -> tuple[Cause, ...]:
+    return clusters.cluster_name_causes(name_of(admission.new)) if admission.is_create else ()
+
+
+def _id_causes(admission: Admission) -> tuple[Cause, ...]:
+    if admission.old is None:
+        return ()
+    before, after = clusters.id_of(admission.old), clusters.id_of(admission.new)
+    if not before or before == after:
+        return ()
+    why = f"field is immutable: the cluster was joined with the ID {before}"
+    return (causes.invalid(_ID, after, why),)
+
+
+def _taint_causes(cluster: Object) -> tuple[Cause, ...]:
+    seen: set[tuple[str, str]] = set()
+    found: list[Cause] = []
+    for index, taint in enumerate(clusters.taints_of(cluster)):
+        pair = str(taint.get("key")), str(taint.get("effect"))
+        if pair in seen:
+            found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(pair)))
+        seen.add(pair)
+    return tuple(found)
+
+
+def _taken(cluster_id: str, holder: str) -> Cause:
+    return causes.invalid(_ID, cluster_id, f"cluster {holder} has this ID: it is the same cluster")

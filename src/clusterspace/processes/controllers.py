@@ -1,0 +1,186 @@
+"""The controllers as a process: membership, behind one lease.
+
+Any number of these may run; one works. When it cannot renew its lease it stops at once and the
+process ends, to be started anew by whoever runs it.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import SystemRandom
+from typing import Final
+
+import structlog
+
+from clusterspace.aio import backoff
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import TaskFailed
+from clusterspace.kube.objects import Object, name_of
+from clusterspace.membership import names
+from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
+from clusterspace.membership.connections import MemberClients
+from clusterspace.membership.health import Thresholds
+from clusterspace.membership.leave import Leave
+from clusterspace.membership.monitor import Monitor, MonitorSettings, Watched
+from clusterspace.membership.push_status import (
+    FREQUENCY_SECONDS,
+    PushStatus,
+    when_reachable_anew,
+)
+from clusterspace.membership.status import StatusKeeper
+from clusterspace.membership.upkeep import ClusterUpkeep
+from clusterspace.processes.clients import connect
+from clusterspace.processes.metrics_site import serving_metrics
+from clusterspace.runtime.controllers import Controller, ControllerSettings
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.informers import Informer
+from clusterspace.runtime.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+
+_log = structlog.get_logger(__name__)
+
+_COMPONENT: Final = "clusterspace-controllers"
+_LEASE: Final = Place(LEASES, "kube-system", _COMPONENT)
+_LOOKERS: Final = 64
+"""Members looked at at once: a dead one takes seconds, and must not keep the others waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersSettings:
+    """What the controllers are started with."""
+
+    hub: ConnectionSettings
+    status_seconds: float = FREQUENCY_SECONDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    monitor: MonitorSettings = field(default_factory=MonitorSettings)
+    lease: LeaseTimings = field(default_factory=LeaseTimings)
+    metrics_port: int | None = None
+    """Where `/metrics` is on this machine; nowhere unless told."""
+
+
+class Controllers:
+    """All controllers of one process, built around one client of the hub."""
+
+    def __init__(self, settings: ControllersSettings, hub: ClusterClient, clock: Clock) -> None:
+        self._settings = settings
+        self._hub = hub
+        self._clock = clock
+        self._random = SystemRandom()
+        self._members = MemberClients(hub, lambda each: connect(each, clock))
+        self._events = EventRecorder(hub, component=_COMPONENT, clock=clock)
+        self._clusters = Informer(hub, Place(CLUSTERS))
+        self._leases = Informer(hub, Place(names.LEASES, CLUSTER_NAMESPACE))
+
+    async def work(self) -> None:
+        """Run all controllers until cancelled."""
+        try:
+            async with Supervisor(self._clock, _report) as tasks:
+                self._start(tasks)
+                await asyncio.Event().wait()
+        finally:
+            await self._members.close()
+
+    def _start(self, tasks: Supervisor) -> None:
+        tasks.keep("events", self._events.run, restart=_restarts)
+        tasks.keep("clusters", self._clusters.run, restart=_restarts)
+        tasks.keep("leases", self._leases.run, restart=_restarts)
+        tasks.keep("cluster upkeep", self._upkeep().run, restart=_restarts)
+        tasks.keep("push status", self._push_status().run, restart=_restarts)
+        tasks.keep("monitor", self._monitor, restart=_restarts)
+
+    def _upkeep(self) -> Controller:
+        upkeep = ClusterUpkeep(self._hub, self._leave, self._events, self._clock)
+        controller = Controller(
+            "cluster-upkeep", upkeep.reconcile, clock=self._clock, random=self._random
+        )
+        controller.watch(self._clusters)
+        return controller
+
+    def _push_status(self) -> Controller:
+        settings = self._settings
+        keeper = StatusKeeper(
+            self._hub, self._events, clock=self._clock, thresholds=settings.thresholds
+        )
+        status = PushStatus(
+            self._hub,
+            self._members,
+            keeper,
+            clock=self._clock,
+            frequency_seconds=settings.status_seconds,
+        )
+        hard = ControllerSettings(workers=_LOOKERS, longest_retry_seconds=settings.status_seconds)
+        controller = Controller(
+            "push-status", status.reconcile, clock=self._clock, random=self._random, settings=hard
+        )
+        controller.watch(self._clusters, when_reachable_anew)
+        return controller
+
+    async def _monitor(self) -> None:
+        await self._clusters.wait_synced()
+        await self._leases.wait_synced()
+        watched = Watched(self._clusters.cache, self._leases.cache)
+        monitor = Monitor(
+            self._hub, watched, self._events, clock=self._clock, settings=self._settings.monitor
+        )
+        await monitor.run()
+
+    async def _leave(self, cluster: Object) -> None:
+        async def clean(hub_id: str, before_removal: BeforeRemoval) -> object:
+            name = name_of(cluster)
+            cleaner = Cleaner(await self._members.reach(cluster), is_administrator=False)
+            cleaned = await cleaner.clean(name, hub_id, before_removal)
+            _log.info("member cleaned", cluster=name, removed=cleaned.removed, kept=cleaned.foreign)
+            return cleaned
+
+        await Leave(self._hub, name_of(cluster), clean).step()
+        await self._members.forget(name_of(cluster))
+
+
+async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
+    """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
+    async with AsyncExitStack() as stack:
+        hub = connect(settings.hub, clock)
+        stack.push_async_callback(hub.connection.close)
+        identity = f"{socket.gethostname()}_{os.getpid()}"
+        candidacy = Candidacy(_LEASE, identity, settings.lease)
+        election = LeaderElection(hub, candidacy, clock=clock, random=SystemRandom())
+
+        async def work(epoch: int) -> None:
+            _log.info("controllers are working", epoch=epoch)
+            await Controllers(settings, hub, clock).work()
+
+        await election.lead(work)
+
+
+async def serve_until_stopped(settings: ControllersSettings) -> None:
+    """Run the controllers until SIGINT or SIGTERM."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stopped.set)
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        if settings.metrics_port is not None:
+            site = serving_metrics("127.0.0.1", settings.metrics_port)
+            port = await stack.enter_async_context(site)
+            _log.info("metrics are served", url=f"http://127.0.0.1:{port}/metrics")
+        tasks = await stack.enter_async_context(Supervisor(clock, _report))
+        tasks.keep("controllers", lambda: run_controllers(settings, clock))
+        await stopped.wait()
+        _log.info("controllers are stopping")
+
+
+def _restarts() -> Iterator[float]:
+    return backoff.exponential(0.5, 30)
+
+
+def _report(failure: TaskFailed) -> None:
+    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -1,0 +1,118 @@
+"""The commands people type, against a running hub: what they print and how they end."""
+
+import asyncio
+import urllib.error
+import urllib.request
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from tests.flows.fleets import Fleet, running_fleet, until
+
+from clusterspace.cli.clusters import clusters, cordon, taint, uncordon
+from clusterspace.cli.controllers import controllers
+from clusterspace.cli.join import join, unjoin
+from clusterspace.processes.metrics_site import serving_metrics
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
+    async with running_fleet(tmp_path) as running:
+        await running.add_member("west")
+        yield running
+
+
+async def run(fleet: Fleet, command: click.Command, *words: str) -> Result:
+    """Run a command as a shell would, beside the hub in this process."""
+    hub = str(fleet.directory / "hub" / "kubeconfig")
+    arguments = [*words, "--kubeconfig", hub]
+    return await asyncio.to_thread(CliRunner().invoke, command, arguments)
+
+
+async def join_west(fleet: Fleet, *words: str) -> Result:
+    kubeconfig = str(fleet.directory / "west" / "kubeconfig")
+    return await run(fleet, join, "west", "--cluster-kubeconfig", kubeconfig, *words)
+
+
+async def test_a_join_tells_each_step_and_the_fleet_shows_the_cluster(fleet: Fleet) -> None:
+    told = await join_west(fleet)
+    assert told.exit_code == 0, told.output
+    assert told.output.splitlines()[0] == "asking the member who it is"
+    assert told.output.splitlines()[-1] == "cluster west joined"
+
+    async with fleet.controllers():
+
+        async def is_ready() -> bool:
+            return (await fleet.ready("west"))[0] == "True"
+
+        await until(is_ready)
+
+    shown = (await run(fleet, clusters)).output.splitlines()
+    assert shown[0].split()[:4] == ["NAME", "MODE", "READY", "VERSION"]
+    assert shown[1].split()[:3] == ["west", "Push", "True"]
+
+    left = await run(fleet, unjoin, "west")
+    assert left.output.splitlines()[-1] == "cluster west has left"
+
+
+async def test_a_dry_run_changes_nothing(fleet: Fleet) -> None:
+    told = await join_west(fleet, "--dry-run", "--create-clusterproperty-not-exist", "true")
+
+    assert "would create ClusterProperty id.k8s.io on the member" in told.output
+    assert (await run(fleet, unjoin, "west")).exit_code == 1
+
+
+async def test_cordon_and_taint_say_what_they_did(fleet: Fleet) -> None:
+    await join_west(fleet)
+
+    said = [
+        (await run(fleet, cordon, "west")).output,
+        (await run(fleet, cordon, "west")).output,
+        (await run(fleet, uncordon, "west")).output,
+        (await run(fleet, taint, "west", "team=a:NoSchedule")).output,
+    ]
+
+    assert said == [
+        "west cluster cordoned\n",
+        "west cluster already cordoned\n",
+        "west cluster uncordoned\n",
+        "cluster west tainted\n",
+    ]
+    assert await fleet.taints("west") == {"team:NoSchedule"}
+    assert (await run(fleet, taint, "west", "team")).exit_code == 2
+
+
+async def test_what_goes_wrong_is_told_in_a_sentence(fleet: Fleet) -> None:
+    missing = await run(fleet, join, "west", "--cluster-kubeconfig", "/nowhere")
+    unknown = await run(fleet, cordon, "nobody")
+
+    assert missing.output == "Error: /nowhere: there is no such file\n"
+    assert unknown.output == 'Error: hub: clusters.cluster.karmada.io "nobody" not found\n'
+    assert (missing.exit_code, unknown.exit_code) == (1, 1)
+
+
+def test_controllers_without_a_hub_say_so() -> None:
+    ended = CliRunner().invoke(controllers, ["--hub-kubeconfig", "/nowhere"])
+
+    assert ended.output.splitlines()[-1] == "Error: /nowhere: there is no such file"
+
+
+async def test_metrics_are_served_and_nothing_else() -> None:
+    async with serving_metrics("127.0.0.1", 0) as port:
+        codes = {
+            path: await asyncio.to_thread(_code_of, f"http://127.0.0.1:{port}{path}")
+            for path in ("/metrics", "/healthz", "/api")
+        }
+
+    assert codes == {"/metrics": 200, "/healthz": 200, "/api": 404}
+
+
+def _code_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answered:
+            return answered.status
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return refused.code

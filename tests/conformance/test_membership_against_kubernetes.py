@@ -1,0 +1,80 @@
+"""A real kube-apiserver joins and leaves; one without controllers, which fills no token Secrets."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.flows.fleets import Fleet, Side, running_fleet, until
+
+from clusterspace.client.places import Place
+from clusterspace.errors import CannotJoin
+from clusterspace.kube.objects import find_at
+from clusterspace.membership import identity, names
+from clusterspace.membership.identity import Creation, PropertyApi
+from clusterspace.testing.hubs import client_for_test, real_server_for_test
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
+    async with running_fleet(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def member(fleet: Fleet, tmp_path: Path) -> AsyncGenerator[Side]:
+    directory = tmp_path / "real"
+    directory.mkdir()
+    async with (
+        real_server_for_test(directory, name="west") as real,
+        client_for_test(real.settings) as client,
+    ):
+        yield Side(real.settings, client)
+
+
+async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, member: Side) -> None:
+    assert (await identity.read_identity(member.client)).api is PropertyApi.MISSING
+    async with fleet.controllers():
+        await fleet.join("west", member, creation=Creation.CREATE)
+        assert any("fills no token Secrets; its token ends" in each for each in fleet.told)
+
+        async def is_ready() -> bool:
+            return await fleet.ready("west") == ("True", "ClusterReady")
+
+        await until(is_ready)
+        cluster = await fleet.cluster("west")
+        own = await identity.read_identity(member.client)
+        assert find_at(cluster, "spec", "id") == own.properties["id.k8s.io"] == own.kube_system_uid
+        enabled = {each["groupVersion"] for each in find_at(cluster, "status", "apiEnablements")}
+        assert {"v1", "apps/v1", "about.k8s.io/v1beta1"} <= enabled
+
+        await fleet.unjoin("west", member=member.settings)
+
+    # Nobody runs there who ends namespaces, so it stays, ending; all else is gone.
+    assert await member.names_of(Place(names.SERVICE_ACCOUNTS, "karmada-cluster")) == set()
+    roles = await member.names_of(Place(names.CLUSTER_ROLES))
+    assert not [each for each in roles if each.startswith("karmada-")]
+    assert (await identity.read_identity(member.client)).declared == own.kube_system_uid
+
+
+async def test_a_cluster_with_an_older_property_api_is_asked_to_upgrade(
+    fleet: Fleet, member: Side
+) -> None:
+    definition = identity.property_definition()
+    older = [
+        {**each, "storage": True}
+        for each in definition["spec"]["versions"]
+        if each["name"] == "v1alpha1"
+    ]
+    body = {**definition, "spec": {**definition["spec"], "versions": older}}
+    await member.client.create(identity.definition_place().collection, body)
+
+    async def is_older() -> bool:
+        return (await identity.read_identity(member.client)).api is PropertyApi.OLDER
+
+    await until(is_older)
+
+    with pytest.raises(CannotJoin, match="upgrade it to v1beta1"):
+        await fleet.join("west", member, creation=Creation.CREATE)
+
+    assert await member.everything_of_ours() == set()
+    assert await fleet.hub.everything_of_ours() == set()

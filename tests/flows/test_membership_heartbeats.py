@@ -1,0 +1,142 @@
+"""Pull clusters are heard or not; the hub says so, and doubts itself before it doubts them all."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.flows.fleets import Fleet, running_fleet, until
+
+from clusterspace.client.places import Place
+from clusterspace.kube.conditions import Condition, set_condition
+from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.kube.timestamps import format_micro_time
+from clusterspace.membership import names
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.events import EVENTS
+
+BEAT_SECONDS = 0.2
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
+    async with running_fleet(tmp_path) as running:
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": "karmada-cluster"},
+        }
+        await running.hub.client.create(Place(names.NAMESPACES), namespace)
+        yield running
+
+
+class Agent:
+    """What the hub hears of a Pull cluster: its status once, its lease again and again."""
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self._hub = fleet.hub.client
+        self.name = name
+        self.is_silent = False
+
+    async def register(self) -> None:
+        cluster = {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": self.name},
+            "spec": {"syncMode": "Pull", "id": f"id-of-{self.name}"},
+        }
+        stored = await self._hub.create(names.cluster_place(""), cluster)
+        ready = set_condition([], Condition("Ready", "True", "ClusterReady"), 1_700_000_000.0)
+        reported = with_value(stored, ready.conditions, "status", "conditions")
+        await commit(self._hub, names.cluster_place(self.name), stored, reported)
+        await self._hub.create(names.lease_place("").collection, self._lease(0))
+
+    async def beat(self) -> None:
+        count = 0
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            count += 1
+            if not self.is_silent:
+                place = names.lease_place(self.name)
+                present = await self._hub.get(place)
+                await commit(
+                    self._hub, place, present, {**present, "spec": self._lease(count)["spec"]}
+                )
+
+    def _lease(self, count: int) -> Object:
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.name, "namespace": "karmada-cluster"},
+            # The agent's clock is wrong by years; nobody may care.
+            "spec": {
+                "holderIdentity": self.name,
+                "leaseDurationSeconds": 40,
+                "renewTime": format_micro_time(1_000_000_000.0 + count),
+            },
+        }
+
+
+async def test_a_silent_cluster_is_unknown_and_tainted_and_the_others_are_not(
+    fleet: Fleet,
+) -> None:
+    agents = [Agent(fleet, name) for name in ("east", "north", "west")]
+    for agent in agents:
+        await agent.register()
+    async with fleet.controllers(), asyncio.TaskGroup() as group:
+        beating = [group.create_task(agent.beat()) for agent in agents]
+        agents[2].is_silent = True
+
+        async def is_unknown() -> bool:
+            return await fleet.taints("west") == {"cluster.karmada.io/unreachable:NoSchedule"}
+
+        await until(is_unknown)
+        assert await fleet.ready("west") == ("Unknown", "ClusterStatusUnknown")
+        assert await fleet.ready("east") == ("True", "ClusterReady")
+        assert await fleet.taints("east") == set()
+        for each in beating:
+            each.cancel()
+
+
+async def test_a_hub_that_hears_nobody_doubts_itself_and_taints_nobody(fleet: Fleet) -> None:
+    agents = [Agent(fleet, name) for name in ("east", "north", "west")]
+    for agent in agents:
+        await agent.register()
+    async with fleet.controllers():
+
+        async def says_so() -> bool:
+            events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+            return any(each["reason"] == "HubSuspectsItself" for each in events)
+
+        await until(says_so)
+        # Long past the time after which one silent cluster would be Unknown.
+        await asyncio.sleep(1.5)
+        for agent in agents:
+            assert (await fleet.ready(agent.name))[0] == "True"
+            assert await fleet.taints(agent.name) == set()
+
+
+async def test_a_cluster_that_never_reported_is_given_time_and_then_unknown(
+    fleet: Fleet,
+) -> None:
+    cluster = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "mute"},
+        "spec": {"syncMode": "Pull"},
+    }
+    await fleet.hub.client.create(names.cluster_place(""), cluster)
+    async with fleet.controllers():
+
+        async def is_tainted() -> bool:
+            return await fleet.taints("mute") == {"cluster.karmada.io/not-ready:NoSchedule"}
+
+        await until(is_tainted)
+
+        async def is_unknown() -> bool:
+            return await fleet.ready("mute") == ("Unknown", "ClusterStatusNeverUpdated")
+
+        await until(is_unknown)
+    held = await fleet.cluster("mute")
+    assert find_at(held, "metadata", "finalizers") == ["karmada.io/cluster-controller"]
+    assert "karmada-es-mute" in await fleet.hub.names_of(Place(names.NAMESPACES))
