@@ -108,7 +108,8 @@ class Crashing:
         if self.dice.random() < 0.2:
             time.sleep(self.dice.uniform(0.1, 0.6))
             hub.kill()
-            hub = self.start(is_forgetful=is_forgetful)
+            # It may have served already, and nobody has looked at what it did: not to be forgotten.
+            hub = self.start(is_forgetful=False)
         hub.wait_ready()
         return hub
 
