@@ -15,6 +15,13 @@ COMMANDS: Final = {
     ),
     "join": ("clusterspace.cli.join:join", "Let a cluster join the fleet."),
     "unjoin": ("clusterspace.cli.join:unjoin", "Let a cluster leave the fleet."),
+    "token": ("clusterspace.cli.tokens:token", "Let clusters register themselves."),
+    "register": ("clusterspace.cli.register:register", "Register a cluster whose agent dials in."),
+    "unregister": (
+        "clusterspace.cli.register:unregister",
+        "Take a registered cluster and its agent out of the fleet.",
+    ),
+    "agent": ("clusterspace.cli.agent:agent", "Run the agent of a registered cluster."),
     "clusters": ("clusterspace.cli.clusters:clusters", "Show the clusters of the fleet."),
     "cordon": ("clusterspace.cli.clusters:cordon", "Place nothing new on a cluster."),
     "uncordon": ("clusterspace.cli.clusters:uncordon", "Place new things on a cluster again."),

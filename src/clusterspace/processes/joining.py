@@ -8,7 +8,8 @@ from typing import TypeAlias
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.errors import CannotLeave
+from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.membership import leave, names
 from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.membership.connections import read_settings
@@ -58,6 +59,7 @@ async def unjoin_cluster(
     async with AsyncExitStack() as stack:
         hub_client = await stack.enter_async_context(open_client(hub))
         cluster = await hub_client.get(names.cluster_place(request.name))
+        _refuse_pull(cluster, request)
         await _list_placed(hub_client, request, tell)
         if is_dry_run:
             return
@@ -72,6 +74,13 @@ async def unjoin_cluster(
             tell("withdrawing, cleaning the member, forgetting")
             await leaving.finish(SystemClock(), request.wait_seconds)
     tell(f"cluster {request.name} has left")
+
+
+def _refuse_pull(cluster: Object, request: UnjoinRequest) -> None:
+    """Refuse to leave a running agent behind on a cluster that registered itself."""
+    if find_at(cluster, "spec", "syncMode") == "Pull" and not request.is_forced:
+        why = "it registered itself: use `clusterspace unregister`, which ends its agent too"
+        raise CannotLeave(request.name, why)
 
 
 async def _list_placed(hub: ClusterClient, request: UnjoinRequest, tell: Tell) -> None:

@@ -1,0 +1,116 @@
+"""`clusterspace register` and `clusterspace unregister`: a cluster whose agent dials the hub."""
+
+from pathlib import Path
+
+import click
+
+from clusterspace import __version__
+from clusterspace.cli.hub_option import hub_options, run
+
+_kubeconfig = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("hub")
+@click.option("--token", required=True, help="What `clusterspace token create` printed.")
+@click.option(
+    "--discovery-token-ca-cert-hash",
+    "pin",
+    required=True,
+    help="Fingerprint of the hub's authority: sha256:...",
+)
+@click.option("--cluster-name", "name", required=True, help="What the hub calls the cluster.")
+@click.option(
+    "--cluster-kubeconfig",
+    type=_kubeconfig,
+    required=True,
+    help="Kubeconfig of an administrator of the cluster.",
+)
+@click.option("--cluster-context", default="", help="Context in that kubeconfig.")
+@click.option("--cluster-provider", default="", help="Who runs the cluster, for placement.")
+@click.option("--cluster-region", default="", help="Region of the cluster, for placement.")
+@click.option("--cluster-zones", default="", help="Zones of the cluster, separated by commas.")
+@click.option(
+    "--agent-image",
+    default=f"clusterspace:{__version__}",
+    show_default=True,
+    help="Image of the agent in the cluster.",
+)
+@click.option("--local", is_flag=True, help="Run the agent here, in this terminal, instead.")
+def register(
+    hub: str,
+    token: str,
+    pin: str,
+    name: str,
+    cluster_kubeconfig: Path,
+    cluster_context: str,
+    cluster_provider: str,
+    cluster_region: str,
+    cluster_zones: str,
+    agent_image: str,
+    *,
+    local: bool,
+) -> None:
+    """Register a cluster with the hub at HUB; its agent dials the hub (Pull)."""
+    from clusterspace.cli.agent import serve_agent
+    from clusterspace.membership.manifests import Location
+    from clusterspace.membership.pull_join import RegisterRequest
+    from clusterspace.processes.clients import member_settings
+    from clusterspace.processes.registering import register_cluster
+
+    async def work() -> None:
+        zones = tuple(each.strip() for each in cluster_zones.split(",") if each.strip())
+        request = RegisterRequest(
+            name=name,
+            hub_address=hub,
+            pin=pin,
+            token=token,
+            location=Location(cluster_provider, cluster_region, zones),
+            image="" if local else agent_image,
+        )
+        member = member_settings(name, cluster_kubeconfig, cluster_context)
+        await register_cluster(request, member, click.echo)
+
+    run(work)
+    if local:
+        serve_agent(cluster_kubeconfig, cluster_context)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--cluster-kubeconfig",
+    type=_kubeconfig,
+    required=True,
+    help="Kubeconfig of an administrator of the cluster.",
+)
+@click.option("--cluster-context", default="", help="Context in that kubeconfig.")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for the cluster to be gone from the hub.",
+)
+@hub_options
+def unregister(
+    name: str,
+    cluster_kubeconfig: Path,
+    cluster_context: str,
+    wait_seconds: float,
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
+    """Take the member NAME, which registered itself, out of the fleet, and its agent down.
+
+    A member that is dead for good leaves with `clusterspace unjoin NAME --force`.
+    """
+    from clusterspace.processes.clients import hub_settings, member_settings
+    from clusterspace.processes.registering import unregister_cluster
+
+    async def work() -> None:
+        member = member_settings(name, cluster_kubeconfig, cluster_context)
+        hub = hub_settings(kubeconfig, context)
+        await unregister_cluster(name, hub, member, click.echo, wait_seconds=wait_seconds)
+
+    run(work)

@@ -1,0 +1,134 @@
+"""The agent of a Pull cluster as a process: it dials the hub, and nobody dials it."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import SystemRandom
+from typing import Final
+
+import structlog
+
+from clusterspace.aio import backoff
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.client.connection import Connection
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import TaskFailed, UnusableKubeconfig
+from clusterspace.membership.agent_credentials import AgentCredentials
+from clusterspace.membership.agent_manifests import (
+    REGISTRATION_PLACE,
+    Registration,
+    read_registration,
+)
+from clusterspace.membership.health import Thresholds
+from clusterspace.membership.lease import BeatSettings, HeartBeat
+from clusterspace.membership.pull_status import PullStatus
+from clusterspace.membership.push_status import FREQUENCY_SECONDS
+from clusterspace.membership.registration import LOOK_SECONDS, RegistrationKeeper
+from clusterspace.membership.status import StatusKeeper
+from clusterspace.processes.clients import connect
+from clusterspace.runtime.events import EventRecorder
+
+_log = structlog.get_logger(__name__)
+
+_COMPONENT: Final = "clusterspace-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What an agent is started with; all else is in the registration on the member."""
+
+    member: ConnectionSettings
+    status_seconds: float = FREQUENCY_SECONDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    beat: BeatSettings = field(default_factory=BeatSettings)
+    registration_seconds: float = LOOK_SECONDS
+
+
+class Agent:
+    """Everything one agent does."""
+
+    def __init__(self, settings: AgentSettings, member: ClusterClient, clock: Clock) -> None:
+        self._settings = settings
+        self._member = member
+        self._clock = clock
+
+    async def work(self) -> None:
+        """Work until cancelled, or until the registration is gone."""
+        secret = await self._member.find(REGISTRATION_PLACE)
+        if secret is None:
+            why = "the cluster is not registered: `clusterspace register` does that"
+            raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
+        registration = read_registration(secret)
+        credentials = AgentCredentials(registration.authority, registration.held)
+        connection = Connection(
+            registration.hub, clock=self._clock, random=SystemRandom(), credentials=credentials
+        )
+        hub = ClusterClient(connection)
+        keeper = RegistrationKeeper(
+            self._member,
+            hub,
+            credentials,
+            look_seconds=self._settings.registration_seconds,
+        )
+        _log.info(
+            "agent is working", cluster=registration.cluster_name, hub=registration.hub.server
+        )
+        try:
+            async with Supervisor(self._clock, _report) as tasks:
+                self._start(tasks, hub, registration)
+                await keeper.run()
+        finally:
+            await connection.close()
+        _log.info("the registration is gone: the agent ends", cluster=registration.cluster_name)
+
+    def _start(self, tasks: Supervisor, hub: ClusterClient, registration: Registration) -> None:
+        settings, clock, name = self._settings, self._clock, registration.cluster_name
+        events = EventRecorder(hub, component=_COMPONENT, clock=clock)
+        statuses = StatusKeeper(hub, events, clock=clock, thresholds=settings.thresholds)
+        status = PullStatus(
+            hub,
+            name,
+            self._member,
+            statuses,
+            frequency_seconds=settings.status_seconds,
+        )
+        beat = HeartBeat(hub, name, clock=clock, settings=settings.beat)
+        tasks.keep("events", events.run, restart=_restarts)
+        tasks.keep("status", status.run, restart=_restarts)
+        tasks.keep("lease", beat.run, restart=_restarts)
+
+
+async def run_agent(settings: AgentSettings, clock: Clock) -> None:
+    """Run an agent until cancelled, or until its registration is gone."""
+    async with AsyncExitStack() as stack:
+        member = connect(settings.member, clock)
+        stack.push_async_callback(member.connection.close)
+        await Agent(settings, member, clock).work()
+
+
+async def serve_until_stopped(settings: AgentSettings) -> None:
+    """Run an agent until SIGINT or SIGTERM, or until its registration is gone."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stopped.set)
+    try:
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(run_agent(settings, SystemClock()), name="agent")
+            working.add_done_callback(lambda _: stopped.set())
+            await stopped.wait()
+            working.cancel()
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None  # there is one task
+
+
+def _restarts() -> Iterator[float]:
+    return backoff.exponential(0.5, 30)
+
+
+def _report(failure: TaskFailed) -> None:
+    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -1,0 +1,351 @@
+"""A cluster registers itself; its agent is heard, lost, heard again, and taken down."""
+
+import asyncio
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.flows.fleets import Fleet, Side, running_fleet, until
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.errors import CannotJoin, CannotLeave, Forbidden, Unauthorized
+from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.membership import agent_manifests, names
+from clusterspace.membership.agent_credentials import AgentCredentials
+from clusterspace.membership.agent_manifests import REGISTRATION_PLACE, read_registration
+from clusterspace.membership.health import Thresholds
+from clusterspace.membership.lease import BeatSettings
+from clusterspace.membership.pull_join import RegisterRequest
+from clusterspace.membership.registration import RegistrationKeeper
+from clusterspace.processes.agent import AgentSettings, run_agent
+from clusterspace.processes.registering import (
+    NewToken,
+    create_token,
+    register_cluster,
+    unregister_cluster,
+)
+from clusterspace.runtime.commit import commit
+from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
+
+IMAGE = "clusterspace:test"
+KUBECONFIG = agent_manifests.REGISTRATION
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
+    async with running_fleet(tmp_path) as running:
+        yield running
+
+
+def request_for(token: NewToken, *, name: str = "", image: str = "") -> RegisterRequest:
+    """Say what the printed command says."""
+    return RegisterRequest(
+        name or token.cluster_name, token.server, token.pin, token.token, image=image
+    )
+
+
+async def register(fleet: Fleet, name: str, member: Side, *, image: str = "") -> None:
+    token = await create_token(name, fleet.hub.settings)
+    await register_cluster(request_for(token, image=image), member.settings, fleet.told.append)
+
+
+@asynccontextmanager
+async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
+    """Run the agent of a member, fifty times faster than the product does."""
+    settings = AgentSettings(
+        member.settings,
+        status_seconds=0.2,
+        thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
+        beat=BeatSettings(renew_seconds=0.1, retry_seconds=0.1),
+        registration_seconds=0.2,
+    )
+    task = asyncio.create_task(run_agent(settings, SystemClock()))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def as_agent(member: Side) -> AsyncGenerator[ClusterClient]:
+    """Ask the hub as the agent of a member."""
+    registration = read_registration(await member.client.get(REGISTRATION_PLACE))
+    credentials = AgentCredentials(registration.authority, registration.held)
+    connection = Connection(
+        registration.hub, clock=SystemClock(), random=Random(1), credentials=credentials
+    )
+    try:
+        yield ClusterClient(connection)
+    finally:
+        await connection.close()
+
+
+async def until_ready(fleet: Fleet, name: str, status: str = "True") -> None:
+    async def is_so() -> bool:
+        return (await fleet.ready(name))[0] == status
+
+    await until(is_so)
+
+
+async def test_a_cluster_registers_from_nothing_and_is_ready_with_its_lease(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+
+    async with fleet.controllers(), running_agent(member):
+        await until_ready(fleet, "west")
+
+        async def is_untainted() -> bool:
+            return await fleet.taints("west") == set()
+
+        await until(is_untainted)
+
+    cluster = await fleet.cluster("west")
+    kube_system = await member.client.get(names.namespace_place("kube-system"))
+    lease = await fleet.hub.client.get(names.lease_place("west"))
+    assert find_at(cluster, "spec", "syncMode") == "Pull"
+    assert find_at(cluster, "spec", "id") == kube_system["metadata"]["uid"]
+    assert find_at(cluster, "status", "kubernetesVersion")
+    assert find_at(cluster, "metadata", "finalizers") == ["karmada.io/cluster-controller"]
+    assert find_at(lease, "spec", "holderIdentity") == "west"
+    assert lease["metadata"]["ownerReferences"][0]["uid"] == cluster["metadata"]["uid"]
+
+
+async def test_the_agents_manifests_are_on_the_member_and_not_with_local(fleet: Fleet) -> None:
+    inside, outside = await fleet.add_member("inside"), await fleet.add_member("outside")
+    await register(fleet, "inside", inside, image=IMAGE)
+    await register(fleet, "outside", outside)
+
+    deployment = await inside.client.get(agent_manifests.DEPLOYMENT_PLACE)
+    pod = find_at(deployment, "spec", "template", "spec")
+    assert pod["containers"][0]["image"] == IMAGE
+    assert pod["serviceAccountName"] == "karmada-agent-sa"
+    assert await inside.client.find(agent_manifests.ROLE_BINDING_PLACE) is not None
+    assert await outside.client.find(agent_manifests.DEPLOYMENT_PLACE) is None
+    assert await outside.client.find(agent_manifests.ROLE_PLACE) is None
+
+
+async def test_a_killed_agent_is_unknown_and_a_new_one_is_ready_again(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+    async with fleet.controllers():
+        async with running_agent(member):
+            await until_ready(fleet, "west")
+        await until_ready(fleet, "west", "Unknown")
+        assert await fleet.ready("west") == ("Unknown", "ClusterStatusUnknown")
+        async with running_agent(member):
+            await until_ready(fleet, "west")
+
+
+@pytest.mark.parametrize("fault", [Drop(), Freeze()], ids=["refused", "swallowed"])
+async def test_a_cut_network_leaves_the_member_untouched_and_heals_quickly(
+    fleet: Fleet, fault: Fault
+) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+    async with (
+        fleet.controllers(),
+        as_agent(member) as upstream,
+        fault_proxy(upstream.connection) as proxy,
+    ):
+        await _lead_through(member, upstream.connection.settings.server, proxy.settings.server)
+        before = await _everything(member)
+        async with running_agent(member) as agent:
+            await until_ready(fleet, "west")
+
+            proxy.inject(fault, times=None)
+            await until_ready(fleet, "west", "Unknown")
+            assert not agent.done()
+            assert await _everything(member) == before
+
+            proxy.heal()
+            async with asyncio.timeout(10):
+                await until_ready(fleet, "west")
+            assert await _everything(member) == before
+
+
+async def _lead_through(member: Side, server: str, proxy: str) -> None:
+    secret = await member.client.get(REGISTRATION_PLACE)
+    config = b64decode(secret["data"][KUBECONFIG]).decode()
+    led = b64encode(config.replace(server, proxy).encode()).decode()
+    await commit(
+        member.client, REGISTRATION_PLACE, secret, with_value(secret, led, "data", KUBECONFIG)
+    )
+
+
+async def _everything(member: Side) -> list[Object]:
+    resources = (names.NAMESPACES, names.SECRETS, names.CONFIG_MAPS, names.CLUSTER_ROLES)
+    return [each for kind in resources for each in await member.client.list_objects(Place(kind))]
+
+
+async def test_a_token_is_for_one_cluster_and_works_once(fleet: Fleet) -> None:
+    west, east = await fleet.add_member("west"), await fleet.add_member("east")
+    token = await create_token("west", fleet.hub.settings)
+
+    with pytest.raises(CannotJoin, match="the common name is not system:karmada:agent:west"):
+        await register_cluster(request_for(token, name="east"), east.settings, fleet.told.append)
+    await register_cluster(request_for(token), west.settings, fleet.told.append)
+    with pytest.raises(CannotJoin, match="works once"):
+        await register_cluster(request_for(token), west.settings, fleet.told.append)
+
+
+async def test_another_hub_than_the_pinned_one_gets_no_token(fleet: Fleet) -> None:
+    member, impostor = await fleet.add_member("west"), await fleet.add_member("impostor")
+    token = await create_token("west", fleet.hub.settings)
+    request = RegisterRequest("west", impostor.settings.server, token.pin, token.token)
+
+    with pytest.raises(CannotJoin, match="is it the right hub"):
+        await register_cluster(request, member.settings, fleet.told.append)
+
+    assert await member.client.find(agent_manifests.NAMESPACE_PLACE) is None
+
+
+async def test_a_cluster_that_is_a_member_already_is_refused_and_nothing_stays(
+    fleet: Fleet,
+) -> None:
+    member = await fleet.add_member("west")
+    await fleet.join("west", member)
+
+    with pytest.raises(CannotJoin, match="same cluster"):
+        await register(fleet, "again", member, image=IMAGE)
+
+    assert await member.client.find(REGISTRATION_PLACE) is None
+    assert await member.client.find(agent_manifests.ROLE_PLACE) is None
+
+
+async def test_a_cluster_the_hub_reaches_by_itself_is_not_turned_into_a_pull_cluster(
+    fleet: Fleet,
+) -> None:
+    member = await fleet.add_member("west")
+    await fleet.join("west", member)
+
+    with pytest.raises(CannotJoin, match="has joined already"):
+        await register(fleet, "west", member)
+
+    assert find_at(await fleet.cluster("west"), "spec", "syncMode") == "Push"
+
+
+async def test_registering_again_with_a_new_token_replaces_the_certificate(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+    first = read_registration(await member.client.get(REGISTRATION_PLACE))
+    await register(fleet, "west", member)
+    second = read_registration(await member.client.get(REGISTRATION_PLACE))
+
+    assert first.held.certificate != second.held.certificate
+    with pytest.raises(CannotJoin, match="registered as west already"):
+        await register(fleet, "other", member)
+
+
+async def test_a_certificate_is_renewed_when_half_of_its_life_is_over(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+    first = read_registration(await member.client.get(REGISTRATION_PLACE))
+    credentials = AgentCredentials(first.authority, first.held)
+    clock = ManualClock(SystemClock().now())
+    connection = Connection(first.hub, clock=clock, random=Random(1), credentials=credentials)
+    keeper = RegistrationKeeper(member.client, ClusterClient(connection), credentials)
+    try:
+        assert await keeper.look()
+        assert credentials.held == first.held
+
+        await clock.advance(13 * 3600)
+        renewing = asyncio.create_task(keeper.look())
+        while not renewing.done():
+            await asyncio.sleep(0.01)
+            await clock.advance(0.2)
+        assert await renewing
+    finally:
+        await connection.close()
+    stored = read_registration(await member.client.get(REGISTRATION_PLACE))
+    assert credentials.held == stored.held != first.held
+
+
+async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member, image=IMAGE)
+    async with fleet.controllers(), running_agent(member) as agent, as_agent(member) as former:
+        await until_ready(fleet, "west")
+        settings = fleet.hub.settings, member.settings
+        await unregister_cluster("west", *settings, fleet.told.append)
+        await asyncio.wait_for(agent, 5)
+
+        async def is_refused() -> bool:
+            try:
+                await former.find(names.cluster_place("west"))
+            except (Unauthorized, Forbidden):
+                return True
+            return False
+
+        await until(is_refused)
+
+    hub = fleet.hub.client
+    assert await hub.find(names.cluster_place("west")) is None
+    assert await hub.find(names.lease_place("west")) is None
+    assert await hub.find(names.namespace_place("karmada-es-west")) is None
+
+    async def is_clean() -> bool:
+        return not any([await member.client.find(place) for place in _agent_places()])
+
+    await until(is_clean)
+    assert fleet.told[-1] == "cluster west is unregistered"
+
+
+def _agent_places() -> list[Place]:
+    return [
+        agent_manifests.DEPLOYMENT_PLACE,
+        agent_manifests.ROLE_BINDING_PLACE,
+        agent_manifests.ROLE_PLACE,
+        agent_manifests.ACCOUNT_PLACE,
+        REGISTRATION_PLACE,
+        agent_manifests.NAMESPACE_PLACE,
+    ]
+
+
+async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member, image=IMAGE)
+    place = Place(names.CONFIG_MAPS, agent_manifests.NAMESPACE, "karmada-agent-notes")
+    notes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}}
+    await member.client.create(place.collection, notes)
+    role = await member.client.get(agent_manifests.ROLE_PLACE)
+    foreign = with_value(role, "another", "metadata", "annotations", names.HUB_MARK)
+    await commit(member.client, agent_manifests.ROLE_PLACE, role, foreign)
+
+    async with fleet.controllers():
+        settings = fleet.hub.settings, member.settings
+        await unregister_cluster("west", *settings, fleet.told.append)
+
+    assert await member.client.find(place) is not None
+    assert await member.client.find(agent_manifests.ROLE_PLACE) is not None
+    assert await member.client.find(REGISTRATION_PLACE) is None
+    assert any("karmada-agent" in each for each in fleet.told if each.startswith("kept on"))
+
+
+async def test_a_push_cluster_is_not_unregistered(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await fleet.join("west", member)
+
+    with pytest.raises(CannotLeave, match="use unjoin"):
+        await unregister_cluster("west", fleet.hub.settings, member.settings, fleet.told.append)
+
+
+async def test_unregister_refuses_the_wrong_member_before_it_touches_anything(
+    fleet: Fleet,
+) -> None:
+    west, east = await fleet.add_member("west"), await fleet.add_member("east")
+    await register(fleet, "west", west)
+    await register(fleet, "east", east)
+
+    with pytest.raises(CannotLeave, match="registered as east"):
+        await unregister_cluster("west", fleet.hub.settings, east.settings, fleet.told.append)
+
+    assert await fleet.hub.client.find(names.cluster_place("west")) is not None
+    assert await east.client.find(REGISTRATION_PLACE) is not None
