@@ -69,7 +69,11 @@ async def test_a_joined_cluster_becomes_ready_and_leaves_nothing_behind(
         cluster = await fleet.cluster("west")
         assert find_at(cluster, "spec", "zones") == ["a", "b"]
         assert find_at(cluster, "status", "kubernetesVersion").startswith("v1.")
-        assert await fleet.taints("west") == set()
+
+        async def has_no_taints() -> bool:
+            return await fleet.taints("west") == set()
+
+        await until(has_no_taints)
 
         await fleet.unjoin("west", member=west.settings)
 

@@ -213,12 +213,14 @@ async def _stay(ask: Ask, options: ListOptions, feed_prefix: str, watcher: Watch
     clock, random = ask.hub.clock, ask.hub.random
     seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())
     deadline = clock.monotonic() + seconds
+    last_bookmark = deadline - _LAST_BOOKMARK_SECONDS
+    owes_bookmark = options.allow_bookmarks and last_bookmark > clock.monotonic()
     while not watcher.ended.done():
-        left = deadline - clock.monotonic()
-        if left <= 0:
+        now = clock.monotonic()
+        if now >= deadline:
             return
-        wants_bookmark = options.allow_bookmarks and left > _LAST_BOOKMARK_SECONDS
-        pause = min(left - _LAST_BOOKMARK_SECONDS, BOOKMARK_SECONDS) if wants_bookmark else left
-        await asyncio.wait([watcher.ended], timeout=pause)
-        if wants_bookmark and not watcher.ended.done():
+        until = min(now + BOOKMARK_SECONDS, last_bookmark) if owes_bookmark else deadline
+        await asyncio.wait([watcher.ended], timeout=until - now)
+        if owes_bookmark and not watcher.ended.done():
             watcher.write_framed(_bookmark(ask, watcher, ask.hub.feeds.revision(feed_prefix)))
+            owes_bookmark = until < last_bookmark
