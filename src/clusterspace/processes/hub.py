@@ -26,6 +26,7 @@ from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
 from clusterspace.hub.admission.clusters import ClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
+from clusterspace.hub.admission.permanent_ids import PermanentIds
 from clusterspace.hub.admission.services import ServiceAddresses
 from clusterspace.hub.app import HubApp
 from clusterspace.hub.authenticators import TokenTable
@@ -101,6 +102,7 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             CertificateSubjects(),
             ServiceAddresses(),
             ClusterRules(),
+            PermanentIds(),
         ),
     )
 

@@ -4,6 +4,7 @@ chain.py       the order in which plug-ins are asked
 namespaces.py  no new content in a namespace that is not there or is ending
 services.py    addresses and node ports for Services
 clusters.py    names that can be used, one ID for one cluster
+permanent_ids.py  IDs of policies, bindings and works: given once, never changed
 
 A plug-in sees the object as it would be stored, returns it (changed or not) or refuses it. It is
 asked for dry runs too, so it keeps nothing of what it sees.
