@@ -9,7 +9,7 @@ from typing import Final
 from clusterspace.kube.cel import syntax
 from clusterspace.kube.cel.faults import CompileFailed, Fault
 from clusterspace.kube.cel.syntax import Node
-from clusterspace.kube.cel.tokens import END, LITERAL, NAME, Token, read_tokens
+from clusterspace.kube.cel.tokens import END, LITERAL, NAME, RESERVED, Token, read_tokens
 from clusterspace.kube.cel.types import BOOL, DOUBLE, INT, NULL
 from clusterspace.kube.cel.values import INT_RANGE
 
@@ -39,28 +39,6 @@ _MACROS: Final[Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
     "optMap": ((1,), (1,)),
     "optFlatMap": ((1,), (1,)),
 }
-
-_RESERVED: Final = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 
 _EXPECTED: Final = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, "
@@ -226,7 +204,7 @@ class _Parser:
             return syntax.Literal(token.text == "true", BOOL, token.at)
         if token.text == "null":
             return syntax.Literal(None, NULL, token.at)
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             raise self._fault(token.at, f"reserved identifier: {token.text}")
         if not self._peek().is_sign("("):
             return syntax.Name(token.text, token.at)

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from clusterspace.kube.cel.faults import EvaluationFailed
 from clusterspace.kube.cel.libraries.operators import read_duration
 from clusterspace.kube.cel.libraries.times import read_timestamp
+from clusterspace.kube.cel.tokens import RESERVED
 from clusterspace.kube.cel.types import (
     BOOL,
     BYTES,
@@ -27,31 +28,6 @@ from clusterspace.kube.cel.values import KeyedList, SetList
 from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import Schema
 
-_RESERVED: Final = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 _UNSPELLABLE: Final = frozenset(("true", "false", "null", "in"))
 _SPELLABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _ESCAPES: Final = (
@@ -84,7 +60,7 @@ _RESOURCE_FIELDS: Final[Mapping[str, Schema]] = {
 
 def escaped(name: str) -> str | None:
     """Return how an expression spells a field; None for a name that it cannot spell."""
-    if name in _RESERVED:
+    if name in RESERVED or name in _UNSPELLABLE:
         return f"__{name}__"
     if not _SPELLABLE.fullmatch(name):
         return None
@@ -123,7 +99,7 @@ def _fields_of(schema: Schema, name: str, *, is_resource: bool) -> Mapping[str, 
         if spelled is None or inner is None:
             continue
         fields[spelled] = Field(own_name, inner)
-        if own_name in _RESERVED - _UNSPELLABLE:
+        if own_name in RESERVED:
             fields[own_name] = Field(own_name, inner)
     return fields
 

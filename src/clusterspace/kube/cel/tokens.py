@@ -48,6 +48,29 @@ _PLAIN_ESCAPES: Final = {
     **{character: character for character in "\\?\"'`"},
 }
 
+RESERVED: Final = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+"""Words CEL keeps for later: no name may be one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
