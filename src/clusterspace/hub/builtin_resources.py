@@ -74,7 +74,6 @@ def served_builtin(resource: BuiltinResource) -> Served:
         ),
         printer=_printer(resource, conversion),
         storage=GroupResource(stored.group, stored.resource),
-        name_problems=resource.check_name,
         fields=_field_readers(resource),
         refuse_field=resource.field_problem,
         scale=ScalePaths(("spec", "replicas"), ("status", "replicas"), selector)

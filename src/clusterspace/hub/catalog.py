@@ -8,7 +8,6 @@ from clusterspace.api.printers.cells import Printer
 from clusterspace.hub import keys
 from clusterspace.hub.forms import Form
 from clusterspace.hub.rules import Rules
-from clusterspace.kube.names import NameCheck, dns1123_subdomain_problems
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo
 
@@ -47,7 +46,6 @@ class Served:
     printer: Printer
     storage: GroupResource
     is_custom: bool = False
-    name_problems: NameCheck = dns1123_subdomain_problems
     fields: Mapping[str, FieldReader] = field(default_factory=_only_metadata)
     """Field selectors beside metadata.name and metadata.namespace."""
     refuse_field: Callable[[str], str] = _unknown_field

@@ -114,13 +114,14 @@ def item_pieces(entries: Iterable[KeyValue], form: Form) -> list[bytes]:
         if pieces:
             pieces.append(b",")
         if form.conversion is not None:
-            pieces.append(encode(_item(decode_stored(entry, form), form)))
+            pieces.append(encode(as_item(decode_stored(entry, form), form)))
         else:
             pieces.extend(_pieces(entry, form.item_head, form))
     return pieces
 
 
-def _item(kube_object: Object, form: Form) -> Object:
+def as_item(kube_object: Object, form: Form) -> Object:
+    """Return an object as its list shows it: items of a built-in list carry no kind."""
     if not form.bare_items:
         return kube_object
     return {k: v for k, v in kube_object.items() if k not in ("kind", "apiVersion")}

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.agents import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS
 from clusterspace.api.clusters import cluster_name_causes
 from clusterspace.client.credentials import Credential
 from clusterspace.client.places import Place
@@ -28,14 +29,11 @@ from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 
 REQUESTS: Final = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests")
-SIGNER: Final = "clusterspace.io/agent"
-AGENTS: Final = "system:karmada:agents"
 
 SIGN_SECONDS: Final = 30.0
 """A hub that approves by itself signs at once; one that wants a person asked will not in time."""
 
-_USER_PREFIX: Final = "system:karmada:agent:"
-LONGEST_NAME: Final = 64 - len(_USER_PREFIX)
+LONGEST_NAME: Final = 64 - len(AGENT_USER_PREFIX)
 """X.509 allows a common name 64 characters."""
 
 _LOOK_AGAIN_SECONDS: Final = 0.2
@@ -71,7 +69,7 @@ class AgentCredentials:
 
 def agent_user(cluster_name: str) -> str:
     """Return the user name the hub knows an agent by."""
-    return _USER_PREFIX + cluster_name
+    return AGENT_USER_PREFIX + cluster_name
 
 
 def refuse_name(cluster_name: str) -> None:
@@ -120,7 +118,7 @@ def request_object(name: str, cluster_name: str, key: ec.EllipticCurvePrivateKey
         "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
         "spec": {
-            "signerName": SIGNER,
+            "signerName": AGENT_SIGNER,
             "request": b64encode(pem).decode(),
             "usages": ["client auth", "digital signature"],
         },

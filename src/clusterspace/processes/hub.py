@@ -7,7 +7,7 @@ import ssl
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from typing import Final, TypeAlias
@@ -42,7 +42,6 @@ from clusterspace.hub.identity.assembly import Identity, Keys
 from clusterspace.hub.identity.certificates.renewal import renew_forever
 from clusterspace.hub.identity.certificates.subjects import CertificateSubjects
 from clusterspace.hub.state import HubState
-from clusterspace.hub.verbs.parts import Verb
 from clusterspace.hub.writing import create_own
 from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation
@@ -63,10 +62,6 @@ _DRAIN_SECONDS: Final = 10.0
 Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
 
 
-def _no_verbs() -> Mapping[tuple[str, str], Verb]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     """What a hub is started with."""
@@ -76,8 +71,6 @@ class HubSettings:
     port: int = 5443
     store: str = "sqlite"
     token_auth_file: Path | None = None
-    own_verbs: Mapping[tuple[str, str], Verb] = field(default_factory=_no_verbs)
-    """Verbs beside the hub's own: what a simulated member answers for its pods."""
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -158,7 +151,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         identity = Identity(
             hub, Keys(authority.pair, installation.signing_key()), _tokens(settings)
         )
-        verbs = {**access.verbs, **identity.verbs(access.authorizer), **settings.own_verbs}
+        verbs = {**access.verbs, **identity.verbs(access.authorizer)}
         app = HubApp(hub, verbs)
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.hub.access.rbac import Rule
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.kube.resources import ResourceInfo
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.users import User
 
-AGENTS: Final = "system:karmada:agents"
-_PREFIX: Final = "system:karmada:agent:"
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 EXECUTION_PREFIX: Final = "karmada-es-"
 
@@ -200,7 +199,7 @@ def scope_of(user: User) -> AgentScope | None:
     Either sign makes an agent, so that neither a group without a name nor a name without the
     group gets out of the scope. One whose name tells no cluster reaches nothing.
     """
-    is_named = user.name.startswith(_PREFIX)
+    is_named = user.name.startswith(AGENT_USER_PREFIX)
     if not is_named and AGENTS not in user.groups:
         return None
-    return AgentScope(user.name.removeprefix(_PREFIX) if is_named else "")
+    return AgentScope(user.name.removeprefix(AGENT_USER_PREFIX) if is_named else "")

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-
 from dataclasses import dataclass
 from typing import Final
 
+from clusterspace.api.agents import REGISTRATION_GROUP
 from clusterspace.hub.access.rbac import EVERYTHING, Rule
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.kube.objects import Object
@@ -26,7 +27,6 @@ _CREATE: Final = ("create",)
 _EVENTS: Final = ("", "events.k8s.io")
 
 _CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
-_REGISTRATION: Final = "system:bootstrappers:karmada:default-cluster-token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,5 +223,5 @@ BINDINGS: Final = (
     # A cluster that wants to join reads where we are as nobody, and asks for its certificate with
     # a bootstrap token.
     DefaultBinding(_CLUSTER_INFO, (UNAUTHENTICATED, AUTHENTICATED), namespace="kube-public"),
-    DefaultBinding("system:node-bootstrapper", (_REGISTRATION,)),
+    DefaultBinding("system:node-bootstrapper", (REGISTRATION_GROUP,)),
 )

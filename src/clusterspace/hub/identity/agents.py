@@ -2,29 +2,23 @@
 
 from typing import Final
 
+from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.kube.names import dns1123_label_problems
 
-AGENTS: Final = "system:karmada:agents"
-"""The group every agent is in, and the only one."""
-
-AGENT_SIGNER: Final = "clusterspace.io/agent"
-"""Signs for agents and for nobody else."""
-
-_PREFIX: Final = "system:karmada:agent:"
 _NOT_A_CLUSTER: Final = "rbac-generator"
 """What follows the prefix in the name of Karmada's installer, which may do everything."""
 
 
 def agent_user(cluster: str) -> str:
     """Return the user name of a cluster's agent."""
-    return _PREFIX + cluster
+    return AGENT_USER_PREFIX + cluster
 
 
 def cluster_of_agent(username: str, groups: tuple[str, ...]) -> str:
     """Return the cluster whose agent a user is; empty for everybody else."""
-    if AGENTS not in groups or not username.startswith(_PREFIX):
+    if AGENTS not in groups or not username.startswith(AGENT_USER_PREFIX):
         return ""
-    cluster = username.removeprefix(_PREFIX)
+    cluster = username.removeprefix(AGENT_USER_PREFIX)
     return cluster if is_cluster_name(cluster) else ""
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from clusterspace.api.agents import REGISTRATION_GROUP
 from clusterspace.errors import Conflict, MalformedTimestamp
 from clusterspace.hub import forms
 from clusterspace.hub.identity.agents import is_cluster_name
@@ -48,8 +49,6 @@ SPENT_ON: Final = "clusterspace.io/spent-on"
 """The annotation that says which request a token was spent on: its UID and name."""
 
 CLUSTER_TOKEN_SECONDS: Final = 3600
-REGISTRATION_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
-"""Karmada's group for tokens that register clusters: its roles let it ask for a certificate."""
 
 _NAME_PREFIX: Final = "bootstrap-token-"
 _USER_PREFIX: Final = "system:bootstrap:"

@@ -204,12 +204,8 @@ def _answer_page(ask: Ask, options: ListOptions, page: ListPage) -> Response:
     else:
         info = served.info
         body = {"kind": info.list_kind, "apiVersion": info.api_version, "metadata": page.metadata}
-        body["items"] = objects if served.is_custom else [_bare(each) for each in objects]
+        body["items"] = [forms.as_item(each, served.form) for each in objects]
     return value_response(ask.call, 200, body, representation.media_type)
-
-
-def _bare(kube_object: Object) -> Object:
-    return {k: v for k, v in kube_object.items() if k not in ("kind", "apiVersion")}
 
 
 def list_pieces(ask: Ask, page: ListPage) -> list[bytes]:

@@ -1,6 +1,7 @@
 import pytest
 
-from clusterspace.hub.access.agents import AGENTS, AgentScope, scope_of
+from clusterspace.api.agents import AGENTS
+from clusterspace.hub.access.agents import AgentScope, scope_of
 from clusterspace.hub.access.authorizer import name_asked_for
 from clusterspace.serving.middleware.impersonate import Wish
 from clusterspace.serving.request_info import read_request

@@ -2,7 +2,8 @@
 
 import pytest
 
-from clusterspace.hub.identity.agents import AGENTS, agent_user, cluster_of_agent
+from clusterspace.api.agents import AGENTS
+from clusterspace.hub.identity.agents import agent_user, cluster_of_agent
 
 
 def test_an_agent_is_known_by_name_and_group():

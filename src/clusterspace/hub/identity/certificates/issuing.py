@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from clusterspace.api.agents import AGENT_SIGNER, AGENTS
 from clusterspace.hub.certificates import KeyPair, UnreadableCertificate
-from clusterspace.hub.identity.agents import AGENT_SIGNER, AGENTS, cluster_of_agent
+from clusterspace.hub.identity.agents import cluster_of_agent
 from clusterspace.hub.identity.certificates.judgement import AGENT_SECONDS, usage_problem
 from clusterspace.hub.identity.certificates.requests import CLIENT_SIGNER, Asked
 from clusterspace.serving.users import MASTERS

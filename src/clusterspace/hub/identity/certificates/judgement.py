@@ -8,7 +8,8 @@ operator, and whoever asks for anything else is told no.
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from clusterspace.hub.identity.agents import AGENT_SIGNER, AGENTS, agent_user
+from clusterspace.api.agents import AGENT_SIGNER, AGENTS
+from clusterspace.hub.identity.agents import agent_user
 from clusterspace.hub.identity.certificates.requests import CLIENT_SIGNER, Asked
 
 AGENT_SECONDS: Final = 24 * 3600

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.unit.hub.identity.certificates.requested import WEST, agent_request, pem, signing_request
 
-from clusterspace.hub.identity.agents import AGENTS
+from clusterspace.api.agents import AGENTS
 from clusterspace.hub.identity.certificates.requests import CLIENT_SIGNER
 from clusterspace.kube.objects import Object
 from clusterspace.serving.users import AUTHENTICATED, User
