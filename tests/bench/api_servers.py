@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,26 @@ class ApiServer:
     @property
     def cpu_seconds(self) -> float:
         """How long its processes, a database among them, have kept a processor busy."""
-        return sum(_cpu_seconds(each) for each in self.processes)
+        return usage_of(self.processes).cpu_seconds
 
     @property
     def resident_bytes(self) -> int:
         """How much memory its processes hold."""
-        return sum(_resident_bytes(each) for each in self.processes)
+        return usage_of(self.processes).resident_bytes
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What some processes have used so far, and hold."""
+
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def usage_of(processes: Iterable[int]) -> Usage:
+    """Return what these processes cost together."""
+    counted = tuple(processes)
+    return Usage(sum(map(_cpu_seconds, counted)), sum(map(_resident_bytes, counted)))
 
 
 def _cpu_seconds(process: int) -> float:
@@ -78,7 +92,7 @@ def find_kubernetes() -> Path | None:
 @contextmanager
 def running_kubernetes(directory: Path, assets: Path) -> Generator[ApiServer]:
     """Run kube-apiserver and etcd with every fsync, as the hub does."""
-    client_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    client_port, peer_port, port = free_port(), free_port(), free_port()
     etcd_url, peer_url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     etcd = [
         f"--data-dir={directory / 'etcd'}",
@@ -144,7 +158,8 @@ def _wait_ready(port: int, tls: ssl.SSLContext) -> None:
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

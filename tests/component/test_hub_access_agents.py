@@ -13,6 +13,7 @@ WORKS = "/apis/work.karmada.io/v1alpha1/namespaces/{}/works"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases"
 SECRETS = "/api/v1/namespaces/karmada-cluster/secrets"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+EVENTS = "/api/v1/namespaces/default/events"
 ABOUT_ONESELF = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews")
 
 
@@ -46,7 +47,8 @@ def foreign_requests(info: ResourceInfo, other: str) -> Iterator[tuple[str, str]
     places = [base]
     if info.namespaced:
         places = [
-            f"{base}/namespaces/{each}" for each in (f"karmada-es-{other}", "karmada-cluster")
+            f"{base}/namespaces/{each}"
+            for each in (f"karmada-es-{other}", "karmada-cluster", "default")
         ]
         yield "GET", f"{base}/{info.plural}"
     for place in places:
@@ -160,3 +162,41 @@ async def test_a_body_that_names_another_cluster_is_refused(site: HubSite) -> No
     ):
         answer = await site.ask("POST", path, body, token="agent-west")
         assert (path, answer.status) == (path, 403), answer.body
+
+
+async def test_an_agent_tells_of_its_own_cluster_in_events_and_of_nothing_else(
+    site: HubSite,
+) -> None:
+    foreign = event("west.17ab", kind="Deployment", apiVersion="apps/v1", namespace="default")
+    assert (await site.ask("POST", EVENTS, foreign)).status == 201
+    own = f"west.clusterspace-agent.{'a' * 16}"
+    said = {"message": "changed"}
+    expected = (
+        ("POST", EVENTS, event(own), 201),
+        ("GET", f"{EVENTS}/{own}", None, 200),
+        ("PATCH", f"{EVENTS}/{own}", said, 200),
+        ("PATCH", f"{EVENTS}/{own}", {"involvedObject": {"name": "east"}}, 403),
+        ("POST", EVENTS, event("west.1", name="east"), 403),
+        ("POST", EVENTS, event("west.2", kind="Node", apiVersion="v1"), 403),
+        ("POST", EVENTS, event("east.3"), 403),
+        ("PATCH", f"{EVENTS}/west.17ab", said, 403),
+        ("GET", f"{EVENTS}/west.17ab", None, 403),
+        ("DELETE", f"{EVENTS}/{own}", None, 403),
+        ("GET", EVENTS, None, 403),
+    )
+    for method, path, body, status in expected:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = await site.ask(method, path, body, token="agent-west", content_type=kind)
+        assert (method, path, answer.status) == (method, path, status), answer.body
+
+
+def event(event_name: str, **about: str) -> dict[str, Any]:
+    """Return an event about cluster west, or about whatever else is said."""
+    cluster_west = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "name": "west",
+        **about,
+    }
+    metadata = {"name": event_name, "namespace": "default"}
+    return {"metadata": metadata, "involvedObject": cluster_west, "reason": "Tested"}

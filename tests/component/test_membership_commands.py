@@ -14,6 +14,8 @@ from tests.flows.fleets import Fleet, running_fleet, until
 from clusterspace.cli.clusters import clusters, cordon, taint, uncordon
 from clusterspace.cli.controllers import controllers
 from clusterspace.cli.join import join, unjoin
+from clusterspace.cli.register import unregister
+from clusterspace.cli.tokens import token
 from clusterspace.processes.metrics_site import serving_metrics
 
 
@@ -89,8 +91,41 @@ async def test_what_goes_wrong_is_told_in_a_sentence(fleet: Fleet) -> None:
     unknown = await run(fleet, cordon, "nobody")
 
     assert missing.output == "Error: /nowhere: there is no such file\n"
-    assert unknown.output == 'Error: hub: clusters.cluster.karmada.io "nobody" not found\n'
+    assert unknown.output == (
+        'Error: hub: clusters.cluster.karmada.io "nobody" not found; '
+        "`clusterspace clusters` shows those there are\n"
+    )
     assert (missing.exit_code, unknown.exit_code) == (1, 1)
+
+
+async def test_tokens_are_made_shown_and_taken_back(fleet: Fleet) -> None:
+    made = (await run(fleet, token, "create", "west")).output.strip()
+    shown = (await run(fleet, token, "list")).output.splitlines()
+    deleted = await run(fleet, token, "delete", made)
+    again = await run(fleet, token, "delete", made)
+
+    token_id, _, secret_half = made.partition(".")
+    assert shown[0].split() == ["TOKEN", "CLUSTER", "STATE", "EXPIRES"]
+    assert shown[1].split()[:3] == [token_id, "west", "unused"]
+    assert secret_half not in "".join(shown)
+    assert deleted.output == f"token {token_id} deleted\n"
+    assert again.output == f"Error: there is no token {token_id}\n"
+
+
+async def test_a_name_that_is_too_long_for_an_agent_is_refused_in_a_sentence(
+    fleet: Fleet,
+) -> None:
+    refused = await run(fleet, token, "create", "x" * 45)
+
+    assert "has room for a name of 43 characters, and this one has 45" in refused.output
+    assert refused.exit_code == 1
+
+
+async def test_unregister_asks_for_the_members_kubeconfig_unless_forced(fleet: Fleet) -> None:
+    refused = await run(fleet, unregister, "west")
+
+    assert "--cluster-kubeconfig is needed to take the agent down." in refused.output
+    assert refused.exit_code == 2
 
 
 def test_controllers_without_a_hub_say_so() -> None:

@@ -20,6 +20,7 @@ from clusterspace.errors import (
     ClusterUnreachable,
     NotFound,
 )
+from clusterspace.hub.certificates import Authority, KeyPair
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.membership import identity, names
 from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
@@ -172,6 +173,7 @@ async def test_a_bad_name_is_refused_before_anything_is_asked(
         await fleet.join(name, west)
 
     assert await west.everything_of_ours() == set()
+    assert await fleet.hub.everything_of_ours() == set()
 
 
 async def test_the_hub_does_not_join_itself(fleet: Fleet) -> None:
@@ -201,6 +203,24 @@ async def test_members_that_cannot_be_used_are_refused_in_a_sentence(
     assert await fleet.hub.everything_of_ours() == set()
 
 
+async def test_a_kubeconfig_whose_certificate_has_expired_is_refused(
+    fleet: Fleet, west: Side
+) -> None:
+    pki = fleet.directory / "west" / "pki"
+    pair = KeyPair((pki / "ca.crt").read_bytes(), (pki / "ca.key").read_bytes())
+    two_years_ago = SystemClock().now() - 2 * 365 * 24 * 3600
+    held = Authority.load(pair).issue_client("admin", ("system:masters",), two_years_ago)
+    expired = Credentials(certificate=Pem(held.certificate), key=Pem(held.key))
+
+    with pytest.raises(
+        ClusterspaceError, match="the certificate in its kubeconfig has expired, at 20"
+    ):
+        await fleet.join("west", Side(replace(west.settings, identity=expired), west.client))
+
+    assert await west.everything_of_ours() == set()
+    assert await fleet.hub.everything_of_ours() == set()
+
+
 async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: Side) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
     place = Place(names.SERVICE_ACCOUNTS, "default")
@@ -215,6 +235,7 @@ async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: S
         await fleet.join("west", Side(nobody, west.client))
 
     assert await west.everything_of_ours() == set()
+    assert await fleet.hub.everything_of_ours() == set()
 
 
 async def test_a_join_that_fails_half_way_takes_back_what_it_made(fleet: Fleet, west: Side) -> None:
@@ -406,6 +427,4 @@ async def _place_something(fleet: Fleet) -> None:
 
 
 def _another_authority() -> Pem:
-    from clusterspace.hub.certificates import Authority
-
     return Pem(Authority.create("somebody else", 1_700_000_000.0).pair.certificate)

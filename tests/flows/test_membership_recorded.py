@@ -8,6 +8,7 @@ import pytest
 from tests.corpus import load_scenario
 from tests.flows.fleets import Fleet, Side, running_fleet, until
 
+from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
 from clusterspace.membership import names
 
@@ -104,6 +105,22 @@ async def test_the_member_gives_the_same_rights(joined: tuple[Fleet, Side]) -> N
         expected = by_name(theirs, "ClusterRoleBinding")[name]
         assert ours["roleRef"] == expected["roleRef"]
         assert ours["subjects"] == expected["subjects"]
+
+
+async def test_leaving_takes_the_same_from_the_hub(joined: tuple[Fleet, Side]) -> None:
+    fleet, _ = joined
+    steps = load_scenario("karmada", "unjoin")["steps"]
+    after = [step["objects"]["items"] for step in steps if step.get("see") == "hub: ns"][-1]
+    theirs = {name_of(each) for each in after}
+    assert "karmada-cluster" in theirs
+    assert "karmada-es-member2" not in theirs
+
+    await fleet.unjoin(NAME)
+
+    ours = await fleet.hub.names_of(Place(names.NAMESPACES))
+    assert {each for each in ours if each.startswith("karmada-")} == {"karmada-cluster"}
+    assert await fleet.hub.names_of(names.cluster_place("")) == set()
+    assert await fleet.hub.names_of(Place(names.SECRETS, "karmada-cluster")) == set()
 
 
 async def test_a_cordon_leaves_the_same_taint(joined: tuple[Fleet, Side]) -> None:

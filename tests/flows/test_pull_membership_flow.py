@@ -3,34 +3,45 @@
 import asyncio
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.pull_agents import (
+    as_agent,
+    register,
+    request_for,
+    running_agent,
+    unregister,
+    until_ready,
+)
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
-from clusterspace.errors import CannotJoin, CannotLeave, Forbidden, Unauthorized
-from clusterspace.kube.objects import Object, find_at, with_value
-from clusterspace.membership import agent_manifests, names
+from clusterspace.client.settings import Identity as Credentials
+from clusterspace.errors import (
+    CannotJoin,
+    CannotLeave,
+    ClusterspaceError,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+)
+from clusterspace.kube.objects import Object, find_at, name_of, with_value
+from clusterspace.membership import agent_manifests, names, pull_leave
 from clusterspace.membership.agent_credentials import AgentCredentials
 from clusterspace.membership.agent_manifests import REGISTRATION_PLACE, read_registration
-from clusterspace.membership.health import Thresholds
-from clusterspace.membership.lease import BeatSettings
 from clusterspace.membership.pull_join import RegisterRequest
 from clusterspace.membership.registration import RegistrationKeeper
-from clusterspace.processes.agent import AgentSettings, run_agent
-from clusterspace.processes.registering import (
-    NewToken,
-    create_token,
-    register_cluster,
-    unregister_cluster,
-)
+from clusterspace.processes.registering import register_cluster
+from clusterspace.processes.tokens import create_token, delete_token, list_tokens
 from clusterspace.runtime.commit import commit
+from clusterspace.runtime.events import EVENTS
+from clusterspace.runtime.finalizers import is_being_deleted
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
 
@@ -42,57 +53,6 @@ KUBECONFIG = agent_manifests.REGISTRATION
 async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
     async with running_fleet(tmp_path) as running:
         yield running
-
-
-def request_for(token: NewToken, *, name: str = "", image: str = "") -> RegisterRequest:
-    """Say what the printed command says."""
-    return RegisterRequest(
-        name or token.cluster_name, token.server, token.pin, token.token, image=image
-    )
-
-
-async def register(fleet: Fleet, name: str, member: Side, *, image: str = "") -> None:
-    token = await create_token(name, fleet.hub.settings)
-    await register_cluster(request_for(token, image=image), member.settings, fleet.told.append)
-
-
-@asynccontextmanager
-async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
-    """Run the agent of a member, fifty times faster than the product does."""
-    settings = AgentSettings(
-        member.settings,
-        status_seconds=0.2,
-        thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-        beat=BeatSettings(renew_seconds=0.1, retry_seconds=0.1),
-        registration_seconds=0.2,
-    )
-    task = asyncio.create_task(run_agent(settings, SystemClock()))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-@asynccontextmanager
-async def as_agent(member: Side) -> AsyncGenerator[ClusterClient]:
-    """Ask the hub as the agent of a member."""
-    registration = read_registration(await member.client.get(REGISTRATION_PLACE))
-    credentials = AgentCredentials(registration.authority, registration.held)
-    connection = Connection(
-        registration.hub, clock=SystemClock(), random=Random(1), credentials=credentials
-    )
-    try:
-        yield ClusterClient(connection)
-    finally:
-        await connection.close()
-
-
-async def until_ready(fleet: Fleet, name: str, status: str = "True") -> None:
-    async def is_so() -> bool:
-        return (await fleet.ready(name))[0] == status
-
-    await until(is_so)
 
 
 async def test_a_cluster_registers_from_nothing_and_is_ready_with_its_lease(fleet: Fleet) -> None:
@@ -273,8 +233,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
     await register(fleet, "west", member, image=IMAGE)
     async with fleet.controllers(), running_agent(member) as agent, as_agent(member) as former:
         await until_ready(fleet, "west")
-        settings = fleet.hub.settings, member.settings
-        await unregister_cluster("west", *settings, fleet.told.append)
+        await unregister(fleet, "west", member)
         await asyncio.wait_for(agent, 5)
 
         async def is_refused() -> bool:
@@ -320,8 +279,7 @@ async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet)
     await commit(member.client, agent_manifests.ROLE_PLACE, role, foreign)
 
     async with fleet.controllers():
-        settings = fleet.hub.settings, member.settings
-        await unregister_cluster("west", *settings, fleet.told.append)
+        await unregister(fleet, "west", member)
 
     assert await member.client.find(place) is not None
     assert await member.client.find(agent_manifests.ROLE_PLACE) is not None
@@ -334,7 +292,7 @@ async def test_a_push_cluster_is_not_unregistered(fleet: Fleet) -> None:
     await fleet.join("west", member)
 
     with pytest.raises(CannotLeave, match="use unjoin"):
-        await unregister_cluster("west", fleet.hub.settings, member.settings, fleet.told.append)
+        await unregister(fleet, "west", member)
 
 
 async def test_unregister_refuses_the_wrong_member_before_it_touches_anything(
@@ -345,7 +303,162 @@ async def test_unregister_refuses_the_wrong_member_before_it_touches_anything(
     await register(fleet, "east", east)
 
     with pytest.raises(CannotLeave, match="registered as east"):
-        await unregister_cluster("west", fleet.hub.settings, east.settings, fleet.told.append)
+        await unregister(fleet, "west", east)
 
     assert await fleet.hub.client.find(names.cluster_place("west")) is not None
     assert await east.client.find(REGISTRATION_PLACE) is not None
+
+
+async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
+    fleet: Fleet,
+) -> None:
+    member = await fleet.add_member("west")
+    token = await create_token("west", fleet.hub.settings)
+    asked, settings = request_for(token), member.settings
+    nobody = replace(settings, identity=Credentials(token=await _token_of_nobody(member)))
+    dead = "https://127.0.0.1:9"
+    impossible = (
+        ("refused the connection", asked, replace(settings, server=dead)),
+        ("have they expired", asked, replace(settings, identity=Credentials(token="old"))),
+        ("is no administrator there", asked, nobody),
+        ("refused the connection", replace(asked, hub_address=dead), settings),
+        ("is it the right hub", replace(asked, pin=f"sha256:{'0' * 64}"), settings),
+        ("does not accept the token", replace(asked, token=f"aaaaaa.{'0' * 26}"), settings),
+        (r"metadata\.name", replace(asked, name="a.b"), settings),
+        ("room for a name of 43 characters", replace(asked, name="x" * 44), settings),
+    )
+    for sentence, request, reached in impossible:
+        with pytest.raises(ClusterspaceError, match=sentence):
+            await register_cluster(request, reached, fleet.told.append)
+
+    for place in pull_leave.agent_places():
+        assert await member.client.find(place) is None
+    assert await fleet.hub.client.list_objects(names.cluster_place("").collection) == []
+    # None of them used the token up.
+    await register_cluster(asked, settings, fleet.told.append)
+
+
+async def _token_of_nobody(member: Side) -> str:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
+    place = Place(names.SERVICE_ACCOUNTS, "default")
+    await member.client.create(place, account)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    issued = await member.client.create(place.named("nobody").part("token"), asked)
+    return str(find_at(issued, "status", "token"))
+
+
+@pytest.mark.parametrize("has_kubeconfig", [True, False])
+async def test_a_dead_member_is_unregistered_by_force_within_ten_seconds(
+    fleet: Fleet, has_kubeconfig: bool
+) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member, image=IMAGE)
+    await _place_something(fleet)
+    async with fleet.controllers(), fault_proxy(member.client.connection) as proxy:
+        proxy.inject(Freeze(), times=None)
+        dead = Side(proxy.settings, member.client) if has_kubeconfig else None
+
+        started = asyncio.get_running_loop().time()
+        await unregister(fleet, "west", dead, is_forced=True)
+        assert asyncio.get_running_loop().time() - started < 10
+
+    assert await fleet.hub.client.find(names.cluster_place("west")) is None
+    written = await fleet.hub.client.get(names.left_behind_place("west"))
+    left = written["data"]["left-behind"]
+    assert "placed: ConfigMap default/settings" in left
+    assert "the member could not be cleaned" in left
+    for place in pull_leave.agent_places():
+        assert f"on the member: {place}" in left
+    assert await member.client.find(agent_manifests.DEPLOYMENT_PLACE) is not None
+
+
+async def test_a_member_that_lives_is_cleaned_even_by_force(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member, image=IMAGE)
+
+    async with fleet.controllers():
+        await unregister(fleet, "west", member, is_forced=True)
+
+    assert await fleet.hub.client.find(names.left_behind_place("west")) is None
+    for place in pull_leave.agent_places():
+        found = await member.client.find(place)
+        assert found is None or is_being_deleted(found)
+
+
+async def test_force_does_not_unregister_the_wrong_member(fleet: Fleet) -> None:
+    west, east = await fleet.add_member("west"), await fleet.add_member("east")
+    await register(fleet, "west", west)
+    await register(fleet, "east", east)
+
+    with pytest.raises(CannotLeave, match="registered as east"):
+        await unregister(fleet, "west", east, is_forced=True)
+
+    assert not is_being_deleted(await fleet.cluster("west"))
+
+
+@pytest.mark.parametrize("name", ["x" * 44, "rbac-generator", "a.b", "hub"])
+async def test_a_name_no_agent_can_have_gets_no_token(fleet: Fleet, name: str) -> None:
+    with pytest.raises(CannotJoin):
+        await create_token(name, fleet.hub.settings)
+
+    assert await fleet.hub.client.find(names.namespace_place("karmada-cluster")) is None
+
+
+async def test_the_longest_name_an_agent_can_have_registers(fleet: Fleet) -> None:
+    name = "x" * 43
+    member = await fleet.add_member(name)
+    await register(fleet, name, member)
+
+    async with as_agent(member) as agent:
+        assert name_of(await agent.get(names.cluster_place(name))) == name
+
+
+async def test_a_deleted_token_registers_nobody(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    token = await create_token("west", fleet.hub.settings)
+    used = await create_token("east", fleet.hub.settings)
+    east = await fleet.add_member("east")
+    await register_cluster(request_for(used), east.settings, fleet.told.append)
+    listed = {each.cluster_name: each for each in await list_tokens(fleet.hub.settings)}
+    assert (listed["west"].state, listed["east"].state) == ("unused", "used")
+    assert listed["west"].token_id == token.token[:6]
+
+    await delete_token(token.token, fleet.hub.settings)
+
+    with pytest.raises(CannotJoin, match="does not accept the token"):
+        await register_cluster(request_for(token), member.settings, fleet.told.append)
+    assert [each.cluster_name for each in await list_tokens(fleet.hub.settings)] == ["east"]
+    with pytest.raises(NotFound, match="there is no token"):
+        await delete_token(token.token, fleet.hub.settings)
+
+
+async def test_an_agent_tells_of_its_cluster_in_events(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await register(fleet, "west", member)
+    async with fleet.controllers(), running_agent(member):
+
+        async def is_told() -> bool:
+            events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+            reasons = {(each["source"]["component"], each["reason"]) for each in events}
+            return ("clusterspace-agent", "ClusterReady") in reasons
+
+        await until(is_told)
+
+
+async def _place_something(fleet: Fleet) -> None:
+    async with fleet.controllers():
+        place = names.namespace_place("karmada-es-west")
+
+        async def is_there() -> bool:
+            return await fleet.hub.client.find(place) is not None
+
+        await until(is_there)
+    settings = {"apiVersion": "v1", "kind": "ConfigMap"}
+    manifest = {**settings, "metadata": {"name": "settings", "namespace": "default"}}
+    work = {
+        "apiVersion": "work.karmada.io/v1alpha1",
+        "kind": "Work",
+        "metadata": {"name": "settings", "finalizers": ["karmada.io/execution-controller"]},
+        "spec": {"workload": {"manifests": [manifest]}},
+    }
+    await fleet.hub.client.create(names.works_place("west"), work)

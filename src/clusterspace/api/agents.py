@@ -13,3 +13,6 @@ AGENT_SIGNER: Final = "clusterspace.io/agent"
 
 REGISTRATION_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
 """Karmada's group for tokens that register clusters: its roles let it ask for a certificate."""
+
+NOT_A_CLUSTER: Final = "rbac-generator"
+"""What follows the prefix in the name of Karmada's installer, which may do everything."""

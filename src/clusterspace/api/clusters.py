@@ -3,6 +3,7 @@
 Names, namespaces, finalizers and taints are Karmada's, so that its clients find what they expect.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from clusterspace.errors import Cause
@@ -43,6 +44,14 @@ _MODEL_MEMORY: Final = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """Where on the hub a Secret with credentials is."""
+
+    namespace: str
+    name: str
+
+
 def execution_namespace(cluster_name: str) -> str:
     """Return the namespace on the hub that holds a cluster's Works."""
     return EXECUTION_PREFIX + cluster_name
@@ -58,6 +67,22 @@ def cluster_name_causes(name: str) -> tuple[Cause, ...]:
         words = ", ".join(sorted(RESERVED_NAMES))
         found.append(causes.invalid(field, name, f"is reserved, as are all of: {words}"))
     return tuple(found)
+
+
+def secret_ref_of(cluster: Object) -> SecretRef | None:
+    """Return where the credentials are that the hub works with, if it has any."""
+    return _ref_at(cluster, "secretRef")
+
+
+def impersonator_ref_of(cluster: Object) -> SecretRef | None:
+    """Return where the credentials are through which users' own rights are used, if any."""
+    return _ref_at(cluster, "impersonatorSecretRef")
+
+
+def _ref_at(cluster: Object, field: str) -> SecretRef | None:
+    namespace = find_at(cluster, "spec", field, "namespace")
+    name = find_at(cluster, "spec", field, "name")
+    return SecretRef(str(namespace), str(name)) if namespace and name else None
 
 
 def id_of(cluster: Object) -> str:

@@ -1,14 +1,12 @@
-"""`clusterspace agent`: the agent of a cluster that registered itself."""
+"""`clusterspace agent`: the agent of a cluster that registered itself, or was invited."""
 
-import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from clusterspace.errors import ClusterspaceError
+from clusterspace.cli.foreground import log_format_option, serve
 
 if TYPE_CHECKING:
     from clusterspace.client.settings import ConnectionSettings
@@ -22,36 +20,65 @@ if TYPE_CHECKING:
 )
 @click.option("--cluster-context", default="", help="Context in that kubeconfig.")
 @click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
+    "--cluster-status-update-frequency",
+    "status_seconds",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
     show_default=True,
-    help="For people or for machines.",
+    help="Seconds between two looks at the cluster.",
 )
-def agent(cluster_kubeconfig: Path | None, cluster_context: str, log_format: str) -> None:
+@click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the hub, for the identity of a MemberCluster; needs --name.",
+)
+@click.option("--name", default="", help="What the MemberCluster is called.")
+@log_format_option
+def agent(
+    cluster_kubeconfig: Path | None,
+    cluster_context: str,
+    status_seconds: float,
+    hub_kubeconfig: Path | None,
+    name: str,
+    log_format: str,
+) -> None:
     """Run the agent of a registered cluster: it dials the hub, and nobody dials it.
 
-    Where the hub is, and the agent's certificate, are in a Secret on the cluster.
+    Where the hub is, and the agent's certificate, are in a Secret on the cluster, which
+    `clusterspace register` puts there. An agent that a MemberCluster invites is told both instead.
+
+    \b
+    Examples:
+      clusterspace agent
+      clusterspace agent --cluster-kubeconfig west.yaml
+      clusterspace agent --cluster-kubeconfig west.yaml --name west --hub-kubeconfig hub.yaml
     """
-    serve_agent(cluster_kubeconfig, cluster_context, log_format)
+    if bool(name) != bool(hub_kubeconfig):
+        raise click.UsageError("--name and --hub-kubeconfig go together")
+    invited_by = (name, hub_kubeconfig) if hub_kubeconfig else None
+    serve_agent(cluster_kubeconfig, cluster_context, status_seconds, log_format, invited_by)
 
 
 def serve_agent(
-    cluster_kubeconfig: Path | None, cluster_context: str, log_format: str = "console"
+    cluster_kubeconfig: Path | None,
+    cluster_context: str,
+    status_seconds: float = 10.0,
+    log_format: str = "console",
+    invited_by: tuple[str, Path] | None = None,
 ) -> None:
-    """Run an agent in this process, until it is stopped or no longer registered."""
-    import uvloop
+    """Run an agent in this process, until it is stopped or no longer registered.
 
-    from clusterspace.processes.agent import AgentSettings, serve_until_stopped
-    from clusterspace.telemetry.logs import Format, Level, configure
+    One that was invited is told the name of its MemberCluster and a kubeconfig of the hub.
+    """
+    from clusterspace.processes.agent import AgentSettings, Invitation, serve_until_stopped
+    from clusterspace.processes.clients import hub_settings
 
-    configure(Format(log_format), Level.INFO, sys.stderr)
-    try:
-        settings = AgentSettings(_member(cluster_kubeconfig, cluster_context))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve_until_stopped(settings))
-    except (ClusterspaceError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    async def work() -> None:
+        member = _member(cluster_kubeconfig, cluster_context)
+        invitation = invited_by and Invitation(invited_by[0], hub_settings(invited_by[1]))
+        await serve_until_stopped(AgentSettings(member, invitation, status_seconds=status_seconds))
+
+    serve(work, log_format)
 
 
 def _member(cluster_kubeconfig: Path | None, context: str) -> "ConnectionSettings":

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from clusterspace import __version__
+from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
 
 _kubeconfig = click.Path(dir_okay=False, path_type=Path)
@@ -12,7 +13,12 @@ _kubeconfig = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("hub")
-@click.option("--token", required=True, help="What `clusterspace token create` printed.")
+@click.option(
+    "--token",
+    required=True,
+    hide_input=True,
+    help="What `clusterspace token create` printed.",
+)
 @click.option(
     "--discovery-token-ca-cert-hash",
     "pin",
@@ -51,7 +57,15 @@ def register(
     *,
     local: bool,
 ) -> None:
-    """Register a cluster with the hub at HUB; its agent dials the hub (Pull)."""
+    """Register a cluster with the hub at HUB; its agent dials the hub (Pull).
+
+    `clusterspace token create NAME --print-register-command` prints the command to run.
+
+    \b
+    Examples:
+      clusterspace register 10.0.0.1:5443 --cluster-name west --cluster-kubeconfig west.yaml \\
+        --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...
+    """
     from clusterspace.cli.agent import serve_agent
     from clusterspace.membership.manifests import Location
     from clusterspace.membership.pull_join import RegisterRequest
@@ -77,14 +91,14 @@ def register(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.option(
     "--cluster-kubeconfig",
     type=_kubeconfig,
-    required=True,
-    help="Kubeconfig of an administrator of the cluster.",
+    help="Kubeconfig of an administrator of the cluster; only --force does without.",
 )
 @click.option("--cluster-context", default="", help="Context in that kubeconfig.")
+@click.option("--force", is_flag=True, help="Let a dead cluster go; what stays behind is recorded.")
 @click.option(
     "--wait",
     "wait_seconds",
@@ -95,22 +109,35 @@ def register(
 @hub_options
 def unregister(
     name: str,
-    cluster_kubeconfig: Path,
+    cluster_kubeconfig: Path | None,
     cluster_context: str,
     wait_seconds: float,
     kubeconfig: Path | None,
     context: str,
+    *,
+    force: bool,
 ) -> None:
     """Take the member NAME, which registered itself, out of the fleet, and its agent down.
 
-    A member that is dead for good leaves with `clusterspace unjoin NAME --force`.
+    \b
+    Examples:
+      clusterspace unregister west --cluster-kubeconfig west.yaml
+      clusterspace unregister west --force
     """
     from clusterspace.processes.clients import hub_settings, member_settings
-    from clusterspace.processes.registering import unregister_cluster
+    from clusterspace.processes.registering import UnregisterRequest, unregister_cluster
+
+    if cluster_kubeconfig is None and not force:
+        raise click.UsageError("--cluster-kubeconfig is needed to take the agent down.")
 
     async def work() -> None:
-        member = member_settings(name, cluster_kubeconfig, cluster_context)
-        hub = hub_settings(kubeconfig, context)
-        await unregister_cluster(name, hub, member, click.echo, wait_seconds=wait_seconds)
+        request = UnregisterRequest(
+            name=name,
+            member=cluster_kubeconfig
+            and member_settings(name, cluster_kubeconfig, cluster_context),
+            is_forced=force,
+            wait_seconds=wait_seconds,
+        )
+        await unregister_cluster(request, hub_settings(kubeconfig, context), click.echo)
 
     run(work)

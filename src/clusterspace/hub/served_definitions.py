@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from clusterspace.api.conversions import Conversion
 from clusterspace.api.definitions.columns import printer_of
 from clusterspace.api.definitions.reading import DefinedVersion, Definition
+from clusterspace.api.printers.registry import find_fleet_printer
 from clusterspace.hub.catalog import FieldReader, ScalePaths, Served
 from clusterspace.hub.custom_rules import CustomRules
 from clusterspace.hub.forms import Form
@@ -69,7 +70,7 @@ def resource_of(definition: Definition, version: DefinedVersion) -> Served:
             bare_items=False,
             conversion=_conversion(definition, version),
         ),
-        printer=printer_of(version.columns),
+        printer=find_fleet_printer(info.group, info.kind) or printer_of(version.columns),
         storage=GroupResource(definition.group, info.plural),
         is_custom=True,
         fields=fields,

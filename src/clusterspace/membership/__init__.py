@@ -24,10 +24,11 @@ lease.py              the heartbeat of a Pull cluster
 monitor.py            Pull clusters that fall silent are Unknown, unless it is us
 taints.py             not ready or unreachable to taints; taints people set
 cleaning.py           what a membership left on the member, removed
-leave.py              withdraw, clean, forget; by force when a cluster is dead
 pull_leave.py         the agent taken down on its member
+leave.py              withdraw, clean, forget; by force when a cluster is dead
 upkeep.py             finalizer, execution namespace and taints of every Cluster
 overview.py           Clusters as a table for people
+member_clusters/      the declarative door: MemberCluster and InternalMemberCluster
 
 It never removes from a member what our hub did not make, never deletes a placed object by itself,
 and never doubts most of the fleet before it doubts the hub.

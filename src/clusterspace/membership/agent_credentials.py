@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.api.agents import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS
+from clusterspace.api.agents import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.api.clusters import cluster_name_causes
 from clusterspace.client.credentials import Credential
 from clusterspace.client.places import Place
@@ -34,7 +34,7 @@ SIGN_SECONDS: Final = 30.0
 """A hub that approves by itself signs at once; one that wants a person asked will not in time."""
 
 LONGEST_NAME: Final = 64 - len(AGENT_USER_PREFIX)
-"""X.509 allows a common name 64 characters."""
+"""X.509 allows a common name 64 characters (RFC 5280, ub-common-name); a cluster gets the rest."""
 
 _LOOK_AGAIN_SECONDS: Final = 0.2
 _LIFE_USED: Final = 0.5
@@ -76,7 +76,12 @@ def refuse_name(cluster_name: str) -> None:
     """Refuse a name that no cluster can have, or no agent's certificate can hold."""
     problems = [f"{each.field}: {each.message}" for each in cluster_name_causes(cluster_name)]
     if len(cluster_name) > LONGEST_NAME:
-        problems.append(f"a cluster with an agent has a name of {LONGEST_NAME} characters at most")
+        problems.append(
+            f"its agent's certificate has room for a name of {LONGEST_NAME} characters, "
+            f"and this one has {len(cluster_name)}"
+        )
+    if cluster_name == NOT_A_CLUSTER:
+        problems.append(f"{NOT_A_CLUSTER} is what Karmada's installer is called")
     if problems:
         raise CannotJoin(cluster_name, "; ".join(problems))
 

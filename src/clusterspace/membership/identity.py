@@ -101,7 +101,10 @@ def refuse_if_taken(name: str, cluster_id: str, present: Iterable[Object]) -> Ob
     clusters = list(present)
     holder = find_same_id(clusters, cluster_id, name)
     if holder is not None:
-        why = f"the cluster with the ID {cluster_id} has joined as {holder}: unjoin {holder} first"
+        why = (
+            f"the cluster with the ID {cluster_id} has joined as {holder}: unjoin {holder} first, "
+            f"or if this is a clone of it, give it a ClusterProperty {ID_PROPERTY} of its own"
+        )
         raise CannotJoin(name, why)
     known = next((each for each in clusters if name_of(each) == name), None)
     if known is not None and id_of(known) not in ("", cluster_id):

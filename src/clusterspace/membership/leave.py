@@ -44,6 +44,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.membership import names
 from clusterspace.membership.cleaning import BeforeRemoval, own_places, shared_places
+from clusterspace.membership.pull_leave import agent_places
 from clusterspace.runtime.commit import commit
 from clusterspace.runtime.finalizers import (
     ensure_finalizer,
@@ -117,8 +118,10 @@ class Leave:
 
     async def force(self) -> list[str]:
         """Let the cluster go whatever stands in the way; return what could not be cleaned."""
+        # Asked first: once its Works are gone, the controllers may let the Cluster go any moment.
+        on_member = await self._places_on_member()
         left = await self._abandon_works()
-        left += await self._try_to_clean()
+        left += await self._try_to_clean(on_member)
         await self._forget_on_hub()
         await self._remove_execution_namespace()
         if left:
@@ -201,16 +204,22 @@ class Leave:
                 continue
         return [f"placed: {each}" for each in placed_objects(works)]
 
-    async def _try_to_clean(self) -> list[str]:
+    async def _try_to_clean(self, on_member: tuple[Place, ...]) -> list[str]:
         try:
             async with asyncio.timeout(FORCED_SECONDS):
                 await self._clean(await self._hub_id(), self._mark_begun)
         except (ClusterspaceError, TimeoutError) as error:
             why = str(error) or "no answer in time"
-            places = (*own_places(self._name), *shared_places())
-            left = [f"on the member: {each}" for each in places]
+            left = [f"on the member: {each}" for each in on_member]
             return [f"the member could not be cleaned: {why}", *left]
         return []
+
+    async def _places_on_member(self) -> tuple[Place, ...]:
+        """Return what a membership of this kind makes on a member."""
+        cluster = await self._hub.find(self._place)
+        if cluster is not None and is_pull(cluster):
+            return agent_places()
+        return (*own_places(self._name), *shared_places())
 
     async def _write_down(self, left: list[str]) -> None:
         place = names.left_behind_place(self._name)

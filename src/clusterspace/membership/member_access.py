@@ -6,6 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
+from cryptography import x509
+
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.clusters import CLUSTER_NAMESPACE
 from clusterspace.client.places import Place
@@ -21,6 +23,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.timestamps import format_time
 from clusterspace.membership import identity, manifests, names
 from clusterspace.membership.identity import Identity, PropertyApi
 from clusterspace.membership.journal import Journal, foreign_hub
@@ -44,6 +47,18 @@ class Tokens:
 
     own: AccountToken
     impersonator: AccountToken
+
+
+def refuse_expired(cluster_name: str, certificate: bytes, now: float) -> None:
+    """Refuse a kubeconfig whose certificate is over: servers close the door without a word."""
+    try:
+        read = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        return  # whoever makes the connection says what is wrong with it
+    if read.not_valid_after_utc.timestamp() <= now:
+        ended = format_time(read.not_valid_after_utc.timestamp())
+        why = f"the certificate in its kubeconfig has expired, at {ended}: get a new kubeconfig"
+        raise CannotJoin(cluster_name, why)
 
 
 class MemberAccess:

@@ -35,6 +35,11 @@ class AgentRemoved:
     kept: tuple[str, ...] = ()
 
 
+def agent_places() -> tuple[Place, ...]:
+    """Return what a registration makes on a member."""
+    return (*_REMOVED, agent_manifests.NAMESPACE_PLACE)
+
+
 async def refuse_other_registration(member: Client, cluster_name: str, marks: set[str]) -> None:
     """Refuse to unregister a member that is registered as another cluster, or with another hub."""
     secret = await member.find(agent_manifests.REGISTRATION_PLACE)

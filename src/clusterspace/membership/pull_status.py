@@ -46,13 +46,13 @@ class PullStatus:
     async def run(self) -> None:
         """Tell the hub how the cluster is, until cancelled."""
         while True:
-            wait = self._frequency_seconds
+            next_look = self._clock.monotonic() + self._frequency_seconds
             try:
                 await self.look()
             except (ApiError, ClusterError, TimeoutError) as error:
                 _log.warning("status not told", cluster=self._name, reason=repr(error))
-                wait = min(RETRY_SECONDS, wait)
-            await self._clock.sleep(wait)
+                next_look = self._clock.monotonic() + min(RETRY_SECONDS, self._frequency_seconds)
+            await self._clock.sleep(max(next_look - self._clock.monotonic(), 0.0))
 
     async def look(self) -> Object:
         """Look once; return the Cluster as the hub holds it afterwards."""

@@ -67,7 +67,8 @@ class PushStatus:
         after = await self._keeper.write(cluster, report)
         seconds = self._clock.monotonic() - started
         fleet_metrics.cluster_seen(request.name, figures_of(after), seconds)
-        return RequeueAfter(self._frequency_seconds)
+        # The next look begins a period after this one began, however long this one took.
+        return RequeueAfter(max(self._frequency_seconds - seconds, 0.0))
 
     async def _look(self, cluster: Object) -> Report:
         try:

@@ -11,26 +11,37 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import ConnectionSettings, Pem
 
 HUB: Final = "hub"
 _LOCAL: Final = Path(".clusterspace") / "kubeconfig"
 
 
 def hub_settings(kubeconfig: Path | None, context: str = "") -> ConnectionSettings:
-    """Return how to reach the hub: the file given, else KUBECONFIG, else the local installation."""
+    """Return how to reach the hub: the file given, else KUBECONFIG, else the local installation.
+
+    Unless a context is named, the one called `hub` is taken: next to it, the current one of a
+    local fleet is the unified view, which is no hub.
+    """
     if kubeconfig is not None:
         files: tuple[Path, ...] = (kubeconfig,)
     elif os.environ.get("KUBECONFIG"):
         files = kubeconfig_files(os.environ, Path.home())
     else:
         files = (_LOCAL,)
-    return read_kubeconfig(files).settings(context, cluster=HUB)
+    found = read_kubeconfig(files)
+    chosen = context or (HUB if HUB in found.contexts else "")
+    return found.settings(chosen, cluster=HUB)
 
 
 def member_settings(name: str, kubeconfig: Path, context: str = "") -> ConnectionSettings:
     """Return how a kubeconfig reaches a cluster that we call by this name."""
     return read_kubeconfig((kubeconfig,)).settings(context, cluster=name)
+
+
+def read_pem(pem: Pem) -> bytes:
+    """Return what a certificate or key consists of, wherever it is kept."""
+    return pem.data if pem.file is None else pem.file.read_bytes()
 
 
 def connect(settings: ConnectionSettings, clock: Clock | None = None) -> ClusterClient:

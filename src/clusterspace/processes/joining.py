@@ -13,8 +13,9 @@ from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.membership import leave, names
 from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.membership.connections import read_settings
+from clusterspace.membership.member_access import refuse_expired
 from clusterspace.membership.push_join import JoinRequest, PushJoin, Surroundings, steps_of
-from clusterspace.processes.clients import open_client
+from clusterspace.processes.clients import open_client, read_pem
 
 Tell: TypeAlias = Callable[[str], object]
 
@@ -39,8 +40,10 @@ async def join_cluster(
     def progress(sentence: str) -> None:
         tell(sentence)
 
+    clock = SystemClock()
+    refuse_expired(request.name, read_pem(request.member.identity.certificate), clock.now())
     async with open_client(hub) as hub_client, open_client(request.member) as member:
-        around = Surroundings(hub_client, member, SystemClock(), open_client, progress)
+        around = Surroundings(hub_client, member, clock, open_client, progress)
         joining = PushJoin(request, around)
         findings = await joining.look()
         if is_dry_run:
@@ -69,7 +72,7 @@ async def unjoin_cluster(
         leaving = leave.Leave(hub_client, request.name, _cleaning(way_in, tell))
         await leaving.begin()
         if request.is_forced:
-            await _force(leaving, request.name, tell)
+            tell_left_behind(request.name, await leaving.force(), tell)
         else:
             tell("withdrawing, cleaning the member, forgetting")
             await leaving.finish(SystemClock(), request.wait_seconds)
@@ -125,11 +128,11 @@ def _cleaning(way_in: _WayIn, tell: Tell) -> leave.Clean:
     return clean
 
 
-async def _force(leaving: leave.Leave, name: str, tell: Tell) -> None:
-    left = await leaving.force()
+def tell_left_behind(cluster_name: str, left: list[str], tell: Tell) -> None:
+    """Say what a forced leave could not clean, and where that is written down."""
     if not left:
         return
-    place = names.left_behind_place(name)
+    place = names.left_behind_place(cluster_name)
     tell(f"left behind, and written down in configmap {place.key}:")
     for each in left:
         tell(f"  {each}")

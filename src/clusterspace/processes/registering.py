@@ -1,75 +1,41 @@
-"""`token create`, `register` and `unregister` put together: clients opened, progress told."""
+"""`register` and `unregister` put together: clients opened, progress told."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from random import Random, SystemRandom
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from random import SystemRandom
 from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.api.clusters import CLUSTER_NAMESPACE, is_pull
-from clusterspace.client.places import Place
+from clusterspace.api.clusters import is_pull
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import AlreadyExists, CannotJoin, CannotLeave
-from clusterspace.hub.identity.bootstrap_tokens import (
-    CLUSTER_TOKEN_SECONDS,
-    NAMESPACE,
-    cluster_token_secret,
-)
-from clusterspace.membership import leave, manifests, names
-from clusterspace.membership.agent_credentials import refuse_name
-from clusterspace.membership.hub_discovery import pins_of
+from clusterspace.errors import ApiError, CannotLeave, ClusterError
+from clusterspace.membership import leave, names
+from clusterspace.membership.cleaning import BeforeRemoval
+from clusterspace.membership.member_access import refuse_expired
 from clusterspace.membership.pull_join import PullJoin, RegisterRequest, Surroundings
 from clusterspace.membership.pull_leave import refuse_other_registration, remove_agent
-from clusterspace.processes.clients import open_client
+from clusterspace.processes.clients import open_client, read_pem
+from clusterspace.processes.joining import tell_left_behind
+from clusterspace.processes.tokens import authority_pins
 
 Tell: TypeAlias = Callable[[str], object]
 
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
-_ID_LENGTH: Final = 6
-_SECRET_LENGTH: Final = 26
-"""A little more than 128 bits."""
+_CHECK_SECONDS: Final = 2.0
+"""How long a member that is to leave by force may take to say whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class NewToken:
-    """What whoever registers a cluster has to be told."""
+class UnregisterRequest:
+    """What is to be unregistered, and how."""
 
-    server: str
-    token: str = field(repr=False)
-    pin: str
-    cluster_name: str
-
-    @property
-    def command(self) -> str:
-        """The command that registers the cluster."""
-        return (
-            f"clusterspace register {self.server} --token {self.token} "
-            f"--discovery-token-ca-cert-hash {self.pin} --cluster-name {self.cluster_name}"
-        )
-
-
-def new_token(random: Random) -> str:
-    """Return a new token: an id, a dot, and the secret."""
-    token_id = "".join(random.choices(_LETTERS, k=_ID_LENGTH))
-    return f"{token_id}.{''.join(random.choices(_LETTERS, k=_SECRET_LENGTH))}"
-
-
-async def create_token(
-    cluster_name: str, hub: ConnectionSettings, *, seconds: int = CLUSTER_TOKEN_SECONDS
-) -> NewToken:
-    """Make a token that lets one cluster register, once; the hub keeps no more than its digest."""
-    refuse_name(cluster_name)
-    pins = _pins(hub)
-    if not pins:
-        why = "the hub's kubeconfig names no certificate authority, which a newcomer must check"
-        raise CannotJoin(cluster_name, why)
-    clock, token = SystemClock(), new_token(SystemRandom())
-    secret = cluster_token_secret(token, cluster_name, clock.now(), seconds=seconds)
-    async with open_client(hub) as hub_client:
-        await _ensure_cluster_namespace(hub_client)
-        await hub_client.create(Place(names.SECRETS, NAMESPACE), secret)
-    return NewToken(hub.server, token, pins[0], cluster_name)
+    name: str
+    member: ConnectionSettings | None
+    """The member's administrator; a dead member may do without."""
+    is_forced: bool = False
+    wait_seconds: float = 60.0
 
 
 async def register_cluster(
@@ -80,65 +46,94 @@ async def register_cluster(
     def progress(sentence: str) -> None:
         tell(sentence)
 
+    clock: Clock = SystemClock()
+    refuse_expired(request.name, read_pem(member.identity.certificate), clock.now())
     async with open_client(member) as member_client:
-        clock: Clock = SystemClock()
         around = Surroundings(member_client, clock, SystemRandom(), open_client, progress)
         await PullJoin(request, around).register()
     tell(f"cluster {request.name} is registered")
 
 
 async def unregister_cluster(
-    cluster_name: str,
-    hub: ConnectionSettings,
-    member: ConnectionSettings,
-    tell: Tell,
-    *,
-    wait_seconds: float = 60.0,
+    request: UnregisterRequest, hub: ConnectionSettings, tell: Tell
 ) -> None:
     """Take a Pull cluster out of the fleet, and its agent down."""
-    marks = set(_pins(hub))
-    async with open_client(hub) as hub_client, open_client(member) as member_client:
-        await refuse_other_registration(member_client, cluster_name, marks)
-        await _leave_hub(hub_client, cluster_name, tell, wait_seconds)
-        outcome = await remove_agent(member_client, marks)
-    for each in outcome.removed:
-        tell(f"removed from the member: {each}")
-    for each in outcome.kept:
-        tell(f"kept on the member, for this hub did not make it: {each}")
-    tell(f"cluster {cluster_name} is unregistered")
+    marks = set(authority_pins(hub))
+    async with AsyncExitStack() as stack:
+        hub_client = await stack.enter_async_context(open_client(hub))
+        member = request.member and await stack.enter_async_context(open_client(request.member))
+        taking_down = _TakingDown(request, member, marks, tell)
+        await taking_down.check()
+        if request.is_forced:
+            await _force(hub_client, taking_down, tell)
+        else:
+            await _leave_hub(hub_client, request, tell)
+            await taking_down.remove()
+    tell(f"cluster {request.name} is unregistered")
 
 
-async def _leave_hub(
-    hub: ClusterClient, cluster_name: str, tell: Tell, wait_seconds: float
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _TakingDown:
+    """The member's end of an unregistration."""
+
+    request: UnregisterRequest
+    member: ClusterClient | None
+    marks: set[str]
+    tell: Tell
+
+    async def check(self) -> None:
+        """Refuse the wrong member before anything is touched; a dead one cannot be asked."""
+        if self.member is None:
+            return
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS if self.request.is_forced else None):
+                await refuse_other_registration(self.member, self.request.name, self.marks)
+        except (ApiError, ClusterError, TimeoutError):
+            if not self.request.is_forced:
+                raise
+
+    async def remove(self) -> None:
+        """Remove the agent and what was made for it, and say so."""
+        if self.member is None:
+            raise CannotLeave(self.request.name, "no kubeconfig of the member was given")
+        outcome = await remove_agent(self.member, self.marks)
+        for each in outcome.removed:
+            self.tell(f"removed from the member: {each}")
+        for each in outcome.kept:
+            self.tell(f"kept on the member, for this hub did not make it: {each}")
+
+
+async def _leave_hub(hub: ClusterClient, request: UnregisterRequest, tell: Tell) -> None:
+    if not await _is_known(hub, request.name, tell):
+        return
+    leaving = leave.Leave(hub, request.name, _nothing_to_clean)
+    await leaving.begin()
+    tell("withdrawing what was placed, and forgetting the cluster on the hub")
+    await leaving.finish(SystemClock(), request.wait_seconds)
+
+
+async def _force(hub: ClusterClient, taking_down: _TakingDown, tell: Tell) -> None:
+    name = taking_down.request.name
+    if not await _is_known(hub, name, tell):
+        await taking_down.remove()
+        return
+
+    async def clean(_hub_id: str, _before_removal: BeforeRemoval) -> None:
+        await taking_down.remove()
+
+    leaving = leave.Leave(hub, name, clean)
+    await leaving.begin()
+    tell_left_behind(name, await leaving.force(), tell)
+
+
+async def _is_known(hub: ClusterClient, cluster_name: str, tell: Tell) -> bool:
     cluster = await hub.find(names.cluster_place(cluster_name))
     if cluster is None:
         tell("the hub does not know the cluster any more")
-        return
-    if not is_pull(cluster):
+    elif not is_pull(cluster):
         raise CannotLeave(cluster_name, "the hub reaches it by itself (Push): use unjoin")
-    leaving = leave.Leave(hub, cluster_name, _nothing_to_clean)
-    await leaving.begin()
-    tell("withdrawing what was placed, and forgetting the cluster on the hub")
-    await leaving.finish(SystemClock(), wait_seconds)
+    return cluster is not None
 
 
-async def _nothing_to_clean(_hub_id: str, _before_removal: object) -> None:
+async def _nothing_to_clean(_hub_id: str, _before_removal: BeforeRemoval) -> None:
     """Leave the member alone: its agent is taken down once the hub has forgotten it."""
-
-
-async def _ensure_cluster_namespace(hub: ClusterClient) -> None:
-    """Make the namespace of the heartbeats, which agents may not make."""
-    place = names.namespace_place(CLUSTER_NAMESPACE)
-    if await hub.find(place) is not None:
-        return
-    try:
-        await hub.create(place.collection, manifests.namespace(CLUSTER_NAMESPACE))
-    except AlreadyExists:
-        return
-
-
-def _pins(hub: ConnectionSettings) -> tuple[str, ...]:
-    authority = hub.trust.authority
-    held = authority.data if authority.file is None else authority.file.read_bytes()
-    return pins_of(held) if held else ()

@@ -81,14 +81,23 @@ class Controller:
         self._informers: list[Informer] = []
         self._queue = WorkQueue[Request](clock, self._delays, QueueMetrics(name))
 
-    def watch(self, informer: Informer, to_requests: ToRequests | None = None) -> None:
-        """Reconcile when an object of this informer changes: that object, unless told others."""
+    def watch(
+        self,
+        informer: Informer,
+        to_requests: ToRequests | None = None,
+        *,
+        settle_seconds: float = 0,
+    ) -> None:
+        """Reconcile when an object of this informer changes: that object, unless told others.
+
+        With `settle_seconds` it waits so long for more: a burst of changes is one attempt.
+        """
         self._informers.append(informer)
         choose = to_requests or _itself
 
         def enqueue(update: Update) -> None:
             for request in choose(update):
-                self._queue.add(request)
+                self._queue.add_after(request, settle_seconds)
 
         informer.add_handler(enqueue)
 

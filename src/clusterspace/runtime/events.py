@@ -39,7 +39,7 @@ REFILL_SECONDS: Final = 300.0
 
 FLUSH_SECONDS: Final = 1.0
 _LONGEST_MESSAGE: Final = 1024
-_LONGEST_NAME: Final = 230
+_LONGEST_NAME: Final = 180
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,8 @@ def event_of(occurrence: Occurrence, tally: Tally, component: str) -> Object:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{occurrence.name[:_LONGEST_NAME]}.{digest}",
+            # Whoever may see its own events alone is known by the middle of the name.
+            "name": f"{occurrence.name[:_LONGEST_NAME]}.{component}.{digest}",
             # Objects without a namespace have their events in this one.
             "namespace": occurrence.namespace or "default",
         },

@@ -37,6 +37,8 @@ class RealServer:
     settings: ConnectionSettings
     etcd_url: str
     assets: Path
+    process_id: int
+    """Of the kube-apiserver, for tests that stop it."""
 
     async def compact(self, revision: int) -> None:
         """Make etcd forget everything before a revision."""
@@ -97,9 +99,11 @@ async def real_server_for_test(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_running(assets / "etcd", etcd, directory))
         flags = [*_apiserver_flags(directory, etcd_url, port), *arguments]
-        await stack.enter_async_context(_running(assets / "kube-apiserver", flags, directory))
+        server = await stack.enter_async_context(
+            _running(assets / "kube-apiserver", flags, directory)
+        )
         await _wait_ready(settings)
-        yield RealServer(settings, etcd_url, assets)
+        yield RealServer(settings, etcd_url, assets, server.pid)
 
 
 def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:

@@ -13,9 +13,10 @@ from clusterspace.hub.admissions import Admission
 from clusterspace.hub.builtin_resources import builtin_resources
 from clusterspace.hub.catalog import Catalog, Served
 from clusterspace.hub.custom_resources import CustomResourceController
+from clusterspace.hub.forms import decode_stored
 from clusterspace.hub.state import HubState
 from clusterspace.hub.writing import create_own
-from clusterspace.kube.objects import Object, with_value
+from clusterspace.kube.objects import Object, uid_of, with_value
 from clusterspace.serving.users import User
 from clusterspace.testing.clocks import ManualClock
 
@@ -64,6 +65,18 @@ async def test_an_id_that_another_cluster_has_is_refused_and_the_other_is_named(
 
     with pytest.raises(Invalid, match="cluster west has this ID"):
         await create(hub, cluster("east", "id-1"))
+
+
+async def test_the_hub_is_not_its_own_member(hub: HubState) -> None:
+    namespaces = hub.catalog.get_storage("", "namespaces")
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
+    await create_own(hub, namespaces, body, "test")
+    entry = await hub.store.get(namespaces.key("", "kube-system"))
+    assert entry is not None
+    own_id = uid_of(decode_stored(entry, namespaces.form))
+
+    with pytest.raises(Invalid, match="it is the hub itself"):
+        await create(hub, cluster("west", own_id))
 
 
 async def test_of_two_that_race_exactly_one_wins(hub: HubState) -> None:

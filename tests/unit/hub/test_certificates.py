@@ -10,13 +10,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from clusterspace.hub.certificates import (
     Authority,
-    Identity,
     KeyPair,
     UnreadableCertificate,
     expires_at,
-    read_identity,
     server_names,
 )
+from clusterspace.serving.certificate_logins import read_login
 
 NOW = 1_700_000_000.0
 AUTHORITY = Authority.create("test", NOW)
@@ -34,7 +33,8 @@ def der(pair: KeyPair) -> bytes:
 def test_a_client_certificate_names_its_user_and_groups() -> None:
     pair = AUTHORITY.issue_client("alice", ("system:masters", "dev"), NOW)
 
-    assert read_identity(der(pair)) == Identity("alice", ("system:masters", "dev"))
+    user = read_login(der(pair)).user
+    assert (user.name, user.groups[:2]) == ("alice", ("system:masters", "dev"))
     loaded(pair.certificate).verify_directly_issued_by(loaded(AUTHORITY.pair.certificate))
 
 
@@ -94,5 +94,3 @@ def test_what_is_no_authority_is_refused() -> None:
         Authority.load(KeyPair(b"nothing", b"nothing"))
     with pytest.raises(UnreadableCertificate, match="EC key"):
         Authority.load(KeyPair(AUTHORITY.pair.certificate, other))
-    with pytest.raises(UnreadableCertificate, match="cannot be read"):
-        read_identity(b"nothing")

@@ -12,6 +12,7 @@ from clusterspace.membership.health import (
     ready_condition,
     silent_condition,
 )
+from clusterspace.membership.push_status import FREQUENCY_SECONDS
 
 SLOW = Thresholds(success_seconds=30, failure_seconds=20)
 
@@ -28,6 +29,20 @@ def test_a_failure_counts_when_it_has_lasted() -> None:
         assert history.is_ready is True
 
     assert history.see(False, 120, SLOW) == History(is_ready=False)
+
+
+@pytest.mark.parametrize("before_next_look", [0.1, 2.5, 5.0, 10.0])
+def test_a_member_that_stops_is_not_ready_thirty_to_forty_seconds_later(
+    before_next_look: float,
+) -> None:
+    stopped_at = 100 - before_next_look
+    history, looks = History(is_ready=True), 0
+    while history.is_ready:
+        history = history.see(False, 100 + looks * FREQUENCY_SECONDS, Thresholds())
+        looks += 1
+
+    noticed_at = 100 + (looks - 1) * FREQUENCY_SECONDS
+    assert 30 <= noticed_at - stopped_at <= 40
 
 
 def test_one_good_answer_in_between_starts_the_count_again() -> None:

@@ -1,64 +1,14 @@
 """The heartbeat of a Pull cluster."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.unit.membership.fleet_objects import cluster
+from tests.unit.membership.lease_hubs import LeaseHub
 
-from clusterspace.client.places import Place
-from clusterspace.errors import ClusterUnreachable
-from clusterspace.kube.objects import Object, find_at, with_metadata
-from clusterspace.membership import names
+from clusterspace.kube.objects import find_at, with_metadata
 from clusterspace.membership.lease import BeatSettings, HeartBeat, lease_object
 from clusterspace.testing.clocks import ManualClock, settle
-
-
-class LeaseHub:
-    """A hub that holds one Cluster and its lease, and can be out of reach."""
-
-    def __init__(self, held_cluster: Object) -> None:
-        self.cluster = held_cluster
-        self.lease: Object | None = None
-        self.writes = 0
-        self.is_reachable = True
-
-    async def get(self, place: Place) -> Object:
-        assert place == names.cluster_place("west")
-        return self.cluster
-
-    async def find(self, place: Place) -> Object | None:
-        self._reach()
-        return self.lease
-
-    async def create(self, place: Place, kube_object: Object, options: Any = None) -> Object:
-        return self._hold(kube_object)
-
-    async def patch(self, place: Place, patch_type: Any, patch: Any, options: Any = None) -> Object:
-        assert self.lease is not None
-        return self._hold({**self.lease, "spec": {**self.lease["spec"], **patch["spec"]}})
-
-    async def list_objects(self, place: Place, options: Any = None) -> list[Object]:
-        raise NotImplementedError
-
-    async def update(self, place: Place, kube_object: Object, options: Any = None) -> Object:
-        raise NotImplementedError
-
-    async def apply(self, place: Place, kube_object: Object, options: Any = None) -> Object:
-        raise NotImplementedError
-
-    async def delete(self, place: Place, options: Any) -> Object:
-        raise NotImplementedError
-
-    def _hold(self, lease: Object) -> Object:
-        self._reach()
-        self.writes += 1
-        self.lease = with_metadata(lease, resourceVersion=str(self.writes))
-        return self.lease
-
-    def _reach(self) -> None:
-        if not self.is_reachable:
-            raise ClusterUnreachable("hub", "no route", was_sent=False)
 
 
 def test_a_lease_goes_away_with_its_cluster() -> None:

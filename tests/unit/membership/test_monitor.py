@@ -1,10 +1,26 @@
 """Who fell silent, and when the hub doubts itself instead."""
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.membership.fleet_objects import cluster
+from tests.unit.membership.lease_hubs import LeaseHub
 
-from clusterspace.membership.monitor import MonitorSettings, Verdict, judge, sign_of
+from clusterspace.client.raw_objects import RawObject, read_raw_object
+from clusterspace.kube.objects import Object
+from clusterspace.membership.lease import BeatSettings
+from clusterspace.membership.monitor import (
+    Monitor,
+    MonitorSettings,
+    Verdict,
+    Watched,
+    judge,
+    sign_of,
+)
+from clusterspace.runtime.caches import Cache
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.testing.clocks import ManualClock
 
 SETTINGS = MonitorSettings(grace_seconds=40)
 
@@ -52,3 +68,39 @@ def test_a_renewed_lease_is_a_sign_of_life_whatever_time_it_tells() -> None:
 
     assert sign_of(held, lease) != sign_of(held, renewed)
     assert sign_of(held, lease) == sign_of({**held, "spec": {}}, lease)
+
+
+@pytest.mark.parametrize("phase", [0.0, 1.25, 2.5, 4.75])
+@pytest.mark.parametrize("lived_on", [0.0, 1.5, 3.5, 4.75])
+async def test_an_agent_that_is_killed_is_noticed_after_forty_seconds_give_or_take_five(
+    phase: float, lived_on: float
+) -> None:
+    """Whenever the monitor looks, and however long after its last beat the agent dies."""
+    clock, watched = ManualClock(), Watched(Cache(), Cache())
+    held = cluster(ready="True", mode="Pull")
+    watched.clusters.put(_raw(held))
+    hub = LeaseHub(held)
+    hub.is_reachable = False  # a verdict is enough; nobody has to write it down
+    events = EventRecorder(hub, component="test", clock=clock)
+    monitor = Monitor(hub, watched, events, clock=clock)
+    beats = [count * BeatSettings().renew_seconds for count in range(5)]
+    looks = [phase + count * MonitorSettings().period_seconds for count in range(20)]
+    killed_at = beats[-1] + lived_on
+
+    for moment in sorted({*beats, *looks}):
+        await clock.advance(moment - clock.monotonic())
+        if moment in beats:
+            watched.leases.put(_raw(_lease(version=moment)))
+        if moment in looks and (await monitor.look()).silent:
+            break
+
+    assert 35 <= clock.monotonic() - killed_at <= 45
+
+
+def _lease(version: float) -> Object:
+    metadata = {"name": "west", "namespace": "karmada-cluster", "resourceVersion": str(version)}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+
+
+def _raw(held: Object) -> RawObject:
+    return read_raw_object(msgspec.json.encode(held))

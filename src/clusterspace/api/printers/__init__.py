@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of each built-in kind: columns, and how a cell is read from an object.
+"""What `kubectl get` shows of built-in kinds and of Clusters: columns, and how cells are read.
 
 cells.py       the words printers are written in: Printer, columns, and cells many kinds share
 pods.py        the three hard columns: ready, status, restarts
@@ -6,6 +6,7 @@ core.py        the core group
 workloads.py   apps, batch, autoscaling
 networks.py    services, endpoints, ingresses, policies
 volumes.py     volumes, claims, storage classes, CSI
+clusters.py    the members of the fleet
 access.py      roles, certificates, admission, leases, flow control, devices
 registry.py    which printer is whose
 

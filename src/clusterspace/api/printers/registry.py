@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from clusterspace.api.printers import access, core, networks, pods, volumes, workloads
+from clusterspace.api.printers import access, clusters, core, networks, pods, volumes, workloads
 from clusterspace.api.printers.cells import AGE, CREATED_AT, NAME, Printer, printer
 
 PLAIN: Final = printer(NAME, CREATED_AT)
@@ -85,7 +85,16 @@ _PRINTERS: Final[Mapping[str, Mapping[str, Printer]]] = {
     },
 }
 
+_FLEET_PRINTERS: Final[Mapping[tuple[str, str], Printer]] = {
+    ("cluster.karmada.io", "Cluster"): clusters.CLUSTERS,
+}
+
 
 def printer_for(group: str, kind: str) -> Printer:
     """Return the printer of a built-in kind; the plain one when it has none of its own."""
     return _PRINTERS.get(group, {}).get(kind, PLAIN)
+
+
+def find_fleet_printer(group: str, kind: str) -> Printer | None:
+    """Return the printer of a kind of the fleet; None where its definition says all there is."""
+    return _FLEET_PRINTERS.get((group, kind))

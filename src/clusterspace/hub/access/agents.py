@@ -4,7 +4,9 @@ An agent is scoped by who it is, as Kubernetes scopes nodes. The agent of `west`
 
     karmada-es-west       its execution namespace: the namespace itself, its works, its events
     karmada-cluster       its lease `west`, its secrets `west` and `west-impersonator`
+    fleet-member-west     its InternalMemberCluster and fleet works, if a MemberCluster invited it
     cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`
+    default               events about its Cluster, which has no namespace of its own
 
 A URL names no object when it creates one, so creating is allowed by resource, and `refusal_of`
 looks at what the body says.
@@ -17,16 +19,19 @@ from typing import Final
 
 from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.hub.access.rbac import Rule
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.kube.resources import ResourceInfo
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.users import User
 
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 EXECUTION_PREFIX: Final = "karmada-es-"
+MEMBER_PREFIX: Final = "fleet-member-"
 
 _CLUSTERS: Final = "cluster.karmada.io"
 _WORKS: Final = "work.karmada.io"
+_FLEET_CLUSTERS: Final = "cluster.kubernetes-fleet.io"
+_FLEET_WORKS: Final = "placement.kubernetes-fleet.io"
 _LEASES: Final = "coordination.k8s.io"
 _CERTIFICATES: Final = "certificates.k8s.io"
 _CERTIFICATE_REQUESTS: Final = "certificatesigningrequests"
@@ -34,6 +39,11 @@ _CERTIFICATE_REQUESTS: Final = "certificatesigningrequests"
 _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("update", "patch")
 _REQUEST_SUFFIX: Final = re.compile(r"-[a-z0-9]{5}")
+_EVENT_GROUPS: Final = ("", "events.k8s.io")
+_EVENT_NAMESPACE: Final = "default"
+"""Where events about objects without a namespace are."""
+_EVENT_SUFFIX: Final = re.compile(r"\.clusterspace-agent\.[0-9a-f]{16}")
+"""How events an agent recorded go on after the name of its cluster."""
 _OPAQUE: Final = "Opaque"
 _OPERATORS_FIELDS: Final = (
     ("metadata", "ownerReferences"),
@@ -73,6 +83,11 @@ class AgentScope:
         return EXECUTION_PREFIX + self.cluster
 
     @property
+    def member_namespace(self) -> str:
+        """Where its InternalMemberCluster is, if there is one."""
+        return MEMBER_PREFIX + self.cluster
+
+    @property
     def secrets(self) -> tuple[str, str]:
         """The secrets that hold its credentials."""
         return self.cluster, f"{self.cluster}-impersonator"
@@ -83,8 +98,12 @@ class AgentScope:
             return ()
         if namespace == self.execution_namespace:
             return (*EVERYWHERE, *self._execution_rules())
+        if namespace == self.member_namespace:
+            return (*EVERYWHERE, *self._member_rules())
         if namespace == CLUSTER_NAMESPACE:
             return (*EVERYWHERE, *self._credential_rules())
+        if namespace == _EVENT_NAMESPACE:
+            return (*EVERYWHERE, Rule(("create",), _EVENT_GROUPS, ("events",)))
         return EVERYWHERE if namespace else (*EVERYWHERE, *self._cluster_rules())
 
     def _cluster_rules(self) -> tuple[Rule, ...]:
@@ -101,7 +120,16 @@ class AgentScope:
             Rule(("get",), ("",), ("namespaces",), (self.execution_namespace,)),
             Rule((*_READ, "create", *_WRITE, "delete"), (_WORKS,), ("works",)),
             Rule(("get", *_WRITE), (_WORKS,), ("works/status",)),
-            Rule(("create", *_WRITE), ("", "events.k8s.io"), ("events",)),
+            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
+        )
+
+    def _member_rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule(_READ, (_FLEET_CLUSTERS,), ("internalmemberclusters",)),
+            Rule(("get", *_WRITE), (_FLEET_CLUSTERS,), ("internalmemberclusters/status",)),
+            Rule((*_READ, *_WRITE), (_FLEET_WORKS,), ("works",)),
+            Rule(("get", *_WRITE), (_FLEET_WORKS,), ("works/status",)),
+            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
         )
 
     def _credential_rules(self) -> tuple[Rule, ...]:
@@ -119,8 +147,23 @@ class AgentScope:
             return False
         if any(rule.allows(info, name) for rule in _rules_of(self, info.namespace)):
             return True
-        is_request = (info.group, info.resource) == (_CERTIFICATES, _CERTIFICATE_REQUESTS)
-        return is_request and info.verb == "get" and not info.subresource and self._is_own(name)
+        if info.subresource:
+            return False
+        if (info.group, info.resource) == (_CERTIFICATES, _CERTIFICATE_REQUESTS):
+            return info.verb == "get" and self._is_own(name)
+        is_event = info.group in _EVENT_GROUPS and info.resource == "events"
+        return is_event and info.namespace == _EVENT_NAMESPACE and self._tells(info.verb, name)
+
+    def _tells(self, verb: str, event_name: str) -> bool:
+        """Whether an event beside its execution namespace may be the agent's to add to.
+
+        Objects of another kind may have the cluster's name, and their events names that begin
+        alike: those the agent cannot read, and `refusal_of` keeps it from changing them.
+        """
+        head, tail = event_name[: len(self.cluster)], event_name[len(self.cluster) :]
+        if head != self.cluster or not tail.startswith("."):
+            return False
+        return verb in _WRITE or (verb == "get" and _EVENT_SUFFIX.fullmatch(tail) is not None)
 
     def _is_own(self, request_name: str) -> bool:
         """Whether a certificate request is this agent's.
@@ -133,6 +176,8 @@ class AgentScope:
 
     def refusal_of(self, resource: ResourceInfo, new: Object, old: Object | None) -> str:
         """Return why this agent may not write an object it was let in to write, or nothing."""
+        if self._is_foreign_event(resource, new) or self._is_foreign_event(resource, old):
+            return f"the event is not about cluster {self.cluster!r}"
         if old is None and not self._is_own_object(resource, name_of(new)):
             return f"{resource.plural} {name_of(new)!r} is not cluster {self.cluster!r}'s"
         field = self._operators_field(resource, new, old or {})
@@ -149,6 +194,16 @@ class AgentScope:
             case _:
                 return True  # whatever else it may create is in its own namespace
 
+    def _is_foreign_event(self, resource: ResourceInfo, event: Object | None) -> bool:
+        """Whether this is an event, outside its own namespaces, about anything but us."""
+        if event is None or resource.plural != "events":
+            return False
+        if namespace_of(event) in (self.execution_namespace, self.member_namespace):
+            return False
+        about: Object = event.get("involvedObject") or event.get("regarding") or {}
+        is_named_alike = name_of(event).startswith(f"{self.cluster}.")
+        return bool(about.get("namespace")) or not is_named_alike or self._is_foreign(about)
+
     def _operators_field(self, resource: ResourceInfo, new: Object, old: Object) -> str:
         """Return a field that the write changes and that only operators may change.
 
@@ -156,7 +211,7 @@ class AgentScope:
         foreign secret whose credentials the hub uses; and the hub fills in secrets that say they
         are a service account's.
         """
-        if any(map(self._is_foreign_owner, _added_owners(new, old))):
+        if any(map(self._is_foreign, _added_owners(new, old))):
             return "metadata.ownerReferences"
         if resource.plural == "secrets" and (new.get("type") or _OPAQUE) != _OPAQUE:
             return "type"
@@ -170,10 +225,11 @@ class AgentScope:
                 return f"spec.{field}"
         return ""
 
-    def _is_foreign_owner(self, owner: Object) -> bool:
-        group = str(owner.get("apiVersion") or "").partition("/")[0]
+    def _is_foreign(self, reference: Object) -> bool:
+        """Whether a reference names anything but the agent's own Cluster."""
+        group = str(reference.get("apiVersion") or "").partition("/")[0]
         own = (_CLUSTERS, "Cluster", self.cluster)
-        return (group, owner.get("kind"), owner.get("name")) != own
+        return (group, reference.get("kind"), reference.get("name")) != own
 
     def _is_own_secret(self, reference: Object | None) -> bool:
         if not reference:

@@ -10,17 +10,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.api import clusters
+from clusterspace.api.member_clusters import has_member_cluster
 from clusterspace.errors import Cause
 from clusterspace.hub import forms
 from clusterspace.hub.admissions import Admission
 from clusterspace.hub.state import HubState
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.objects import Object, find_at, name_of, with_value, without_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    name_of,
+    uid_of,
+    with_value,
+    without_value,
+)
 from clusterspace.kube.resources import GroupKind
 
 _GROUP: Final = clusters.CLUSTERS.group
 _KIND: Final = GroupKind(_GROUP, clusters.KIND)
 _ID: Final = "spec.id"
+_IS_THE_HUB: Final = "it is the hub itself, which cannot be its own member"
 
 ON_ITS_WAY_SECONDS: Final = 2.0
 """How long an admitted Cluster may take to reach the store; a disk takes milliseconds."""
@@ -59,6 +68,8 @@ class ClusterRules:
     async def _claim_id(self, hub: HubState, cluster: Object) -> None:
         """Return when the ID is this Cluster's alone; refuse when another has it."""
         cluster_id, name = clusters.id_of(cluster), name_of(cluster)
+        if cluster_id == await _own_id(hub):
+            raise statuses.invalid(_KIND, name, (causes.invalid(_ID, cluster_id, _IS_THE_HUB),))
         while True:
             async with self._one_at_a_time:
                 present = await _stored_clusters(hub)
@@ -82,6 +93,13 @@ class ClusterRules:
             return False
         self._on_their_way[cluster_id] = _OnItsWay(name, now + ON_ITS_WAY_SECONDS)
         return True
+
+
+async def _own_id(hub: HubState) -> str:
+    """Return the ID this hub would have as a cluster."""
+    served = hub.catalog.get_storage("", "namespaces")
+    entry = await hub.store.get(served.key("", "kube-system"))
+    return "" if entry is None else uid_of(forms.decode_stored(entry, served.form))
 
 
 async def _stored_clusters(hub: HubState) -> list[Object]:
@@ -116,15 +134,19 @@ def _id_causes(admission: Admission) -> tuple[Cause, ...]:
 
 
 def _taint_causes(cluster: Object) -> tuple[Cause, ...]:
-    seen: set[tuple[str, str]] = set()
+    # A MemberCluster may have two values for one key, and its Cluster has the same taints.
+    fields = ("key", "value", "effect") if has_member_cluster(cluster) else ("key", "effect")
+    seen: set[tuple[str, ...]] = set()
     found: list[Cause] = []
     for index, taint in enumerate(clusters.taints_of(cluster)):
-        pair = str(taint.get("key")), str(taint.get("effect"))
-        if pair in seen:
-            found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(pair)))
-        seen.add(pair)
+        told = tuple(str(taint.get(field) or "") for field in fields)
+        if told in seen:
+            found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(told)))
+        seen.add(told)
     return tuple(found)
 
 
 def _taken(cluster_id: str, holder: str) -> Cause:
-    return causes.invalid(_ID, cluster_id, f"cluster {holder} has this ID: it is the same cluster")
+    return causes.invalid(
+        _ID, cluster_id, f"cluster {holder} has this ID: it is the same cluster or a clone"
+    )

@@ -10,6 +10,7 @@ service_accounts.py        `default` and `kube-root-ca.crt` in every namespace
 bootstrap_tokens.py        the first credential of a new cluster: read, checked, spent
 token_expiry.py            bootstrap tokens past their time go away
 cluster_info.py            kube-public/cluster-info, signed for whoever holds a bootstrap token
+client_authority.py        whose client certificates count, published for other API servers
 token_reviews.py           TokenReview: others ask us whose token it is
 agents.py                  how the agent of a cluster is named
 revocations.py             agents whose certificates no longer count

@@ -1,12 +1,7 @@
 """How the agent of a cluster is named: Karmada's names, so that Karmada's roles fit."""
 
-from typing import Final
-
-from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
+from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.kube.names import dns1123_label_problems
-
-_NOT_A_CLUSTER: Final = "rbac-generator"
-"""What follows the prefix in the name of Karmada's installer, which may do everything."""
 
 
 def agent_user(cluster: str) -> str:
@@ -24,4 +19,4 @@ def cluster_of_agent(username: str, groups: tuple[str, ...]) -> str:
 
 def is_cluster_name(name: str) -> bool:
     """Whether a cluster may have this name and an agent of its own."""
-    return not dns1123_label_problems(name) and name != _NOT_A_CLUSTER
+    return not dns1123_label_problems(name) and name != NOT_A_CLUSTER

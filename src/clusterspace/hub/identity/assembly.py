@@ -12,6 +12,7 @@ from clusterspace.hub.identity.certificates.expiry import expire_requests
 from clusterspace.hub.identity.certificates.issuing import Issuer
 from clusterspace.hub.identity.certificates.signer import CertificateSigner
 from clusterspace.hub.identity.certificates.verbs import CertificateRequestVerbs
+from clusterspace.hub.identity.client_authority import ClientAuthority
 from clusterspace.hub.identity.cluster_info import ClusterInfo
 from clusterspace.hub.identity.logins import BearerTokens, StaticTokens
 from clusterspace.hub.identity.revocations import Revocations
@@ -81,6 +82,7 @@ class Identity:
             "certificate requests": CertificateSigner(hub, self._bootstrap, issuer).run,
             "certificate request expiry": lambda: expire_requests(hub),
             "bootstrap token expiry": lambda: expire_tokens(hub),
+            "client authority": ClientAuthority(hub, authority).run,
             "cluster info": ClusterInfo(hub, server, authority).run,
             "revocations": self._revocations.run,
         }

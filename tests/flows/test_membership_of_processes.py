@@ -1,0 +1,146 @@
+"""The story of a membership with members that are processes: simulated, and real where found."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.flows.fleets import Fleet, running_fleet, until
+from tests.flows.members import KINDS, Member, running_member
+from tests.flows.pull_agents import register, running_agent, unregister
+
+from clusterspace.client.places import Place
+from clusterspace.errors import CannotJoin, NotFound
+from clusterspace.kube.objects import find_at
+from clusterspace.membership import agent_manifests, cleaning, names
+from clusterspace.runtime.events import EVENTS
+
+UNTAINTED: set[str] = set()
+NOTICED_SECONDS = 20.0
+"""A member that hangs lets two looks wait five seconds each; the rest is quick here."""
+BACK_SECONDS = 10.0
+FORCED_SECONDS = 10.0
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
+    async with running_fleet(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+async def member(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Member]:
+    async with running_member(request.param, tmp_path_factory.mktemp("member")) as running:
+        yield running
+
+
+async def until_it_is(fleet: Fleet, ready: tuple[str, str], taints: set[str]) -> None:
+    async def is_so() -> bool:
+        return await fleet.ready("west") == ready and await fleet.taints("west") == taints
+
+    await until(is_so)
+
+
+async def left_on(member: Member) -> set[str]:
+    """Return what a membership left, but for a namespace that is ending where nobody ends it."""
+    left = await member.everything_of_ours()
+    if member.ends_namespaces:
+        return left
+    namespaces = await member.client.list_objects(Place(names.NAMESPACES))
+    ending = {
+        f"namespaces/{each['metadata']['name']}"
+        for each in namespaces
+        if find_at(each, "metadata", "deletionTimestamp")
+    }
+    # What the namespace holds, and the role's dependents, go when their controllers run.
+    return {each for each in left - ending if not each.startswith("secrets/")}
+
+
+async def told(fleet: Fleet) -> set[str]:
+    """Return the reasons of the events about clusters."""
+    events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+    return {each["reason"] for each in events if each["involvedObject"]["kind"] == "Cluster"}
+
+
+async def test_a_member_joins_stops_returns_and_leaves(fleet: Fleet, member: Member) -> None:
+    async with fleet.controllers():
+        await fleet.join("west", member)
+        await until_it_is(fleet, ("True", "ClusterReady"), UNTAINTED)
+        version = find_at(await fleet.cluster("west"), "status", "kubernetesVersion")
+        assert version.startswith("v1.")
+
+        member.stop()
+        async with asyncio.timeout(NOTICED_SECONDS):
+            await until_it_is(
+                fleet,
+                ("False", "ClusterNotReachable"),
+                {"cluster.karmada.io/not-ready:NoSchedule"},
+            )
+        # What was known of it stays known.
+        assert find_at(await fleet.cluster("west"), "status", "kubernetesVersion") == version
+
+        member.go_on()
+        async with asyncio.timeout(BACK_SECONDS):
+            await until_it_is(fleet, ("True", "ClusterReady"), UNTAINTED)
+        assert {"ClusterReady", "ClusterNotReachable", "TaintClusterSucceed"} <= await told(fleet)
+        await fleet.unjoin("west", member=member.settings)
+
+        async def is_clean() -> bool:
+            return await left_on(member) == set()
+
+        await until(is_clean)
+        with pytest.raises(NotFound):
+            await fleet.cluster("west")
+        assert await fleet.hub.everything_of_ours() == {"namespaces/karmada-cluster"}
+
+
+async def test_a_member_that_hangs_leaves_by_force_within_ten_seconds(
+    fleet: Fleet, member: Member
+) -> None:
+    await fleet.join("west", member)
+    member.stop()
+
+    async with asyncio.timeout(FORCED_SECONDS):
+        await fleet.unjoin("west", is_forced=True)
+
+    assert await fleet.hub.client.find(names.cluster_place("west")) is None
+    written = await fleet.hub.client.get(names.left_behind_place("west"))
+    for place in (*cleaning.own_places("west"), *cleaning.shared_places()):
+        assert f"on the member: {place}" in written["data"]["left-behind"]
+
+
+async def test_the_same_member_is_refused_under_another_name(fleet: Fleet, member: Member) -> None:
+    await fleet.join("west", member)
+    before = await member.everything_of_ours()
+
+    with pytest.raises(CannotJoin, match="has joined as west: unjoin west first"):
+        await fleet.join("east", member)
+
+    assert await member.everything_of_ours() == before
+
+
+async def test_a_member_registers_is_heard_stops_returns_and_is_unregistered(
+    fleet: Fleet, member: Member
+) -> None:
+    await register(fleet, "west", member)
+    async with fleet.controllers(), running_agent(member) as agent:
+        await until_it_is(fleet, ("True", "ClusterReady"), UNTAINTED)
+
+        member.stop()
+        async with asyncio.timeout(NOTICED_SECONDS):
+            await until_it_is(
+                fleet,
+                ("False", "ClusterNotReachable"),
+                {"cluster.karmada.io/not-ready:NoSchedule"},
+            )
+        member.go_on()
+        async with asyncio.timeout(BACK_SECONDS):
+            await until_it_is(fleet, ("True", "ClusterReady"), UNTAINTED)
+
+        await unregister(fleet, "west", member)
+        await asyncio.wait_for(agent, BACK_SECONDS)
+    assert await member.client.find(agent_manifests.REGISTRATION_PLACE) is None
+    assert await fleet.hub.client.find(names.cluster_place("west")) is None
+    assert await fleet.hub.client.find(names.lease_place("west")) is None
