@@ -39,11 +39,16 @@
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
     ├── CannotJoin                   a cluster that may not become a member, and why
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
+    ├── CannotPromote                an object that is not taken over, and why
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may
     ├── Terminal                     a reconcile that retrying cannot help
+    ├── OverrideFailed               an override that cannot be made in this object, and why
     ├── TaskFailed                   a task that must never end has ended
+    ├── PartFailed                   a part of a local fleet that does not start
+    ├── AlreadyRunning               a local fleet that another process runs from this directory
+    ├── UnusableDirectory            a data directory that cannot be used as it is
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
     ├── CommandRefused               what a simulated shell says when a command cannot be done
     ├── Evicted                      a reader of a broadcast was too slow and was cut off
@@ -392,6 +397,10 @@ class CannotLeave(ClusterspaceError):
         self.why = why
 
 
+class CannotPromote(ClusterspaceError):
+    """An object on a member is not taken over; the message says why, and what would help."""
+
+
 class BlindWrite(ClusterspaceError):
     """A write carried neither a version, nor an owner of fields, nor the UID it is meant for."""
 
@@ -406,6 +415,10 @@ class LeadershipLost(ClusterspaceError):
 
 class Terminal(ClusterspaceError):
     """Raised by a reconciler: trying again cannot help before the object changes."""
+
+
+class OverrideFailed(ClusterspaceError):
+    """An override that cannot be made in this object; the message names the overrider."""
 
 
 class StreamBroken(ClusterspaceError):
@@ -429,6 +442,22 @@ class TaskFailed(ClusterspaceError):
         super().__init__(f"task {name!r} {why}")
         self.name = name
         self.__cause__ = cause
+
+
+class PartFailed(ClusterspaceError):
+    """A part of a local fleet ended before it was ready."""
+
+    def __init__(self, part: str, why: str, log: str) -> None:
+        super().__init__(f"{part} did not start: {why} (its log: {log})")
+        self.part = part
+
+
+class AlreadyRunning(ClusterspaceError):
+    """A local fleet is run from this directory by another process."""
+
+
+class UnusableDirectory(ClusterspaceError):
+    """A data directory that cannot be used as it is; the message says what to do."""
 
 
 class Evicted(ClusterspaceError):

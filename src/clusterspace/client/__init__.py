@@ -13,6 +13,7 @@ One request and its answer:
     answers.py       reading an answer: bit by bit, or whole and within a limit
     pools.py         connections made with one set of certificates
     connection.py    one pooled, limited, TLS-verified HTTP connection set per cluster
+    connections.py   one of those for each of many clusters
     upgrades.py      exec, attach, port-forward: a byte stream over a connection of its own
 
 Objects:

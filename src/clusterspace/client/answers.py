@@ -66,4 +66,9 @@ async def _read_body(
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
+    """Return the headers; those that came several times as one list (RFC 9110, section 5.3)."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        held = headers.get(name.lower())
+        headers[name.lower()] = value if held is None else f"{held}, {value}"
+    return headers

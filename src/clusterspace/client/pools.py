@@ -85,9 +85,13 @@ class Pool:
         await self._session.close()
 
     def _headers(self, ask: Ask) -> list[tuple[str, str]]:
-        return [
+        given = {name.lower() for name, _ in ask.headers}
+        defaults = (
             ("User-Agent", _USER_AGENT),
             ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
+        )
+        return [
+            *(pair for pair in defaults if pair[0].lower() not in given),
             *base_headers(self._settings, self.credential),
             *ask.headers,
         ]

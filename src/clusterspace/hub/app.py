@@ -131,7 +131,9 @@ class HubApp:
             return text_response(call, 404, "404 page not found\n")
         call.labels = _labels(call, served)
         _require_scope(call, served)
-        representation = negotiate(call.header("accept"))
+        # What is passed on is for the one that answers to negotiate.
+        accept = "" if info.subresource == "proxy" else call.header("accept")
+        representation = negotiate(accept)
         verb = self._verb(call, served)
         return await verb(Ask(self._state, call, served, representation))
 
@@ -140,13 +142,13 @@ class HubApp:
         if not info.subresource:
             own = self._own_verbs.get((f"{info.group}/{info.resource}", info.verb))
             return own or _allowed(_OBJECT_VERBS, info.verb, served.info.verbs)
-        part = served.info.find_subresource(info.subresource)
-        if part is None:
-            raise statuses.unknown_path()
         path = f"{info.group}/{info.resource}/{info.subresource}"
         own = self._own_verbs.get((path, info.verb))
         if own is not None:
             return own
+        part = served.info.find_subresource(info.subresource)
+        if part is None:
+            raise statuses.unknown_path()
         if info.subresource in _RUNS_PODS:
             raise statuses.method_not_served(
                 "this hub runs no pods: "

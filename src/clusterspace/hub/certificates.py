@@ -32,14 +32,6 @@ class KeyPair:
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a client certificate names: user by common name, groups by organisation."""
-
-    user: str
-    groups: tuple[str, ...]
-
-
 class Authority:
     """A certificate authority that can issue."""
 
@@ -111,17 +103,6 @@ class Authority:
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
         return KeyPair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
-
-
-def read_identity(certificate_der: bytes) -> Identity:
-    """Return whom a client certificate names. The TLS layer has checked who signed it."""
-    try:
-        subject = x509.load_der_x509_certificate(certificate_der).subject
-    except ValueError as error:
-        raise UnreadableCertificate(f"the client certificate cannot be read: {error}") from error
-    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    groups = subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    return Identity(str(names[0].value) if names else "", tuple(str(each.value) for each in groups))
 
 
 def expires_at(certificate_pem: bytes) -> float:

@@ -12,12 +12,11 @@ from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersion, Subresource, version_priority
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
-from clusterspace.serving.negotiation import MediaRange, read_accept
+from clusterspace.serving.negotiation import aggregated_version
 from clusterspace.serving.responses import headers_for, value_response
 
 _AGGREGATED: Final = "APIGroupDiscoveryList"
 _GROUP: Final = "apidiscovery.k8s.io"
-_VERSIONS: Final = ("v2", "v2beta1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Discovery:
 
     def root_of_core(self, call: Call) -> Response:
         """Answer GET /api."""
-        wanted = _aggregated_version(call)
+        wanted = aggregated_version(call.header("accept"))
         if wanted:
             return self._aggregated(call, wanted, is_core=True)
         body = {
@@ -50,7 +49,7 @@ class Discovery:
 
     def root_of_groups(self, call: Call) -> Response:
         """Answer GET /apis."""
-        wanted = _aggregated_version(call)
+        wanted = aggregated_version(call.header("accept"))
         if wanted:
             return self._aggregated(call, wanted, is_core=False)
         groups = [_group_body(each) for each in self._groups() if each.name]
@@ -97,25 +96,6 @@ class Discovery:
         if call.header("if-none-match") == etag:
             return Response(304, headers)
         return Response(200, headers, body)
-
-
-def _aggregated_version(call: Call) -> str:
-    """Return the version of the aggregated form the client prefers, or nothing for the legacy."""
-    for media_range in read_accept(call.header("accept")):
-        if _asks_for_aggregated(media_range):
-            return media_range.parameter("v")
-        if media_range.type in ("application/json", "*/*") and not media_range.parameter("as"):
-            return ""
-    return ""
-
-
-def _asks_for_aggregated(media_range: MediaRange) -> bool:
-    return (
-        media_range.type == "application/json"
-        and media_range.parameter("as") == _AGGREGATED
-        and media_range.parameter("g") == _GROUP
-        and media_range.parameter("v") in _VERSIONS
-    )
 
 
 @lru_cache(maxsize=4)

@@ -1,5 +1,8 @@
 """The chain a request to the hub goes through, readable in the order it is met."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import ApiError
 from clusterspace.serving.calls import Call, CallHandler, chain
@@ -16,6 +19,9 @@ from clusterspace.serving.request_info import RequestInfo, read_request
 from clusterspace.serving.requests import Handler, Request
 from clusterspace.serving.responses import error_response
 from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
+
+ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
+"""Reads what a request asks from its method and URL; an ApiError when it cannot be read."""
 
 
 def build_handler(
@@ -40,10 +46,16 @@ def build_handler(
         app,
     )
 
+    return handler_of(answer, _read_info)
+
+
+def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
+    """Return what makes a request a call, with its own name, and has it answered."""
+
     async def handle(request: Request) -> Response | None:
         request_id = accept_request_id(request.headers.get("audit-id"))
         try:
-            info = read_request(request.method, request.path, request.query)
+            info = read_info(request)
         except ApiError as error:
             unread = RequestInfo(method=request.method, path="", verb="")
             return error_response(Call(request, unread, request_id), error)
@@ -51,3 +63,7 @@ def build_handler(
             return await answer(Call(request, info, request_id))
 
     return handle
+
+
+def _read_info(request: Request) -> RequestInfo:
+    return read_request(request.method, request.path, request.query)

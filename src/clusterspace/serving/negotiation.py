@@ -5,6 +5,11 @@ from functools import lru_cache
 from typing import Final
 
 from clusterspace.kube import statuses
+from clusterspace.kube.discovery_documents import (
+    AGGREGATED_GROUP,
+    AGGREGATED_KIND,
+    AGGREGATED_VERSIONS,
+)
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -57,6 +62,28 @@ def _read_range(text: str) -> MediaRange:
     return MediaRange(
         type=media_type.lower(),
         parameters=tuple((key.strip().lower(), value.strip(' "')) for key, _, value in pairs),
+    )
+
+
+def aggregated_version(accept: str) -> str:
+    """Return the version of aggregated discovery the client prefers; nothing for the legacy form.
+
+    The two versions are two names for one format.
+    """
+    for media_range in read_accept(accept):
+        if _asks_for_aggregated(media_range):
+            return media_range.parameter("v")
+        if media_range.type in (JSON, "*/*") and not media_range.parameter("as"):
+            return ""
+    return ""
+
+
+def _asks_for_aggregated(media_range: MediaRange) -> bool:
+    return (
+        media_range.type == JSON
+        and media_range.parameter("as") == AGGREGATED_KIND
+        and media_range.parameter("g") == AGGREGATED_GROUP
+        and media_range.parameter("v") in AGGREGATED_VERSIONS
     )
 
 

@@ -11,4 +11,5 @@ patch.py   four kinds of patch, apply among them
 scale.py   the replicas of anything that has them
 delete.py  preconditions, finalizers, propagation policy
 parts.py   subresources with rules of their own: evictions, bindings, the end of a namespace
+proxy.py   a member's own API, through the hub
 """

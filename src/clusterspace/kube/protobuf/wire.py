@@ -92,6 +92,15 @@ def write_bytes_field(number: int, value: bytes) -> bytes:
     return _varint(number << 3 | WireType.BYTES) + _varint(len(value)) + value
 
 
+def write_field(field: WireField) -> bytes:
+    """Return any field as it came, known or not."""
+    if isinstance(field.value, int):
+        return write_varint_field(field.number, field.value)
+    if field.wire_type == WireType.BYTES:
+        return write_bytes_field(field.number, field.value)
+    return _varint(field.number << 3 | field.wire_type) + field.value
+
+
 def _span(data: bytes, start: int, wire_type: WireType, place: str) -> tuple[int, int]:
     """Return where the bytes of a field start and end."""
     if wire_type == WireType.BYTES:

@@ -2,7 +2,17 @@
 
 import structlog
 
-from clusterspace.errors import ApiError, StoreClosed, StoreError, StoreFull
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterTimeout,
+    ClusterUnreachable,
+    Details,
+    ServiceUnavailable,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+)
 from clusterspace.kube import statuses
 from clusterspace.serving.calls import Call, CallHandler
 from clusterspace.serving.messages import Response
@@ -19,6 +29,8 @@ async def catch_errors(call: Call, rest: CallHandler) -> Response | None:
         return error_response(call, error)
     except StoreError as error:
         return error_response(call, _store_refusal(error))
+    except ClusterError as error:
+        return error_response(call, cluster_refusal(error))
     except ConnectionError:
         if not call.request.is_disconnected:
             raise
@@ -31,6 +43,18 @@ async def catch_errors(call: Call, rest: CallHandler) -> Response | None:
             path=call.info.path,
         )
         return error_response(call, statuses.internal(f"request {call.request_id} failed"))
+
+
+def cluster_refusal(error: ClusterError) -> ApiError:
+    """Return the refusal for a cluster that cannot be asked: never 404, which means "deleted".
+
+    Clients repeat what is refused with a time to come back, writes too; so only what certainly
+    had no effect gets one.
+    """
+    if isinstance(error, ClusterTimeout):
+        return statuses.timed_out(str(error))
+    was_sent = not isinstance(error, ClusterUnreachable) or error.was_sent
+    return ServiceUnavailable(str(error), Details(retry_after_seconds=0 if was_sent else 1))
 
 
 def _store_refusal(error: StoreError) -> ApiError:

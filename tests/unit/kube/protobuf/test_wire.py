@@ -10,6 +10,7 @@ from clusterspace.kube.protobuf.wire import (
     read_fields,
     read_packed,
     write_bytes_field,
+    write_field,
     write_fixed64_field,
     write_varint_field,
 )
@@ -32,6 +33,20 @@ def test_fields_are_read_in_the_order_written(number: int, text: bytes, fixed: b
         WireField(number, WireType.BYTES, text),
         WireField(number, WireType.FIXED64, fixed),
     ]
+
+
+@given(
+    NUMBERS,
+    st.integers(0, 2**64 - 1) | st.binary(max_size=300),
+    st.sampled_from([(WireType.FIXED32, 4), (WireType.FIXED64, 8)]),
+)
+def test_any_field_is_written_as_it_was_read(
+    number: int, value: int | bytes, fixed: tuple[WireType, int]
+) -> None:
+    own = WireType.VARINT if isinstance(value, int) else WireType.BYTES
+    fields = [WireField(number, own, value), WireField(number, fixed[0], bytes(fixed[1]))]
+
+    assert list(read_fields(b"".join(map(write_field, fields)), "here")) == fields
 
 
 def test_numbers_stand_packed_one_after_the_other() -> None:

@@ -1,0 +1,108 @@
+"""`clusterspace fleet` and `clusterspace kubeconfig`: one address for every cluster."""
+
+from pathlib import Path
+
+import click
+
+from clusterspace.cli.foreground import log_format_option, serve
+from clusterspace.cli.hub_option import run
+
+
+@click.command()
+@click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".clusterspace") / "fleet",
+    show_default=True,
+    help="Where certificates, the kubeconfig and the audit log are kept.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=7443, show_default=True, help="Port to listen on; 0: a free one.")
+@click.option(
+    "--federation",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Show the hub's own objects too; a name without a cluster is then the hub's.",
+)
+@click.option(
+    "--list-timeout",
+    "list_seconds",
+    default=8.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1, max=30),
+    help="Seconds each cluster has for its part of a list.",
+)
+@log_format_option
+def fleet(
+    hub_kubeconfig: Path | None,
+    data_dir: Path,
+    host: str,
+    port: int,
+    federation: bool,
+    list_seconds: float,
+    log_format: str,
+) -> None:
+    """Run the fleet API server: a unified view of the hub and of every member.
+
+    The kubeconfig appears in the data directory once the server is ready.
+
+    \b
+    Examples:
+      clusterspace fleet --hub-kubeconfig .clusterspace/kubeconfig
+      kubectl --kubeconfig .clusterspace/fleet/kubeconfig get pods -A
+    """
+    from clusterspace.gateway.answers.asking import FleetLimits
+    from clusterspace.processes.clients import hub_settings
+    from clusterspace.processes.fleet import FleetSettings, serve_until_stopped
+
+    async def work() -> None:
+        settings = FleetSettings(
+            hub=hub_settings(hub_kubeconfig),
+            data_dir=data_dir,
+            host=host,
+            port=port,
+            federation=federation,
+            limits=FleetLimits(list_seconds=list_seconds),
+        )
+        await serve_until_stopped(settings)
+
+    serve(work, log_format, port=port)
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    "fleet_kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the fleet API server.  [default: KUBECONFIG, else the local one]",
+)
+@click.option("--context", default="", help="Context in it.  [default: fleet, else the current]")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write to.  [default: standard output]",
+)
+def kubeconfig(fleet_kubeconfig: Path | None, context: str, output: Path | None) -> None:
+    """Write a kubeconfig with a context for the fleet, the hub and each cluster.
+
+    Every context goes through the fleet API server, with the identity you have there.
+
+    \b
+    Examples:
+      clusterspace kubeconfig --output fleet.yaml
+      kubectl --kubeconfig fleet.yaml --context member1 get pods
+    """
+    from clusterspace.processes.fleet_contexts import all_contexts, fleet_settings
+    from clusterspace.processes.installation import write_private
+
+    content = run(lambda: all_contexts(fleet_settings(fleet_kubeconfig, context)))
+    if output is None:
+        click.echo(content.decode(), nl=False)
+    else:
+        write_private(output, content)

@@ -1,0 +1,27 @@
+"""Flow 1: one request, many clusters: route, target, fan out, merge, respond.
+
+    request ──> Route ──> Targets ──> Replies ──> one answer ──> response
+
+The values, and what a request means:
+    flow.py       Route, Naming, Reply: the values handed from step to step
+    names.py      `NAME.clusterspace.CLUSTER`: put together, taken apart; the order of clusters
+    routes.py     request to Route: one cluster, every cluster, or one that must be looked for
+    identity.py   who asks, and which clusters the hub lets them reach
+
+The clusters:
+    troubles.py   which could not be reached a moment ago
+    directory.py  what is known of each, kept fresh from the hub
+    targets.py    who is asked, who is skipped, and why
+    fanout.py     all asked at once, each with a deadline of its own
+
+The answer:
+    renaming/     which fields hold names, and how they change without a look at the rest
+    rewriting/    bodies and queries in the words of the other side
+    merge/        many replies to one answer
+    respond.py    the merged answer to HTTP
+    answers/      a route to its answer: the steps above, put together for each reach
+    app.py        a call to its route, its route to its answer
+
+It never reports as missing what it could not ask for, never tells a cluster how it knows a user,
+and keeps no object: what a cluster does not answer now, it does not show.
+"""

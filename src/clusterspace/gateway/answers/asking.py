@@ -1,0 +1,156 @@
+"""What every answer works with: the request, its route, and the way to each cluster."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+from clusterspace.client.requests import Ask, Headers
+from clusterspace.errors import Expired, Forbidden
+from clusterspace.gateway.directory import Directory, Link
+from clusterspace.gateway.flow import HUB, Reply, Route
+from clusterspace.gateway.identity import Gatekeeper, HubReviews, proxy_request
+from clusterspace.gateway.merge import versions
+from clusterspace.gateway.routes import FleetRequest
+from clusterspace.gateway.targets import Candidate, Targets, pick_targets
+from clusterspace.serving.calls import Call
+from clusterspace.serving.middleware.authorize import refusal
+from clusterspace.serving.negotiation import JSON, Representation, negotiate
+from clusterspace.serving.relays import Passage, act_as, headers_to_pass
+from clusterspace.serving.request_info import Query
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How long clusters may take, and how many are asked at once."""
+
+    list_seconds: float = 8.0
+    """For each cluster's part of a list: well within the 32 s that clients wait for an answer."""
+    request_seconds: float = 60.0
+    """For one cluster that a request names."""
+    document_seconds: float = 4.0
+    """For what a cluster serves; what it said last is good enough."""
+    clusters_at_once: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One fleet as the gateway sees it."""
+
+    directory: Directory
+    reviews: HubReviews
+    gatekeeper: Gatekeeper
+    federation: bool = True
+    """Whether the control plane is one of the clusters, and the one a bare name means."""
+    limits: FleetLimits = field(default_factory=FleetLimits)
+
+    def everybody(self) -> tuple[str, ...]:
+        """Return the clusters that a list is of, in the order of answers."""
+        members = self.directory.members()
+        return (HUB, *members) if self.federation else members
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request on its way to clusters."""
+
+    fleet: Fleet
+    call: Call
+    request: FleetRequest
+    route: Route
+
+    @property
+    def representation(self) -> Representation:
+        """What the answer looks like; clusters themselves are asked for JSON."""
+        return negotiate(self.call.header("accept"))
+
+    async def targets(self, clusters: Iterable[str]) -> Targets:
+        """Choose whom to ask of these, and say who is left out and why."""
+        named = tuple(clusters)
+        directory = self.fleet.directory
+        members = [each for each in named if each != HUB]
+        reachable = await self.fleet.gatekeeper.admit(self.call.user, "GET", members)
+
+        def candidate(cluster: str) -> Candidate:
+            if cluster == HUB:
+                return Candidate(HUB)
+            reason = reachable.find_refusal(cluster)
+            problem = directory.problem_with(cluster) or directory.troubles.find(cluster)
+            refused = None if reason is None else self._refusal(cluster, reason)
+            return Candidate(cluster, refused, problem)
+
+        return pick_targets(map(candidate, named))
+
+    async def link(self, cluster: str) -> Link:
+        """Return the way to the one cluster a request is for, if the caller may go it."""
+        directory, info = self.fleet.directory, self.route.info
+        directory.require(cluster, is_create=info.verb == "create" and not info.name)
+        if cluster != HUB:
+            method = self.call.info.method
+            reachable = await self.fleet.gatekeeper.admit(self.call.user, method, (cluster,))
+            reason = reachable.find_refusal(cluster)
+            if reason is not None:
+                raise self._refusal(cluster, reason)
+        return await directory.link(cluster)
+
+    async def links(self, clusters: Sequence[str]) -> list[Link]:
+        """Return the ways to clusters that were chosen as targets."""
+        return [await self.fleet.directory.link(each) for each in clusters]
+
+    def note(self, reply: Reply) -> Reply:
+        """Remember how asking a member went."""
+        if reply.cluster != HUB:
+            self.fleet.directory.troubles.note(reply.cluster, reply.failure)
+        return reply
+
+    def version_for(self, cluster: str) -> Callable[[str], str]:
+        """Return how a resourceVersion is put into the words of one cluster."""
+        everybody = self.fleet.directory.everybody()
+
+        def translate(version: str) -> str:
+            part = versions.part_for(version, cluster, everybody)
+            if part is None:
+                raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
+            return part
+
+        return translate
+
+    def identity_for(self, link: Link) -> Headers:
+        """Return the headers that make a request the caller's own at a cluster."""
+        return act_as(self.call.user, in_full=link.is_hub)
+
+    def ask(self, link: Link, query: Query, *, body: bytes = b"", seconds: float) -> Ask:
+        """Return the request as a cluster gets it, when its answer will be read here."""
+        kept = headers_to_pass(self.call.request.headers)
+        headers = tuple(pair for pair in kept if pair[0] not in ("accept", "accept-encoding"))
+        return Ask(
+            self.call.info.method,
+            self.path,
+            query=query.pairs,
+            headers=(*headers, ("accept", _accept(self.representation)), *self.identity_for(link)),
+            body=body or None,
+            seconds=seconds,
+        )
+
+    def passage(self, link: Link, query: Query) -> Passage:
+        """Return where the request goes when its answer passes unread."""
+        if self.route.is_relayed:
+            raw_query = self.call.request.query
+            target = self.request.raw_path + (f"?{raw_query}" if raw_query else "")
+        else:
+            target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
+        return Passage(link.connection, target, self.identity_for(link))
+
+    @property
+    def path(self) -> str:
+        """The path in the words of a single cluster, encoded."""
+        return quote(self.route.info.path, safe="/:")
+
+    def _refusal(self, cluster: str, reason: str) -> Forbidden:
+        return refusal(self.call.user, proxy_request(self.call.info.method, cluster), reason)
+
+
+def _accept(representation: Representation) -> str:
+    if not representation.transform:
+        return JSON
+    # A server that knows no such form answers with the object itself.
+    return f"{JSON};as={representation.transform};v=v1;g=meta.k8s.io,{JSON}"

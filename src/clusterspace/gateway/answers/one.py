@@ -1,0 +1,83 @@
+"""One cluster, named by the request: asked as if it were alone, answered in the client's words."""
+
+from clusterspace.client.requests import Ask
+from clusterspace.errors import ApiError, ClusterError, CredentialsUnusable, Unauthorized
+from clusterspace.gateway import fanout, respond
+from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.answers.watches import relay_events
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.flow import Naming, Reply, Subject
+from clusterspace.gateway.merge import failures
+from clusterspace.gateway.renaming.places import NOT_OBJECTS
+from clusterspace.gateway.rewriting import inbound, outbound, queries
+from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.serving.messages import Response
+from clusterspace.serving.relays import relay
+from clusterspace.serving.request_info import Query, read_request
+from clusterspace.serving.tunnels import tunnel
+
+
+async def answer_one(asking: Asking, naming: Naming) -> Response | None:
+    """Answer with what one cluster answers."""
+    try:
+        link = await asking.link(naming.cluster)
+        return await _answer(asking, naming, link)
+    except ClusterError as error:
+        asking.note(Reply(naming.cluster, failure=error))
+        is_write = asking.route.info.is_write
+        raise failures.failure_of_one(error, is_write=is_write) from error
+
+
+async def _answer(asking: Asking, naming: Naming, link: Link) -> Response | None:
+    call, info = asking.call, asking.route.info
+    query = _query_for(asking, naming)
+    passage = asking.passage(link, query)
+    if call.request.is_upgrade:
+        path, _, inner_query = passage.target.partition("?")
+        return await tunnel(call, passage, read_request(info.method, path, inner_query))
+    if asking.route.is_relayed or info.subresource in NOT_OBJECTS:
+        return await relay(call, passage)
+    if info.method in ("GET", "HEAD") and naming.is_plain:
+        return await relay(call, passage)
+    if info.is_watch:
+        return await relay_events(asking, link, naming, query)
+    return await _exchange(asking, naming, link, query)
+
+
+def _query_for(asking: Asking, naming: Naming) -> Query:
+    if asking.route.is_relayed:
+        return asking.route.info.query
+    return queries.rewrite(
+        asking.route.info.query, naming, version_for=asking.version_for(naming.cluster)
+    )
+
+
+async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) -> Response:
+    """Ask for the whole answer, and put it into the client's words."""
+    call, subject = asking.call, Subject.of(asking.route.info)
+    body = inbound.rewrite(
+        await call.request.read_body(BODY_LIMIT),
+        call.header("content-type"),
+        naming,
+        subject,
+        version_for=asking.version_for(naming.cluster),
+    )
+    seconds = asking.fleet.limits.request_seconds
+
+    def make_ask(link: Link) -> Ask:
+        return asking.ask(link, query, body=body, seconds=seconds)
+
+    reply = asking.note(await fanout.ask_one(link, make_ask))
+    _refuse_failure(reply)
+    rewritten = outbound.rewrite(reply.body, naming, subject)
+    return respond.send_one(call, reply, rewritten, asking.representation)
+
+
+def _refuse_failure(reply: Reply) -> None:
+    """Raise what is no answer of the cluster's; a refusal in good form may pass."""
+    if isinstance(reply.failure, Unauthorized):
+        why = "does not accept the credentials that the hub holds for it"
+        raise CredentialsUnusable(reply.cluster, why)
+    is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
+    if reply.failure is not None and not is_answer:
+        raise reply.failure

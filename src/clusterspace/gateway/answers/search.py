@@ -1,0 +1,78 @@
+"""One cluster that the request does not name: looked for among those the caller may reach."""
+
+from clusterspace.client.requests import Ask, path_of
+from clusterspace.errors import ClusterMisbehaved
+from clusterspace.gateway import fanout
+from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.answers.one import answer_one
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.flow import HUB, Naming, Reach, Reply
+from clusterspace.gateway.merge import failures
+from clusterspace.gateway.merge.parts import read_part
+from clusterspace.kube import statuses
+from clusterspace.kube.resources import GroupResource, GroupVersion
+from clusterspace.kube.selectors import parse_field_selector
+from clusterspace.serving.messages import Response
+
+
+async def answer_found(asking: Asking) -> Response | None:
+    """Find the cluster that has the object, then ask it what was asked."""
+    clusters = asking.fleet.everybody()
+    if asking.route.reach is Reach.ANY and HUB not in clusters:
+        clusters = (HUB, *clusters)
+    targets = await asking.targets(clusters)
+    links = await asking.links(targets.chosen)
+
+    async def look(link: Link) -> Reply:
+        return asking.note(await _look(asking, link))
+
+    at_once = asking.fleet.limits.clusters_at_once
+    replies = await fanout.ask_all(links, look, at_once=at_once)
+    any_will_do = asking.route.reach is Reach.ANY
+    name = asking.route.info.name or _selected_name(asking)
+    verdict = failures.judge_search(replies, targets.skipped, name=name, any_will_do=any_will_do)
+    if verdict.error is not None:
+        raise verdict.error
+    if verdict.warning:
+        asking.call.warn(verdict.warning)
+    return await answer_one(asking, Naming(verdict.answered[0].cluster))
+
+
+async def _look(asking: Asking, link: Link) -> Reply:
+    """Return the object, or what selects it alone; nothing selected is not found."""
+    info = asking.route.info
+    seconds = asking.fleet.limits.list_seconds
+    headers = (("accept", "application/json"), *asking.identity_for(link))
+    if info.name:
+        return await fanout.ask_one(
+            link, lambda _: Ask("GET", _object_path(asking), headers=headers, seconds=seconds)
+        )
+    selector = (("fieldSelector", info.query.get("fieldSelector")),)
+    reply = await fanout.ask_one(
+        link, lambda _: Ask("GET", asking.path, selector, headers, seconds=seconds)
+    )
+    return reply if reply.failure is not None else _not_found_if_empty(asking, reply)
+
+
+def _not_found_if_empty(asking: Asking, reply: Reply) -> Reply:
+    info = asking.route.info
+    try:
+        count = read_part(reply.body, Naming(reply.cluster)).count
+    except ClusterMisbehaved as nonsense:
+        return Reply(reply.cluster, failure=nonsense)
+    if count:
+        return reply
+    resource = GroupResource(info.group, info.resource)
+    return Reply(reply.cluster, failure=statuses.not_found(resource, _selected_name(asking)))
+
+
+def _object_path(asking: Asking) -> str:
+    info = asking.route.info
+    is_inside = info.namespace and info.resource != "namespaces"
+    inside = ("namespaces", info.namespace) if is_inside else ()
+    return GroupVersion(info.group, info.version).path + path_of(*inside, info.resource, info.name)
+
+
+def _selected_name(asking: Asking) -> str:
+    selector = parse_field_selector(asking.route.info.query.get("fieldSelector"))
+    return selector.requires_exact("metadata.name") or ""

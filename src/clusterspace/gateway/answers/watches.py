@@ -1,0 +1,77 @@
+"""One cluster's events as they come, with the names the client used."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import msgspec
+
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.watch import LineSplitter
+from clusterspace.errors import ClusterError, ClusterMisbehaved
+from clusterspace.gateway import respond
+from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.flow import Naming, Reply, Subject
+from clusterspace.gateway.rewriting import outbound
+from clusterspace.serving.messages import Response
+from clusterspace.serving.relays import headers_to_return, is_short, open_answer, refuse_stranger
+from clusterspace.serving.request_info import Query
+
+
+class _Event(msgspec.Struct):
+    """One line of a watch; the object is not decoded here."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query) -> Response | None:
+    """Pass a watch on, renaming what its events are about."""
+    call, subject = asking.call, Subject.of(asking.route.info)
+    ask = asking.ask(link, query, seconds=asking.fleet.limits.request_seconds)
+    ask = replace(ask, headers=(*ask.headers, ("accept-encoding", "identity")))
+    async with AsyncExitStack() as stack:
+        answer = await open_answer(stack, link.connection, ask)
+        if is_short(answer):
+            whole = await answer.read(ask.most_bytes)
+            refuse_stranger(link.cluster, whole)
+            reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
+            body = outbound.rewrite(whole.body, naming, subject)
+            return respond.send_one(call, reply, body, asking.representation)
+        stream = call.request.start_stream(200, headers_to_return(call, answer.headers.items()))
+        try:
+            async for lines in lines_of(link.cluster, answer):
+                stream.write(b"".join(renamed_event(line, naming, subject) for line in lines))
+                await stream.drain()
+        except ClusterError:
+            # Cut, not ended: a client that saw an end would believe it had seen everything.
+            stream.abort()
+            return None
+        stream.end()
+        return None
+
+
+async def lines_of(cluster: str, answer: AnswerStream) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of a watch, those that came together in one list."""
+    splitter = LineSplitter()
+    async for chunk in answer.chunks():
+        try:
+            yield splitter.feed(chunk)
+        except ValueError as error:
+            raise ClusterMisbehaved(cluster, f"sent {error}") from error
+    if splitter.has_rest:
+        raise ClusterMisbehaved(cluster, "the watch ended in the middle of an event")
+
+
+def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:
+    """Return one event with its object renamed."""
+    try:
+        event = _events.decode(line)
+    except msgspec.DecodeError as error:
+        raise ClusterMisbehaved(naming.cluster, f"its event cannot be read: {error}") from error
+    renamed = outbound.rewrite(bytes(event.object), naming, subject)
+    return b'{"type":%b,"object":%b}\n' % (msgspec.json.encode(event.type), renamed.rstrip())

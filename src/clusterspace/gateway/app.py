@@ -1,0 +1,64 @@
+"""Mounts the flow under the gateway's URL space: a call to its route, its route to its answer."""
+
+from clusterspace.gateway.answers.asking import Asking, Fleet
+from clusterspace.gateway.answers.documents import Documents
+from clusterspace.gateway.answers.every import list_every
+from clusterspace.gateway.answers.one import answer_one
+from clusterspace.gateway.answers.search import answer_found
+from clusterspace.gateway.flow import BodyNames, Reach
+from clusterspace.gateway.rewriting import inbound
+from clusterspace.gateway.routes import FleetRequest, read_fleet_request, route_for
+from clusterspace.kube import statuses
+from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import Response
+from clusterspace.serving.request_info import RequestInfo
+from clusterspace.serving.requests import Request
+
+
+def read_fleet_info(request: Request) -> RequestInfo:
+    """Return what a request asks, without the words that say of which cluster."""
+    return read_fleet_request(request.method, request.path, request.query).info
+
+
+class FleetApp:
+    """Answers authenticated calls; what they may do is for each cluster to decide."""
+
+    def __init__(self, fleet: Fleet, documents: Documents) -> None:
+        self._fleet = fleet
+        self._documents = documents
+
+    async def __call__(self, call: Call) -> Response | None:
+        """Answer a call."""
+        asking = await self._route(call)
+        route = asking.route
+        if route.reach is Reach.ONE:
+            return await answer_one(asking, route.naming)
+        if not route.info.is_resource:
+            return await self._documents.answer(asking)
+        if route.reach is not Reach.EVERY:
+            return await answer_found(asking)
+        if route.info.is_watch:
+            raise statuses.method_not_served(
+                "a watch is for one cluster: say which, with clusterspaces/CLUSTER in the URL or "
+                "with a namespace like default.clusterspace.CLUSTER"
+            )
+        return await list_every(asking)
+
+    async def _route(self, call: Call) -> Asking:
+        raw = call.request
+        request = read_fleet_request(raw.method, raw.path, raw.query)
+        body = await self._body_of(call, request)
+
+        def body_names() -> BodyNames:
+            return inbound.names_in(body, call.header("content-type"))
+
+        route = route_for(request, federation=self._fleet.federation, body_names=body_names)
+        return Asking(self._fleet, call, request, route)
+
+    async def _body_of(self, call: Call, request: FleetRequest) -> bytes:
+        """Return the body of a create: nothing else says what the new object is called."""
+        is_create = request.info.verb == "create" and not request.info.name
+        if request.is_prefix or not is_create:
+            return b""
+        return await call.request.read_body(BODY_LIMIT)

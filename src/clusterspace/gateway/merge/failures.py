@@ -1,0 +1,271 @@
+"""When some clusters fail: fail too, or answer with the rest and say who is missing.
+
+What a cluster could not tell is unknown, and unknown is never reported as "not there": clients take
+a 404, or a gap in a list, for a deletion.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from clusterspace.errors import (
+    ApiError,
+    BadRequest,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterUnreachable,
+    CredentialsUnusable,
+    DeadlineExceeded,
+    Details,
+    Expired,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from clusterspace.gateway import names
+from clusterspace.gateway.flow import Reply, Skipped
+from clusterspace.kube import statuses
+
+RETRY_AFTER_SECONDS: Final = 1
+"""Clients try again only when they are told after how long."""
+
+_MOST_NAMED: Final = 10
+_LONGEST_WHY: Final = 100
+"""With these two a Warning stays far below the 4096 characters a server sends at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to make of many replies: the ones to answer with, or the error to answer instead."""
+
+    answered: tuple[Reply, ...] = ()
+    warning: str = ""
+    """One sentence about all that is missing from the answer; empty when nothing is."""
+    error: ApiError | None = None
+
+
+class _Loss(Enum):
+    """Why a cluster has no part in an answer."""
+
+    LACKS = "lacks"
+    """It does not have such a thing, and says so."""
+    OUT_OF_REACH = "out of reach"
+    """The caller may not reach the cluster at all: the hub's decision."""
+    REFUSES = "refuses"
+    """The caller may reach it, and may not do this there."""
+    REJECTS = "rejects"
+    """It does not accept the request as it is."""
+    UNKNOWN = "unknown"
+    """It could not be asked, or could not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    cluster: str
+    loss: _Loss
+    error: ApiError | ClusterError
+
+    @property
+    def why(self) -> str:
+        said = self.error.why if isinstance(self.error, ClusterError) else self.error.message
+        return said if len(said) <= _LONGEST_WHY else f"{said[:_LONGEST_WHY]}..."
+
+
+def judge(
+    replies: Sequence[Reply], skipped: Sequence[Skipped] = (), *, for_reflector: bool
+) -> Verdict:
+    """Decide about a list or a watch of every cluster.
+
+    A person is shown what there is, with a Warning. A reflector keeps a copy and would delete
+    there what is missing here, so it gets all or nothing; but not for clusters that refuse: whom
+    a cluster admits does not change from one list to the next.
+    """
+    answered, missing = _sort_out(replies, skipped)
+    losses = [each for each in missing if each.loss in _COUNTED]
+    asked = len(answered) + len(losses)
+    if too_old := next(filter(_is_about_the_version, _api_errors(missing)), None):
+        return Verdict(error=too_old)
+    if not answered:
+        return Verdict(error=_nobody(missing))
+    if for_reflector and (gap := _gap(losses, asked)):
+        return Verdict(error=gap)
+    return Verdict(answered, _missing_from(losses, asked))
+
+
+def judge_search(
+    replies: Sequence[Reply],
+    skipped: Sequence[Skipped] = (),
+    *,
+    name: str,
+    any_will_do: bool = False,
+) -> Verdict:
+    """Decide which cluster's object a name without a cluster means; it is the only one answered.
+
+    `any_will_do` asks no more than whether it is anywhere, and takes the first that has it.
+    """
+    answered, missing = _sort_out(replies, skipped)
+    if not answered:
+        return Verdict(error=_nobody(missing))
+    found = answered[0]
+    if any_will_do:
+        return Verdict((found,))
+    if len(answered) > 1:
+        return Verdict(error=_ambiguous(name, [each.cluster for each in answered]))
+    losses = [each for each in missing if each.loss in _COUNTED]
+    note = _missing_from(losses, len(answered) + len(losses))
+    where = f"{name} was found in cluster {found.cluster}: {names.qualify(name, found.cluster)}"
+    return Verdict((found,), f"{where}; {note}" if note else where)
+
+
+def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
+    """Return what a client is told when the one cluster it asked could not answer.
+
+    Clients send a request again when they are told after how long, whatever it does. So they are
+    not told so of a write that may have been carried out.
+    """
+    if is_write and _may_have_had_an_effect(error):
+        return DeadlineExceeded(f"{error}; the request may have been carried out there")
+    return _unavailable(str(error))
+
+
+_COUNTED: Final = (_Loss.UNKNOWN, _Loss.REFUSES, _Loss.REJECTS)
+"""What is worth a word. That a cluster lacks an API, or is none of the caller's, is no news."""
+
+_HEADINGS: Final = {
+    _Loss.UNKNOWN: "unreachable",
+    _Loss.REFUSES: "not allowed",
+    _Loss.REJECTS: "rejected the request",
+}
+
+
+def _sort_out(
+    replies: Iterable[Reply], skipped: Iterable[Skipped]
+) -> tuple[tuple[Reply, ...], list[_Missing]]:
+    """Tell those who answered from those who did not, each in the order answers have."""
+    ordered = sorted(replies, key=lambda reply: names.position(reply.cluster))
+    failed = [
+        _Missing(reply.cluster, _loss_of(error), error)
+        for reply in ordered
+        if (error := _failure_of(reply)) is not None
+    ]
+    left_out = [_left_out(each) for each in skipped]
+    missing = sorted([*failed, *left_out], key=lambda each: names.position(each.cluster))
+    return tuple(reply for reply in ordered if _failure_of(reply) is None), missing
+
+
+def _failure_of(reply: Reply) -> ApiError | ClusterError | None:
+    """Return why there is no answer; a status nobody translated is a fault, whatever its code.
+
+    A proxy's page with a 404 must not pass for a cluster that lacks something.
+    """
+    if reply.failure is not None or 200 <= reply.status < 300:
+        return reply.failure
+    return ClusterMisbehaved(reply.cluster, f"answered {reply.status}", code=reply.status)
+
+
+def _left_out(skipped: Skipped) -> _Missing:
+    error = skipped.error or ClusterError(skipped.cluster, skipped.why)
+    loss = _Loss.OUT_OF_REACH if isinstance(error, Forbidden) else _loss_of(error)
+    return _Missing(skipped.cluster, loss, error)
+
+
+def _loss_of(error: ApiError | ClusterError) -> _Loss:
+    match error:
+        case NotServed() | NotFound() | MethodNotAllowed():
+            return _Loss.LACKS
+        case Forbidden():
+            return _Loss.REFUSES
+        case ClusterError() | TooManyRequests() | Unauthorized():
+            # Not to be let in is our own failing: the cluster does not know the gateway.
+            return _Loss.UNKNOWN
+        case ApiError():
+            return _Loss.REJECTS if error.code < 500 else _Loss.UNKNOWN
+
+
+def _may_have_had_an_effect(error: ClusterError) -> bool:
+    match error:
+        case ClusterUnreachable():
+            return error.was_sent
+        case CredentialsUnusable():
+            return False
+        case _:
+            return True
+
+
+def _nobody(missing: Sequence[_Missing]) -> ApiError:
+    """Return the error for an answer nobody has a part in.
+
+    A request that is wrong is told first: trying again would not help. Then what is unknown,
+    because it could be anything.
+    """
+    by_loss = {loss: [each for each in missing if each.loss is loss] for loss in _Loss}
+    if rejected := list(_api_errors(by_loss[_Loss.REJECTS])):
+        return rejected[0]
+    if unknown := by_loss[_Loss.UNKNOWN]:
+        return _unavailable(_listed(unknown, len(missing)))
+    if refused := by_loss[_Loss.REFUSES]:
+        return _refused(refused)
+    if lacking := list(_api_errors(by_loss[_Loss.LACKS])):
+        return next((each for each in lacking if not isinstance(each, NotServed)), lacking[0])
+    if out_of_reach := by_loss[_Loss.OUT_OF_REACH]:
+        return _refused(out_of_reach)
+    return NotServed(statuses.unknown_path().message, Details())
+
+
+def _gap(losses: Sequence[_Missing], asked: int) -> ApiError | None:
+    """Return why a list would be taken for whole, and is not."""
+    rejected = [each for each in losses if each.loss is _Loss.REJECTS]
+    if unknown := [each for each in losses if each.loss is _Loss.UNKNOWN]:
+        return _unavailable(_listed(unknown, asked))
+    return next(_api_errors(rejected), None)
+
+
+def _is_about_the_version(error: ApiError) -> bool:
+    """Whether clients list again, without the version, when they are told this of it."""
+    causes = error.details.causes if error.details else ()
+    too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in causes)
+    return isinstance(error, Expired) or too_large
+
+
+def _refused(refused: Sequence[_Missing]) -> Forbidden:
+    first = next(_api_errors(refused))
+    if len(refused) == 1:
+        return Forbidden(first.message, first.details)
+    who = _enumerated([each.cluster for each in refused])
+    return Forbidden(f"{first.message} (so in each of the clusters {who})", first.details)
+
+
+def _ambiguous(name: str, clusters: Sequence[str]) -> BadRequest:
+    candidates = _enumerated([names.qualify(name, cluster) for cluster in clusters])
+    return BadRequest(f"{name} is in {len(clusters)} clusters; say which one: {candidates}")
+
+
+def _unavailable(why: str) -> ServiceUnavailable:
+    return ServiceUnavailable(why, Details(retry_after_seconds=RETRY_AFTER_SECONDS))
+
+
+def _missing_from(losses: Sequence[_Missing], asked: int) -> str:
+    """Return one sentence about every loss, or nothing."""
+    by_loss = ((loss, [each for each in losses if each.loss is loss]) for loss in _HEADINGS)
+    said = "; ".join(_listed(lost, asked) for _, lost in by_loss if lost)
+    return f"the answer is incomplete: {said}" if said else ""
+
+
+def _listed(lost: Sequence[_Missing], asked: int) -> str:
+    who = _enumerated([f"{each.cluster} ({each.why})" for each in lost])
+    return f"{len(lost)} of {asked} clusters {_HEADINGS[lost[0].loss]}: {who}"
+
+
+def _enumerated(items: Sequence[str]) -> str:
+    more = len(items) - _MOST_NAMED
+    listed = ", ".join(items[:_MOST_NAMED])
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _api_errors(missing: Iterable[_Missing]) -> Iterator[ApiError]:
+    return (each.error for each in missing if isinstance(each.error, ApiError))

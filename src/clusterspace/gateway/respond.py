@@ -1,0 +1,82 @@
+"""The merged answer to HTTP: pieces onto the wire as they are made, with one Warning."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from clusterspace.gateway.flow import Reply
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import HeaderPairs, Response
+from clusterspace.serving.negotiation import JSON, YAML, Representation
+from clusterspace.serving.relays import headers_to_return
+from clusterspace.serving.responses import headers_for, json_response, value_response
+
+_AT_ONCE: Final = 64 * 1024
+
+
+async def send_merged(
+    call: Call, pieces: Iterable[bytes], replies: Iterable[Reply], representation: Representation
+) -> Response | None:
+    """Answer with a merged document; a long one goes out while it is still being made."""
+    if representation.media_type == YAML or call.info.query.is_true("pretty"):
+        return _reformatted(call, b"".join(pieces), representation)
+    headers = [*headers_for(call, JSON), *_warnings_of(replies)]
+    rest = batches(pieces)
+    first = next(rest, b"")
+    second = next(rest, None)
+    if second is None:
+        return Response(200, headers, first)
+    stream = call.request.start_stream(200, headers)
+    stream.write(first)
+    stream.write(second)
+    await stream.drain()
+    for batch in rest:
+        stream.write(batch)
+        await stream.drain()
+    stream.end()
+    return None
+
+
+def send_one(call: Call, reply: Reply, body: bytes, representation: Representation) -> Response:
+    """Answer with what one cluster answered, its body rewritten."""
+    kept = {key: value for key, value in reply.headers.items() if key != "content-encoding"}
+    if representation.media_type == YAML and body:
+        kept["content-type"] = YAML
+        body = bytes_of(_reformatted(call, body, representation))
+    return Response(reply.status, headers_to_return(call, kept.items()), body)
+
+
+def bytes_of(response: Response) -> bytes:
+    """Return the body of an answer in one piece."""
+    return response.body if isinstance(response.body, bytes) else b"".join(response.body)
+
+
+def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces, so that each batch is worth a write of its own.
+
+    >>> list(batches([b"a", b"b", b"c" * 65536, b"d"])) == [b"ab" + b"c" * 65536, b"d"]
+    True
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _AT_ONCE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _reformatted(call: Call, body: bytes, representation: Representation) -> Response:
+    if representation.media_type == YAML:
+        return value_response(call, 200, msgspec.json.decode(body), YAML)
+    return json_response(call, 200, body)
+
+
+def _warnings_of(replies: Iterable[Reply]) -> HeaderPairs:
+    """Return what clusters warn of, each text once."""
+    said = dict.fromkeys(reply.headers.get("warning", "") for reply in replies)
+    return [("Warning", text) for text in said if text and text.isprintable()]

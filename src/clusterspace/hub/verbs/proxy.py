@@ -1,0 +1,88 @@
+"""`clusters/NAME/proxy/PATH`: a member's own API, through the hub, with the caller's rights there.
+
+The right to `clusters/proxy` says who may reach a member at all; what they may do there is for the
+member to decide.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from clusterspace.api.clusters import (
+    CLUSTERS,
+    SecretRef,
+    impersonator_ref_of,
+    secret_ref_of,
+)
+from clusterspace.client.connections import Connections
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.hub import forms
+from clusterspace.hub.verbs.asks import Ask
+from clusterspace.hub.verbs.parts import Verb
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import Response
+from clusterspace.serving.relays import Passage, act_as, relay
+from clusterspace.serving.request_info import read_request
+from clusterspace.serving.tunnels import tunnel
+
+UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], ConnectionSettings]
+"""A Cluster, its Secret and its impersonator's Secret to how users reach it; ClusterError if not"""
+
+_PART: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
+_VERBS: Final = ("get", "create", "update", "patch", "delete", "options")
+_OWN_SEGMENTS: Final = 7
+"""/apis/GROUP/VERSION/clusters/NAME/proxy, and the nothing before the first slash."""
+
+
+class ClusterProxy:
+    """Passes calls on to members; keeps one set of connections for each."""
+
+    def __init__(self, connections: Connections, user_settings: UserSettings) -> None:
+        self._connections = connections
+        self._user_settings = user_settings
+
+    def verbs(self) -> Mapping[tuple[str, str], Verb]:
+        """Return the verbs for the route table: all of them do the same."""
+        return {(_PART, verb): self.pass_on for verb in _VERBS}
+
+    async def pass_on(self, ask: Ask) -> Response | None:
+        """Answer what the member answers."""
+        if ask.info.name == "*":
+            raise statuses.method_not_served(
+                "the hub passes requests on to one cluster; ask the fleet API server for all"
+            )
+        call = ask.call
+        settings = await self._settings(ask)
+        target = target_of(call)
+        path, _, query = target.partition("?")
+        inner = read_request(call.info.method, path, query)
+        connection = await self._connections.get(settings)
+        passage = Passage(connection, target, act_as(call.user, in_full=False))
+        if call.request.is_upgrade:
+            return await tunnel(call, passage, inner)
+        return await relay(call, passage)
+
+    async def _settings(self, ask: Ask) -> ConnectionSettings:
+        entry = await ask.hub.store.get(ask.key)
+        if entry is None:
+            await self._connections.forget(ask.info.name)
+            raise ask.not_found()
+        cluster = forms.decode_stored(entry, ask.served.form)
+        own = await _find_secret(ask, secret_ref_of(cluster))
+        impersonator = await _find_secret(ask, impersonator_ref_of(cluster))
+        return self._user_settings(cluster, own, impersonator)
+
+
+async def _find_secret(ask: Ask, ref: SecretRef | None) -> Object | None:
+    if ref is None:
+        return None
+    served = ask.hub.catalog.get_storage("", "secrets")
+    entry = await ask.hub.store.get(served.key(ref.namespace, ref.name))
+    return None if entry is None else forms.decode_stored(entry, served.form)
+
+
+def target_of(call: Call) -> str:
+    """Return the part of the URL that is the member's, as it was written."""
+    path = "/" + "/".join(call.request.path.split("/")[_OWN_SEGMENTS:])
+    return f"{path}?{call.request.query}" if call.request.query else path

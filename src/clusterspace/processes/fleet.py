@@ -1,0 +1,152 @@
+"""The fleet API server as a process: many clusters behind one address."""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from clusterspace.aio import backoff
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import TaskFailed
+from clusterspace.gateway.answers.asking import Fleet, FleetLimits
+from clusterspace.gateway.answers.documents import Documents
+from clusterspace.gateway.answers.surveys import Surveys
+from clusterspace.gateway.app import FleetApp, read_fleet_info
+from clusterspace.gateway.directory import Directory
+from clusterspace.gateway.flow import HUB
+from clusterspace.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
+from clusterspace.hub.access.audit_log import AuditLog
+from clusterspace.processes.clients import connect
+from clusterspace.processes.fleet_tls import FleetTls
+from clusterspace.processes.hub_chain import handler_of
+from clusterspace.processes.installation import Installation, write_private
+from clusterspace.processes.kubeconfigs import kubeconfig_of
+from clusterspace.processes.stopping import stop_event
+from clusterspace.processes.user_access import open_connections, user_settings
+from clusterspace.serving.calls import chain
+from clusterspace.serving.listener import HttpServer
+from clusterspace.serving.middleware.audit import Audit
+from clusterspace.serving.middleware.authenticate import Authenticate
+from clusterspace.serving.middleware.catch_errors import catch_errors
+from clusterspace.serving.middleware.deadlines import deadlines
+from clusterspace.serving.middleware.impersonate import Impersonate
+from clusterspace.serving.middleware.limits import InFlightLimits
+from clusterspace.serving.middleware.measure import Measure
+from clusterspace.serving.requests import Handler
+
+_log = structlog.get_logger(__name__)
+
+CONTEXT: Final = "fleet"
+"""What the unified view is called in kubeconfigs."""
+
+_DRAIN_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """What a fleet API server is started with."""
+
+    hub: ConnectionSettings
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 7443
+    federation: bool = True
+    limits: FleetLimits = field(default_factory=FleetLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningFleet:
+    """A fleet API server that is up."""
+
+    url: str
+    fleet: Fleet
+
+
+@asynccontextmanager
+async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]:
+    """Run a fleet API server for as long as the block lasts."""
+    clock = SystemClock()
+    installation = Installation(settings.data_dir)
+    installation.remove_kubeconfig()
+    authority = installation.prepare(clock.now(), (settings.host,))
+    async with AsyncExitStack() as stack:
+        hub = connect(replace(settings.hub, cluster=HUB), clock)
+        stack.push_async_callback(hub.connection.close)
+        members = open_connections(clock)
+        stack.push_async_callback(members.close)
+        directory = Directory(hub, members, user_settings)
+        fleet = build_fleet(settings, hub, directory, clock)
+        documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
+        audit = AuditLog(installation.audit_file)
+        stack.callback(audit.close)
+        handler = build_handler(fleet, documents, hub, audit, clock)
+        tls = await FleetTls.open(installation, authority, hub)
+        server = HttpServer(handler, tls=tls.context)
+        tasks = await stack.enter_async_context(Supervisor(clock, _report))
+        for name, work in {**directory.tasks(), **tls.tasks(clock)}.items():
+            tasks.keep(name, work, restart=_restarts)
+        await directory.wait_synced()
+        await server.listen(settings.host, settings.port)
+        url = f"https://{settings.host}:{server.addresses[0][1]}"
+
+        async def drain() -> None:
+            documents.is_ready = False
+            await server.drain(_DRAIN_SECONDS)
+
+        stack.push_async_callback(drain)
+        documents.is_ready = True
+        content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, settings.hub.identity)
+        write_private(installation.kubeconfig, content)
+        yield RunningFleet(url, fleet)
+
+
+def build_fleet(
+    settings: FleetSettings, hub: ClusterClient, directory: Directory, clock: Clock
+) -> Fleet:
+    """Build what answers work with."""
+    reviews = HubReviews(hub, clock)
+    gatekeeper = Gatekeeper(reviews)
+    return Fleet(directory, reviews, gatekeeper, settings.federation, settings.limits)
+
+
+def build_handler(
+    fleet: Fleet, documents: Documents, hub: ClusterClient, audit: AuditLog, clock: Clock
+) -> Handler:
+    """Put the chain around the app. Nothing is authorized here: each cluster does that."""
+    answer = chain(
+        (
+            Measure(clock),
+            catch_errors,
+            deadlines,
+            Authenticate(FleetAuthenticator(hub, clock)),
+            Audit(clock, audit.write),
+            Impersonate(fleet.reviews),
+            InFlightLimits(),
+        ),
+        FleetApp(fleet, documents),
+    )
+    return handler_of(answer, read_fleet_info)
+
+
+def _restarts() -> Iterator[float]:
+    return backoff.exponential(0.5, 30)
+
+
+def _report(failure: TaskFailed) -> None:
+    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)
+
+
+async def serve_until_stopped(settings: FleetSettings) -> None:
+    """Run a fleet API server until told to stop."""
+    stopped = stop_event()
+    async with running_fleet(settings) as running:
+        command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
+        _log.info("fleet is ready", url=running.url, connect_with=command)
+        await stopped.wait()
+        _log.info("fleet is stopping")

@@ -1,0 +1,38 @@
+"""How users reach members: by the impersonator's credentials, acting as themselves."""
+
+from random import SystemRandom
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.client.connection import Connection
+from clusterspace.client.connections import Connections
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import CredentialsUnusable, UnusableKubeconfig
+from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.membership.connections import settings_of
+
+
+def user_settings(
+    cluster: Object, own_secret: Object | None, impersonator_secret: Object | None
+) -> ConnectionSettings:
+    """Return how users reach a member; CredentialsUnusable says why they cannot.
+
+    The impersonator's Secret holds a token alone, so the member's authority is taken from the
+    Secret the hub itself works with.
+    """
+    name = name_of(cluster)
+    if impersonator_secret is None:
+        raise CredentialsUnusable(name, "the hub holds no impersonator credentials for it")
+    authority = find_at(own_secret or {}, "data", "caBundle")
+    data: Object = {"caBundle": authority, **(impersonator_secret.get("data") or {})}
+    try:
+        return settings_of(cluster, {**impersonator_secret, "data": data})
+    except UnusableKubeconfig as error:
+        raise CredentialsUnusable(name, f"its Cluster cannot be used: {error}") from error
+    except ValueError as error:
+        why = f"Secret {name_of(impersonator_secret)} on the hub cannot be read"
+        raise CredentialsUnusable(name, why) from error
+
+
+def open_connections(clock: Clock) -> Connections:
+    """Return connections to members, none of them open yet."""
+    return Connections(lambda settings: Connection(settings, clock=clock, random=SystemRandom()))

@@ -1,0 +1,190 @@
+"""One call passed on to another API server, and its answer passed back as the bytes it is.
+
+Neither body is read. What goes along is listed here: who we are, and who the caller claimed to be,
+is never among it.
+"""
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.connection import Connection
+from clusterspace.client.requests import Answer, Ask, Headers
+from clusterspace.client.settings import Impersonation
+from clusterspace.client.translation import failure_of
+from clusterspace.errors import (
+    ClusterError,
+    ClusterUnreachable,
+    CredentialsUnusable,
+    Forbidden,
+    Unauthorized,
+)
+from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import BODILESS_STATUSES, HeaderPairs, Response
+from clusterspace.serving.responses import warning_headers
+from clusterspace.serving.users import AUTHENTICATED, UNAUTHENTICATED, User
+
+PASSED_ON: Final = frozenset(
+    {
+        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding",
+        "content-type", "if-match", "if-modified-since", "if-none-match", "kubectl-command",
+        "kubectl-session", "origin", "range", "sec-websocket-extensions", "sec-websocket-key",
+        "sec-websocket-protocol", "sec-websocket-version", "traceparent", "tracestate",
+        "user-agent", "x-stream-protocol-version",
+    }
+)  # fmt: skip
+"""The headers of a call that its target gets to see; all others stay here."""
+
+_KEPT_BACK: Final = frozenset(
+    {
+        "alt-svc", "audit-id", "connection", "content-length", "date", "keep-alive",
+        "proxy-authenticate", "proxy-connection", "strict-transport-security", "te", "trailer",
+        "transfer-encoding", "upgrade", "www-authenticate",
+    }
+)  # fmt: skip
+"""The headers of an answer that are about the connection it came by, and not about the answer."""
+
+_PROTOCOLS: Final = "sec-websocket-protocol"
+_TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the word before it
+_HEAD_SECONDS: Final = 60.0
+_SHORT_BYTES: Final = 256 * 1024
+_ERROR_BYTES: Final = 4 * 1024 * 1024
+_EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where a call goes, and the headers that say as whom."""
+
+    connection: Connection
+    target: str
+    """Path and query, encoded."""
+    identity: Headers
+
+
+def act_as(user: User, *, in_full: bool) -> Headers:
+    """Return the headers that make a request this user's own at another API server.
+
+    UID and extra only `in_full`: the role that Karmada gives impersonators on members covers users,
+    groups and accounts, and a member refuses a request that claims more. The group every user is
+    in comes by itself.
+    """
+    groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
+    # The server at the far end cuts blanks off, and " system:masters" would be system:masters.
+    for claim in (user.name, user.uid, *groups):
+        if claim != claim.strip() or not claim.isprintable():
+            raise Forbidden(f"the user {user.name!r} cannot be passed on to another cluster")
+    if not user.name:
+        raise Forbidden("a user without a name cannot be passed on to another cluster")
+    if not in_full:
+        return Impersonation(user.name, groups=groups).headers()
+    extra = tuple(
+        (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
+    )
+    return Impersonation(user.name, user.uid, groups, extra).headers()
+
+
+def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a request that go along."""
+    kept = ((name, value) for name, value in pairs if name in PASSED_ON)
+    cleaned = ((name, _cleaned(value) if name == _PROTOCOLS else value) for name, value in kept)
+    return tuple((name, value) for name, value in cleaned if value)
+
+
+def _cleaned(protocols: str) -> str:
+    """Return WebSocket protocols without the one in which browsers hide their token."""
+    named = (each.strip() for each in protocols.split(","))
+    return ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
+
+
+def headers_to_return(call: Call, answer: Iterable[tuple[str, str]]) -> HeaderPairs:
+    """Return the headers of an answer that go back, with the request's name and our warnings."""
+    kept = [(name, value) for name, value in answer if name not in _KEPT_BACK]
+    return [
+        ("Audit-Id", call.request_id),
+        *(pair for pair in kept if pair[1].isprintable()),
+        *warning_headers(call.warnings),
+    ]
+
+
+async def relay(call: Call, passage: Passage) -> Response | None:
+    """Ask the target what the call asks and answer what it answers, as it comes."""
+    request = call.request
+    body = await request.read_body(BODY_LIMIT)
+    ask = Ask(
+        call.info.method,
+        passage.target,
+        headers=(*_with_encoding(headers_to_pass(request.headers)), *passage.identity),
+        body=body or None,
+        seconds=_HEAD_SECONDS,
+    )
+    async with AsyncExitStack() as stack:
+        answer = await open_answer(stack, passage.connection, ask)
+        if is_short(answer):
+            return await _whole(call, passage.connection.cluster, answer)
+        await pass_back(call, answer)
+        return None
+
+
+def is_short(answer: AnswerStream) -> bool:
+    """Whether an answer can be held in memory without a second thought."""
+    if answer.status >= 400 or answer.status in BODILESS_STATUSES:
+        return True
+    length = answer.headers.get("content-length", "")
+    return length.isdecimal() and int(length) <= _SHORT_BYTES
+
+
+async def pass_back(call: Call, answer: AnswerStream) -> None:
+    """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
+    headers = headers_to_return(call, answer.headers.items())
+    stream = call.request.start_stream(answer.status, headers)
+    try:
+        async for chunk in answer.chunks():
+            stream.write(chunk)
+            await stream.drain()
+    except ClusterError:
+        stream.abort()
+        return
+    stream.end()
+
+
+async def _whole(call: Call, cluster: str, answer: AnswerStream) -> Response:
+    headers = dict(answer.headers)
+    if call.info.method == "HEAD" or answer.status in BODILESS_STATUSES:
+        return Response(answer.status, headers_to_return(call, headers.items()))
+    whole = await answer.read(max(_SHORT_BYTES, _ERROR_BYTES))
+    refuse_stranger(cluster, whole)
+    headers.pop("content-encoding", None)  # reading it has unpacked it
+    return Response(answer.status, headers_to_return(call, headers.items()), whole.body)
+
+
+def refuse_stranger(cluster: str, answer: Answer) -> None:
+    """Raise when a cluster does not know us: its 401 is not about the client, who would think so.
+
+    What runs in a cluster and is reached through it has a 401 of its own, which may pass.
+    """
+    if answer.status == 401 and isinstance(failure_of(cluster, answer), Unauthorized):
+        why = "does not accept the credentials that the hub holds for it"
+        raise CredentialsUnusable(cluster, why)
+
+
+async def open_answer(stack: AsyncExitStack, connection: Connection, ask: Ask) -> AnswerStream:
+    """Open an answer to be read bit by bit; leaving the stack ends it."""
+    try:
+        return await stack.enter_async_context(connection.stream(ask))
+    except ClusterUnreachable as error:
+        # A kept connection that the other end closed meanwhile says nothing about the cluster.
+        if not (error.was_sent and ask.is_safe):
+            raise
+    return await stack.enter_async_context(connection.stream(ask))
+
+
+def _with_encoding(headers: Headers) -> Headers:
+    """Ask for plain bytes on behalf of a client that does not say it can unpack others."""
+    if any(name == "accept-encoding" for name, _ in headers):
+        return headers
+    return (*headers, ("accept-encoding", "identity"))

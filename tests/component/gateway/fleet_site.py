@@ -1,0 +1,236 @@
+"""A hub, members and a fleet API server in this event loop, asked by people with tokens."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.component.fake_clusters import Handle, fake_cluster
+from tests.flows.fleets import Fleet, Side, until
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.gateway.answers.asking import FleetLimits
+from clusterspace.gateway.fanout import exchange
+from clusterspace.membership import manifests, names
+from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fleet
+from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.testing.hubs import client_for_test
+
+ROOT = "root-token"
+TOKENS = f"""
+{ROOT},root,0,"system:masters"
+jane-token,jane,1,"dev"
+carl-token,carl,2,"ops"
+"""
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass
+class Heard:
+    """An answer, decoded."""
+
+    code: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.body["items"]]
+
+    def names_with(self, start: str) -> list[str]:
+        return [name for name in self.names if name.startswith(start)]
+
+    @property
+    def message(self) -> str:
+        return self.body["message"]
+
+    @property
+    def warning(self) -> str:
+        return self.headers.get("warning", "")
+
+
+@dataclass
+class Site:
+    """A fleet that runs."""
+
+    fleet: Fleet
+    running: RunningFleet
+    members: dict[str, Side] = field(default_factory=dict)
+    connections: dict[tuple[str, str], Connection] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.running.url
+
+    @property
+    def hub(self) -> Side:
+        return self.fleet.hub
+
+    @property
+    def directory(self) -> Path:
+        return self.fleet.directory
+
+    def connection(self, token: str, url: str = "") -> Connection:
+        """Return a connection to the fleet API server for whoever holds a token."""
+        key = (token, url or self.url)
+        if key not in self.connections:
+            authority = (self.directory / "fleet" / "pki" / "ca.crt").read_bytes()
+            settings = ConnectionSettings(
+                "fleet", key[1], Trust(Pem(authority)), Identity(token=token)
+            )
+            connection = Connection(settings, clock=SystemClock(), random=Random(1))
+            self.connections[key] = connection
+        return self.connections[key]
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str = ROOT,
+        headers: tuple[tuple[str, str], ...] = (),
+        content_type: str = "application/json",
+        url: str = "",
+    ) -> Heard:
+        """Ask the fleet API server, once."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode() if body else None
+        given = (*headers, ("Content-Type", content_type)) if raw else headers
+        ask = Ask(method, path, headers=given, body=raw)
+        return heard(await exchange(self.connection(token, url), ask))
+
+    async def wait_for(self, cluster: str, *, is_gone: bool = False) -> None:
+        """Wait until the fleet API server has heard that a cluster joined or left."""
+
+        async def is_so() -> bool:
+            return (cluster in self.running.fleet.directory.members()) is not is_gone
+
+        await until(is_so)
+
+    async def close(self) -> None:
+        for connection in self.connections.values():
+            await connection.close()
+
+
+def heard(answer: Answer) -> Heard:
+    is_json = "json" in answer.headers.get("content-type", "")
+    body = json.loads(answer.body) if is_json and answer.body else answer.body
+    return Heard(answer.status, body, dict(answer.headers))
+
+
+@asynccontextmanager
+async def fleet_site(
+    directory: Path,
+    *,
+    members: tuple[str, ...] = ("east", "west"),
+    sims: tuple[str, ...] = (),
+    federation: bool = True,
+    list_seconds: float = 2.0,
+) -> AsyncGenerator[Site]:
+    """Run a hub with members that have joined, and the fleet API server in front."""
+    async with AsyncExitStack() as stack:
+        fleet = await _running_hub(directory, stack)
+        sides: dict[str, Side] = {}
+        for name in members:
+            sides[name] = await fleet.add_member(name)
+        for name in sims:
+            sides[name] = await _running_sim(directory / name, name, stack)
+        for name, side in sides.items():
+            await fleet.join(name, side)
+        settings = FleetSettings(
+            hub=fleet.hub.settings,
+            data_dir=directory / "fleet",
+            port=0,
+            federation=federation,
+            limits=FleetLimits(list_seconds=list_seconds),
+        )
+        running = await stack.enter_async_context(running_fleet(settings))
+        site = Site(fleet, running, sides)
+        stack.push_async_callback(site.close)
+        yield site
+
+
+async def _running_hub(directory: Path, stack: AsyncExitStack) -> Fleet:
+    (directory / "hub").mkdir()
+    tokens = directory / "tokens.csv"
+    tokens.write_text(TOKENS)
+    settings = HubSettings(directory / "hub", port=0, store="memory", token_auth_file=tokens)
+    await stack.enter_async_context(running_hub(settings))
+    reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")
+    client = await stack.enter_async_context(client_for_test(reached))
+    return Fleet(Side(reached, client), directory, stack)
+
+
+async def _running_sim(directory: Path, name: str, stack: AsyncExitStack) -> Side:
+    await stack.enter_async_context(running_sim(SimSettings(name, directory, nodes=1)))
+    reached = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+    return Side(reached, await stack.enter_async_context(client_for_test(reached)))
+
+
+@asynccontextmanager
+async def fake_member(site: Site, name: str, handle: Handle) -> AsyncGenerator[None]:
+    """Have a server of the test's own be a member for as long as the block lasts."""
+    async with fake_cluster(handle) as port, member_at(site, name, f"http://127.0.0.1:{port}"):
+        yield
+
+
+@asynccontextmanager
+async def member_at(site: Site, name: str, server: str) -> AsyncGenerator[None]:
+    """Have a cluster at this address be a member for as long as the block lasts."""
+    hub = site.hub.client
+    secret = manifests.credentials_secret(names.impersonator_secret(name), {"token": b"secret-1"})
+    await hub.create(Place(names.SECRETS, "karmada-cluster"), secret)
+    cluster = manifests.cluster(name, name, manifests.Endpoint(server), manifests.NOWHERE)
+    await hub.create(Place(names.cluster_place(name).resource), cluster)
+    await site.wait_for(name)
+    try:
+        yield
+    finally:
+        await site.ask("DELETE", f"/clusterspaces/hub{names.cluster_place(name).path}")
+        secret_path = names.secret_place(names.impersonator_secret(name)).path
+        await site.ask("DELETE", f"/clusterspaces/hub{secret_path}")
+        await site.wait_for(name, is_gone=True)
+
+
+async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -> None:
+    """Give a user a role of its own in a cluster."""
+    role = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    }
+    await side.client.create(Place(names.CLUSTER_ROLES), role)
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": RBAC}],
+    }
+    await side.client.create(Place(names.CLUSTER_ROLE_BINDINGS), binding)
+
+
+def reaching(*clusters: str) -> list[dict[str, Any]]:
+    """Return the rules on the hub that let somebody reach members."""
+    rule: dict[str, Any] = {
+        "apiGroups": ["cluster.karmada.io"],
+        "resources": ["clusters/proxy"],
+        "verbs": ["*"],
+    }
+    return [{**rule, "resourceNames": list(clusters)} if clusters else rule]
+
+
+def using(*resources: str) -> list[dict[str, Any]]:
+    """Return rules that let somebody do anything with resources of the core group."""
+    return [{"apiGroups": [""], "resources": list(resources), "verbs": ["*"]}]

@@ -1,0 +1,302 @@
+"""One object in one cluster, through the fleet: every verb reaches the right one, and no other."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.component.gateway.fleet_site import Site, fleet_site
+from tests.flows.fleets import until
+
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Ask
+from clusterspace.client.upgrades import open_tunnel
+from clusterspace.gateway.merge import versions
+from clusterspace.kube.objects import Object, find_at
+from clusterspace.testing.builders import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    PODS,
+    config_map,
+    deployment,
+    namespace,
+    pod,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYS = "/apis/apps/v1/namespaces/default/deployments"
+PATCHES = {
+    "application/merge-patch+json": {"data": {"k": "2"}},
+    "application/strategic-merge-patch+json": {"data": {"k": "2"}},
+    "application/json-patch+json": [{"op": "replace", "path": "/data/k", "value": "2"}],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    async with fleet_site(
+        tmp_path_factory.mktemp("fleet"), members=("east",), sims=("west",)
+    ) as it:
+        yield it
+
+
+async def held(site: Site, cluster: str, name: str) -> Object | None:
+    side = site.hub if cluster == "hub" else site.members[cluster]
+    return await side.client.find(Place(CONFIG_MAPS, "default", name))
+
+
+async def test_a_create_goes_to_the_cluster_in_the_name_and_to_no_other(site: Site):
+    made = await site.ask("POST", MAPS, config_map("made.clusterspace.west", {"k": "1"}))
+
+    assert (made.code, made.body["metadata"]["name"]) == (201, "made.clusterspace.west")
+    assert (await held(site, "west", "made") or {}).get("data") == {"k": "1"}
+    assert await held(site, "east", "made") is None
+    assert await held(site, "hub", "made") is None
+
+
+async def test_a_bare_name_is_the_hub_s(site: Site):
+    made = await site.ask("POST", MAPS, config_map("bare"))
+
+    assert (made.code, made.body["metadata"]["name"]) == (201, "bare")
+    assert await held(site, "hub", "bare")
+    assert await held(site, "west", "bare") is None
+
+
+async def test_a_get_repeats_the_name_it_was_asked_for(site: Site):
+    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("seen"))
+
+    found = await site.ask("GET", f"{MAPS}/seen.clusterspace.west")
+    plain = await site.ask("GET", "/api/v1/namespaces/default/clusterspaces/west/configmaps/seen")
+    spaced = await site.ask("GET", "/api/v1/namespaces/default.clusterspace.west/configmaps/seen")
+
+    assert found.body["metadata"]["name"] == "seen.clusterspace.west"
+    assert found.body["metadata"]["namespace"] == "default"
+    assert plain.body["metadata"]["name"] == "seen"
+    assert spaced.body["metadata"]["name"] == "seen"
+    assert spaced.body["metadata"]["namespace"] == "default.clusterspace.west"
+
+
+async def test_what_was_read_can_be_written_back(site: Site):
+    await site.ask("POST", MAPS, config_map("round.clusterspace.west", {"k": "1"}))
+    found = (await site.ask("GET", f"{MAPS}/round.clusterspace.west")).body
+
+    changed = {**found, "data": {"k": "2"}}
+    written = await site.ask("PUT", f"{MAPS}/round.clusterspace.west", changed)
+    again = await site.ask("PUT", f"{MAPS}/round.clusterspace.west", changed)
+
+    assert (written.code, written.body["data"]) == (200, {"k": "2"})
+    assert (again.code, again.body["reason"]) == (409, "Conflict")
+    stored = await held(site, "west", "round") or {}
+    assert (stored["metadata"]["name"], stored["data"]) == ("round", {"k": "2"})
+
+
+@pytest.mark.parametrize("media_type", PATCHES)
+async def test_every_patch_reaches_its_cluster(site: Site, media_type: str):
+    name = f"p{len(media_type)}"
+    await site.ask("POST", MAPS, config_map(f"{name}.clusterspace.west", {"k": "1"}))
+
+    url = f"{MAPS}/{name}.clusterspace.west"
+    patched = await site.ask("PATCH", url, PATCHES[media_type], content_type=media_type)
+
+    assert (patched.code, patched.body["metadata"]["name"]) == (200, f"{name}.clusterspace.west")
+    assert (await held(site, "west", name) or {})["data"] == {"k": "2"}
+
+
+async def test_an_apply_creates_under_the_cluster_s_own_name(site: Site):
+    wanted = config_map("applied.clusterspace.west", {"k": "1"})
+    url = f"{MAPS}/applied.clusterspace.west?fieldManager=me"
+
+    first = await site.ask("PATCH", url, wanted, content_type="application/apply-patch+yaml")
+    second = await site.ask("PATCH", url, wanted, content_type="application/apply-patch+yaml")
+
+    assert (first.code, second.code) == (201, 200)
+    assert second.body["metadata"]["name"] == "applied.clusterspace.west"
+    assert first.body["metadata"]["resourceVersion"] == second.body["metadata"]["resourceVersion"]
+    assert (await held(site, "west", "applied") or {})["data"] == {"k": "1"}
+
+
+async def test_a_delete_deletes_one_and_says_which(site: Site):
+    for cluster in ("west", "east"):
+        await site.ask("POST", MAPS, config_map(f"gone.clusterspace.{cluster}"))
+
+    deleted = await site.ask("DELETE", f"{MAPS}/gone.clusterspace.west")
+
+    assert (deleted.code, deleted.body["details"]["name"]) == (200, "gone.clusterspace.west")
+    assert await held(site, "west", "gone") is None
+    assert await held(site, "east", "gone")
+    missing = await site.ask("GET", f"{MAPS}/gone.clusterspace.west")
+    assert (missing.code, missing.body["details"]["name"]) == (404, "gone.clusterspace.west")
+
+
+async def test_a_version_of_the_whole_fleet_is_understood_in_a_write(site: Site):
+    await site.ask("POST", MAPS, config_map("vector.clusterspace.west", {"k": "1"}))
+    url = f"{MAPS}/vector.clusterspace.west"
+    found = (await site.ask("GET", url)).body
+
+    def at(version: str) -> Object:
+        return {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
+
+    stale = versions.encode({"karmada": "7", "west": "1"})
+    fresh = versions.encode({"karmada": "7", "west": found["metadata"]["resourceVersion"]})
+
+    assert (await site.ask("PUT", url, at(stale))).code == 409
+    assert (await site.ask("PUT", url, at(fresh))).code == 200
+    broken = await site.ask("PUT", url, at(f"{fresh[:-4]}AAAA"))
+    assert (broken.code, broken.body["reason"]) == (410, "Expired")
+
+
+async def test_subresources_reach_their_cluster(site: Site):
+    created = await site.ask("POST", DEPLOYS, deployment("shop.clusterspace.west", replicas=1))
+    assert created.code == 201, created.body
+    url = f"{DEPLOYS}/shop.clusterspace.west/scale"
+
+    scale = (await site.ask("GET", url)).body
+    scaled = await site.ask("PUT", url, {**scale, "spec": {"replicas": 2}})
+    patch = {"spec": {"replicas": 3}}
+    again = await site.ask("PATCH", url, patch, content_type="application/merge-patch+json")
+
+    assert scale["metadata"]["name"] == "shop.clusterspace.west"
+    assert (scaled.code, scaled.body["spec"]) == (200, {"replicas": 2})
+    assert (again.code, again.body["spec"]) == (200, {"replicas": 3})
+    stored = await site.members["west"].client.get(Place(DEPLOYMENTS, "default", "shop"))
+    assert stored["spec"]["replicas"] == 3
+
+
+async def test_a_cluster_nobody_knows_is_told_apart_from_an_object_nobody_knows(site: Site):
+    got = await site.ask("GET", f"{MAPS}/x.clusterspace.mars")
+    made = await site.ask("POST", MAPS, config_map("x.clusterspace.mars"))
+
+    assert (got.code, got.message) == (404, "there is no cluster 'mars' in the fleet")
+    assert (made.code, made.message) == (400, "there is no cluster 'mars' in the fleet")
+
+
+async def test_two_clusters_in_one_request_are_refused(site: Site):
+    path = "/api/v1/namespaces/default/clusterspaces/west/configmaps/x.clusterspace.east"
+    answer = await site.ask("GET", path)
+
+    assert answer.code == 400
+    assert "two clusters: west in the URL, and east" in answer.message
+
+
+async def test_nothing_is_deleted_in_all_clusters_at_once(site: Site):
+    answer = await site.ask("DELETE", MAPS)
+    one = await site.ask("DELETE", "/api/v1/namespaces/nowhere.clusterspace.west/configmaps")
+
+    assert (answer.code, answer.body["reason"]) == (405, "MethodNotAllowed")
+    assert one.code == 200
+
+
+async def test_the_prefix_form_is_the_cluster_itself(site: Site):
+    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("raw"))
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+    found = await site.ask("GET", f"/clusterspaces/west{MAPS}/raw")
+    version = await site.ask("GET", "/clusterspaces/west/version")
+    karmada = await site.ask(
+        "GET", f"/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy{MAPS}/raw"
+    )
+    hub = await site.ask("GET", "/clusterspaces/hub/apis/cluster.karmada.io/v1alpha1/clusters")
+    rows = await site.ask("GET", f"/clusterspaces/west{MAPS}", headers=(("Accept", table),))
+
+    assert found.body["metadata"]["name"] == karmada.body["metadata"]["name"] == "raw"
+    assert version.body["major"] == "1"
+    assert hub.names == ["east", "west"]
+    assert [column["name"] for column in rows.body["columnDefinitions"]][:2] == ["Name", "Data"]
+
+
+async def events_of(site: Site, path: str, count: int) -> list[Any]:
+    """Return the first events of a watch."""
+    async with (
+        asyncio.timeout(10),
+        site.connection("root-token").stream(Ask("GET", path)) as stream,
+    ):
+        assert stream.status == 200
+        said = b""
+        async for chunk in stream.chunks():
+            said += chunk
+            lines = said.splitlines()
+            if len(lines) >= count and said.endswith(b"\n"):
+                return [json.loads(line) for line in lines[:count]]
+    raise AssertionError("the watch ended")
+
+
+async def test_a_watch_of_one_cluster_comes_with_the_names_that_were_asked_for(site: Site):
+    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("watched"))
+    selector = "fieldSelector=metadata.name%3Dwatched.clusterspace.west&watch=true"
+    spaced = "/api/v1/namespaces/default.clusterspace.west/configmaps"
+
+    (by_name,) = await events_of(site, f"{MAPS}?{selector}", 1)
+    (by_space,) = await events_of(
+        site, f"{spaced}?watch=true&fieldSelector=metadata.name%3Dwatched", 1
+    )
+    (plain,) = await events_of(
+        site,
+        "/api/v1/namespaces/default/clusterspaces/west/configmaps"
+        "?watch=true&fieldSelector=metadata.name%3Dwatched",
+        1,
+    )
+
+    assert by_name["type"] == "ADDED"
+    assert by_name["object"]["metadata"]["name"] == "watched.clusterspace.west"
+    assert by_space["object"]["metadata"]["namespace"] == "default.clusterspace.west"
+    assert plain["object"]["metadata"]["name"] == "watched"
+
+
+async def test_a_watch_of_all_clusters_is_refused_with_a_sentence(site: Site):
+    answer = await site.ask("GET", f"{MAPS}?watch=true")
+
+    assert (answer.code, answer.body["reason"]) == (405, "MethodNotAllowed")
+    assert "a watch is for one cluster" in answer.message
+
+
+async def test_logs_and_shells_are_passed_on(site: Site):
+    west = site.members["west"].client
+    await west.create(Place(PODS, "default"), pod("shell"))
+
+    async def runs() -> bool:
+        found = await west.get(Place(PODS, "default", "shell"))
+        return find_at(found, "status", "phase") == "Running"
+
+    await until(runs)
+    url = "/api/v1/namespaces/default/pods/shell.clusterspace.west"
+    log = await site.ask("GET", f"{url}/log?tailLines=1")
+    headers = (
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
+    )
+    ask = Ask("GET", f"{url}/exec?command=pwd&stdout=true", headers=headers)
+
+    assert log.code == 200
+    async with open_tunnel(site.connection("root-token"), ask, "websocket") as shell:
+        said = b""
+        async with asyncio.timeout(10):
+            while b"Success" not in said:
+                said += await shell.read()
+    assert b"/" in said
+
+
+async def test_yaml_comes_to_those_who_ask_for_it(site: Site):
+    await site.ask("POST", MAPS, config_map("yaml.clusterspace.west", {"k": "1"}))
+    accept = (("Accept", "application/yaml"),)
+
+    one = await site.ask("GET", f"{MAPS}/yaml.clusterspace.west", headers=accept)
+    listed = await site.ask("GET", MAPS, headers=accept)
+
+    assert b"name: yaml.clusterspace.west\n" in one.body
+    assert b"    name: yaml.clusterspace.west\n" in listed.body
+
+
+async def test_a_namespace_is_there_when_any_cluster_has_it(site: Site):
+    await site.members["west"].client.create(Place(NAMESPACES), namespace("only-west"))
+
+    found = await site.ask("GET", "/api/v1/namespaces/only-west")
+    missing = await site.ask("GET", "/api/v1/namespaces/nowhere")
+
+    assert (found.code, found.body["metadata"]["name"]) == (200, "only-west")
+    assert (missing.code, missing.body["reason"]) == (404, "NotFound")

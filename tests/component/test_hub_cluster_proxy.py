@@ -1,0 +1,226 @@
+"""`clusters/NAME/proxy`: a member's API through the hub, as the user that asks."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flows.fleets import Fleet, Side, running_fleet, until
+
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Ask, Headers
+from clusterspace.client.upgrades import open_tunnel
+from clusterspace.errors import Forbidden, NotFound
+from clusterspace.kube.objects import find_at
+from clusterspace.membership import names
+from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map, pod
+from clusterspace.testing.hubs import client_for_test
+
+PROXY = "/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy"
+JSON = ("Content-Type", "application/json")
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncGenerator[tuple[Fleet, Side]]:
+    """A hub with one simulated member, `west`."""
+    async with running_fleet(tmp_path) as running:
+        directory = tmp_path / "west"
+        settings = SimSettings("west", directory, nodes=1)
+        await running.stack.enter_async_context(running_sim(settings))
+        reached = read_kubeconfig([directory / "kubeconfig"]).settings(cluster="west")
+        client = await running.stack.enter_async_context(client_for_test(reached))
+        west = Side(reached, client)
+        await running.join("west", west)
+        yield running, west
+
+
+def as_user(name: str, *groups: str) -> Headers:
+    return (
+        ("Impersonate-User", name),
+        *(("Impersonate-Group", group) for group in groups),
+    )
+
+
+async def ask(fleet: Fleet, method: str, path: str, body: Any = None, *headers: Any) -> Any:
+    raw = None if body is None else json.dumps(body).encode()
+    given = (JSON, *headers) if raw else headers
+    asked = Ask(method, PROXY + path, headers=given, body=raw)
+    return json.loads((await fleet.hub.client.connection.ask(asked)).body)
+
+
+async def bind(side: Side, user: str, role: str) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-{role}"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role,
+        },
+        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    await side.client.create(Place(names.CLUSTER_ROLE_BINDINGS), binding)
+
+
+async def allow_proxy(side: Side, user: str) -> None:
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"reach-{user}"},
+        "rules": [
+            {
+                "apiGroups": ["cluster.karmada.io"],
+                "resources": ["clusters/proxy"],
+                "verbs": ["*"],
+            }
+        ],
+    }
+    await side.client.create(Place(names.CLUSTER_ROLES), role)
+    await bind(side, user, f"reach-{user}")
+
+
+async def test_objects_of_a_member_are_read_and_written_through_the_hub(
+    fleet: tuple[Fleet, Side],
+):
+    running, west = fleet
+    maps = "/api/v1/namespaces/default/configmaps"
+
+    await ask(running, "POST", maps, config_map("a", {"k": "1"}))
+    patch = ("Content-Type", "application/merge-patch+json")
+    patched = Ask("PATCH", f"{PROXY}{maps}/a", headers=(patch,), body=b'{"data":{"k":"2"}}')
+    await running.hub.client.connection.ask(patched)
+
+    assert (await west.client.get(Place(CONFIG_MAPS, "default", "a")))["data"] == {"k": "2"}
+    listed = await ask(running, "GET", f"{maps}?labelSelector=none%3Dhere")
+    assert listed["items"] == []
+    await ask(running, "DELETE", f"{maps}/a")
+    with pytest.raises(NotFound):
+        await ask(running, "GET", f"{maps}/a")
+
+
+async def test_a_member_decides_by_its_own_rules_and_sees_the_user(fleet: tuple[Fleet, Side]):
+    running, west = fleet
+    who = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    jane = as_user("jane", "dev")
+    await allow_proxy(running.hub, "jane")
+
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    told = await ask(running, "POST", path, who, *jane)
+    with pytest.raises(Forbidden, match='User "jane" cannot list resource "pods"'):
+        await ask(running, "GET", "/api/v1/pods", None, *jane)
+    await bind(west, "jane", "view")
+
+    assert find_at(told, "status", "userInfo", "username") == "jane"
+    assert find_at(told, "status", "userInfo", "groups") == ["dev", "system:authenticated"]
+    assert (await ask(running, "GET", "/api/v1/pods", None, *jane))["items"] == []
+
+
+async def test_who_may_not_reach_a_member_does_not(fleet: tuple[Fleet, Side]):
+    running, _ = fleet
+
+    with pytest.raises(Forbidden, match='cannot get resource "clusters/proxy"'):
+        await ask(running, "GET", "/api/v1/pods", None, *as_user("mallory"))
+
+
+async def test_any_media_type_and_any_path_pass(fleet: tuple[Fleet, Side]):
+    running, _ = fleet
+
+    asked = Ask("GET", f"{PROXY}/version", headers=(("Accept", "text/html, */*"),))
+    answer = await running.hub.client.connection.ask(asked)
+
+    assert json.loads(answer.body)["major"] == "1"
+    head = await running.hub.client.connection.exchange(Ask("HEAD", f"{PROXY}/healthz"))
+    assert (head.status, head.body) == (200, b"")
+
+
+async def test_a_member_that_is_gone_is_unavailable_and_never_not_found(
+    fleet: tuple[Fleet, Side],
+):
+    running, _ = fleet
+    place = names.cluster_place("west")
+    held = await running.hub.client.get(place)
+    moved = {**held, "spec": {**held["spec"], "apiEndpoint": "https://127.0.0.1:1"}}
+    await running.hub.client.update(place, moved)
+
+    once = Ask("POST", f"{PROXY}/api/v1/namespaces", headers=(JSON,), body=b"{}")
+    answer = await running.hub.client.connection.exchange(once)
+
+    assert answer.status == 503
+    assert json.loads(answer.body)["message"].startswith("cluster west: refused the connection")
+
+
+async def test_an_unknown_member_is_not_found(fleet: tuple[Fleet, Side]):
+    running, _ = fleet
+    path = PROXY.replace("west", "east")
+
+    with pytest.raises(NotFound, match='"east" not found'):
+        await running.hub.client.connection.ask(Ask("GET", f"{path}/version"))
+
+
+async def running_pod(west: Side) -> None:
+    await west.client.create(Place(PODS, "default"), pod("web"))
+    place = Place(PODS, "default", "web")
+
+    async def is_running() -> bool:
+        return find_at(await west.client.get(place), "status", "phase") == "Running"
+
+    await until(is_running)
+
+
+async def test_a_watch_and_a_log_are_passed_on_as_they_come(fleet: tuple[Fleet, Side]):
+    running, west = fleet
+    await running_pod(west)
+    follow = Ask("GET", f"{PROXY}/api/v1/namespaces/default/pods/web/log?follow=true")
+
+    async with running.hub.client.connection.stream(follow) as stream:
+        first = await anext(stream.chunks())
+
+    assert stream.status == 200
+    assert first
+    watch = Ask("GET", f"{PROXY}/api/v1/pods?watch=true")
+    async with running.hub.client.connection.stream(watch) as stream:
+        event = json.loads((await anext(stream.chunks())).splitlines()[0])
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "web")
+
+
+async def test_a_shell_is_passed_on_to_who_may_create_one_and_to_nobody_else(
+    fleet: tuple[Fleet, Side],
+):
+    running, west = fleet
+    await running_pod(west)
+    await allow_proxy(running.hub, "jane")
+    await bind(west, "jane", "view")
+    target = f"{PROXY}/api/v1/namespaces/default/pods/web/exec?command=pwd&stdout=true"
+    headers = (
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
+    )
+
+    hub = running.hub.client.connection
+    async with open_tunnel(hub, Ask("GET", target, headers=headers), "websocket") as shell:
+        assert shell.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        async with asyncio.timeout(10):
+            said = b""
+            while b"Success" not in said:
+                said += await shell.read()
+    assert b"/" in said
+    asked = Ask("GET", target, headers=(*headers, *as_user("jane")))
+    with pytest.raises(Forbidden, match='cannot create resource "pods/exec"'):
+        async with open_tunnel(hub, asked, "websocket"):
+            pass
+
+
+async def test_other_servers_learn_whose_certificates_count(fleet: tuple[Fleet, Side]):
+    running, _ = fleet
+    place = Place(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication")
+
+    held = await running.hub.client.get(place)
+
+    authority = (running.directory / "hub" / "pki" / "ca.crt").read_text()
+    assert held["data"] == {"client-ca-file": authority}

@@ -1,0 +1,106 @@
+"""Lists of many clusters become one that a client cannot tell from a cluster's own."""
+
+import json
+from typing import Any
+
+import pytest
+
+from clusterspace.errors import ClusterMisbehaved
+from clusterspace.gateway.flow import Naming, Subject
+from clusterspace.gateway.merge.lists import merge
+from clusterspace.gateway.merge.parts import AT_ONCE, ListMetadata, Part, read_part
+
+POD = Subject("", "v1", "pods")
+VECTOR = ListMetadata("vector")
+
+
+def part(cluster: str, *names: str, kind: str = "PodList", plain: bool = False) -> Part:
+    items = [{"metadata": {"name": name}, "spec": {"nodeName": "n"}} for name in names]
+    body = {
+        "kind": kind,
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "7", "continue": "next", "remainingItemCount": 3},
+        "items": items,
+    }
+    return read_part(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
+
+
+def merged(*parts: Part, metadata: ListMetadata = VECTOR) -> Any:
+    return json.loads(b"".join(merge(parts, subject=POD, metadata=metadata)))
+
+
+def names_in(answer: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in answer["items"]]
+
+
+def test_items_keep_the_order_of_the_clusters_and_carry_their_names() -> None:
+    answer = merged(part("karmada", "a", plain=True), part("m1", "b", "a"), part("m2", "a"))
+
+    assert names_in(answer) == ["a", "b.clusterspace.m1", "a.clusterspace.m1", "a.clusterspace.m2"]
+    assert answer["items"][3]["spec"] == {"nodeName": "n.clusterspace.m2"}
+    assert (answer["kind"], answer["apiVersion"]) == ("PodList", "v1")
+
+
+def test_the_lists_own_metadata_is_replaced() -> None:
+    answer = merged(part("m1", "a"), metadata=ListMetadata("vector", "token", 0))
+
+    assert answer["metadata"] == {
+        "resourceVersion": "vector",
+        "continue": "token",
+        "remainingItemCount": 0,
+    }
+
+
+def test_what_is_not_said_of_a_list_is_left_out() -> None:
+    assert merged(part("m1", "a"))["metadata"] == {"resourceVersion": "vector"}
+
+
+def test_what_a_part_says_of_itself_can_be_read() -> None:
+    assert part("m1", "a").metadata == ListMetadata("7", "next", 3)
+    assert part("m1", "a", "b").count == 2
+
+
+def test_lists_of_nothing_are_a_list_of_nothing() -> None:
+    assert merged(part("m1"), part("m2"))["items"] == []
+
+
+@pytest.mark.parametrize("items", [b"null", b"[ ]"])
+def test_a_cluster_may_write_nothing_in_its_own_way(items: bytes) -> None:
+    body = b'{"kind":"PodList","metadata":{},"items":' + items + b"}"
+
+    assert merged(part("m1", "a"), read_part(body, Naming("m2")))["items"] != []
+    assert merged(read_part(body, Naming("m2")))["items"] == []
+
+
+def test_long_lists_come_in_pieces_that_fit_together() -> None:
+    names = [f"pod-{index}" for index in range(AT_ONCE * 2 + 1)]
+    pieces = list(merge([part("m1", *names), part("m2", "z")], subject=POD, metadata=VECTOR))
+
+    assert len(pieces) == 5
+    assert names_in(json.loads(b"".join(pieces))) == [
+        *(f"{name}.clusterspace.m1" for name in names),
+        "z.clusterspace.m2",
+    ]
+
+
+def test_metadata_lists_are_merged_like_any_other() -> None:
+    answer = merged(part("m1", "a", kind="PartialObjectMetadataList"))
+
+    assert (answer["kind"], names_in(answer)) == (
+        "PartialObjectMetadataList",
+        ["a.clusterspace.m1"],
+    )
+
+
+def test_merging_twice_gives_the_same_answer() -> None:
+    parts = (part("m1", "a"), part("m2", "b"))
+
+    assert merged(*parts) == merged(*parts)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"", b'{"kind":"Pod"}', b'{"kind":"PodList","items":[1]}', b'{"items":[]}']
+)
+def test_an_answer_that_is_no_list_is_told_before_anything_is_written(body: bytes) -> None:
+    with pytest.raises(ClusterMisbehaved, match="cluster m1"):
+        read_part(body, Naming("m1"))
