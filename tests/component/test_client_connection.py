@@ -410,3 +410,33 @@ async def test_a_new_certificate_is_shown_and_what_is_under_way_goes_on(
             assert [chunk async for chunk in slow.chunks()] == [b"done"]
 
     assert shown == [ssl.PEM_cert_to_DER_cert(old.decode()), new]
+
+
+async def test_a_request_that_is_passed_on_speaks_for_its_client():
+    heard: list[list[str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        heard.append([*request.headers.getall("User-Agent"), request.headers["Accept-Encoding"]])
+        return web.json_response({"kind": "Pod"})
+
+    async with asked_by(answer) as connection:
+        await connection.ask(GET)
+        own = (("user-agent", "kubectl/1"), ("accept-encoding", "identity"))
+        await connection.ask(replace(GET, headers=own))
+
+    assert heard[0][0].startswith("clusterspace/")
+    assert heard[0][1] == "gzip"
+    assert heard[1] == ["kubectl/1", "identity"]
+
+
+async def test_a_header_that_comes_twice_is_read_as_one_list():
+    async def answer(_request: web.Request) -> web.Response:
+        response = web.json_response({"kind": "Pod"})
+        response.headers.add("Warning", '299 - "one"')
+        response.headers.add("Warning", '299 - "two"')
+        return response
+
+    async with asked_by(answer) as connection:
+        answered = await connection.ask(GET)
+
+    assert answered.headers["warning"] == '299 - "one", 299 - "two"'

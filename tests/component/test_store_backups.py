@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from tests.component.store_disk import damage_a_record
 
-from clusterspace.cli.store import DAMAGED, NOT_DONE
+from clusterspace.cli.output import ExitCode
 from clusterspace.cli.store import store as store_command
 from clusterspace.errors import Compacted, StoreCorrupt, StoreUnreadable
 from clusterspace.store.backups import RESTORE_JUMP, back_up, restore
@@ -113,7 +113,7 @@ def test_the_commands_say_in_one_sentence_why_not(tmp_path: Path) -> None:
     missing = CliRunner().invoke(store_command, ["check", str(nothing)])
     foreign = CliRunner().invoke(store_command, ["check", str(other)])
 
-    assert (missing.exit_code, foreign.exit_code) == (NOT_DONE, NOT_DONE)
+    assert (missing.exit_code, foreign.exit_code) == (ExitCode.FAILED, ExitCode.FAILED)
     assert missing.stderr == f"Error: there is no store at {nothing}\n"
     assert foreign.stderr == f"Error: {other} is not a store file\n"
 
@@ -125,5 +125,5 @@ async def test_check_has_its_own_code_for_damage(tmp_path: Path) -> None:
 
     result = CliRunner().invoke(store_command, ["check", str(tmp_path)])
 
-    assert result.exit_code == DAMAGED
+    assert result.exit_code == ExitCode.DAMAGED
     assert "fails its checksum" in result.stderr

@@ -6,42 +6,60 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.output import (
+    Line,
+    Listing,
+    Output,
+    output_option,
+    people_console,
+    show,
+    table_of,
+)
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from clusterspace.client.resources import ClusterClient
+    from clusterspace.kube.objects import Object
     from clusterspace.membership.taints import TaintEdit
 
 _REFRESH_SECONDS: Final = 2.0
-_PIPE_WIDTH: Final = 250
+_WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
 _COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Leaving": "yellow"}
 
 
 @click.command()
 @click.option("-w", "--watch", is_flag=True, help="Stay, and show changes as they happen.")
+@output_option()
 @hub_options
-def clusters(kubeconfig: Path | None, context: str, *, watch: bool) -> None:
-    """Show the members: whether they are well, what they have, who may not get work."""
-    from rich.console import Console
+def clusters(kubeconfig: Path | None, context: str, output: str, *, watch: bool) -> None:
+    """Show the members: whether they are well, what they have, who may not get work.
+
+    \b
+    Examples:
+      clusterspace clusters
+      clusterspace clusters --watch
+      clusterspace clusters -o wide
+      clusterspace clusters -o name
+    """
     from rich.live import Live
 
     from clusterspace.processes.clients import hub_settings, open_client
 
+    is_wide = output == Output.WIDE.value
+    if watch and not is_wide and output != Output.TABLE.value:
+        raise click.UsageError("--watch shows a table: leave it out for other forms of output.")
+
     async def work() -> None:
-        console = Console()
-        if not console.is_terminal:
-            # Whoever reads a pipe wants whole words, not a table that fits a screen.
-            console = Console(width=_PIPE_WIDTH)
         async with open_client(hub_settings(kubeconfig, context)) as hub:
             if not watch:
-                console.print(await _table(hub))
+                show(await _listing(hub), output)
                 return
-            with Live(await _table(hub), console=console, auto_refresh=False) as screen:
+            first = table_of(await _listing(hub), is_wide=is_wide)
+            with Live(first, console=people_console(), auto_refresh=False) as screen:
                 while True:
                     await asyncio.sleep(_REFRESH_SECONDS)
-                    screen.update(await _table(hub), refresh=True)
+                    screen.update(table_of(await _listing(hub), is_wide=is_wide), refresh=True)
 
     try:
         run(work)
@@ -50,10 +68,15 @@ def clusters(kubeconfig: Path | None, context: str, *, watch: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @hub_options
 def cordon(name: str, kubeconfig: Path | None, context: str) -> None:
-    """Place nothing new on the member NAME; what is there stays."""
+    """Place nothing new on the member NAME; what is there stays.
+
+    \b
+    Examples:
+      clusterspace cordon west
+    """
     from clusterspace.membership.taints import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(added=(CORDON,)), kubeconfig, context)
@@ -61,10 +84,15 @@ def cordon(name: str, kubeconfig: Path | None, context: str) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @hub_options
 def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
-    """Let the member NAME get new work again."""
+    """Let the member NAME get new work again.
+
+    \b
+    Examples:
+      clusterspace uncordon west
+    """
     from clusterspace.membership.taints import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(removed=(CORDON,)), kubeconfig, context)
@@ -72,15 +100,16 @@ def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.argument("taints", nargs=-1, required=True)
 @hub_options
 def taint(name: str, taints: tuple[str, ...], kubeconfig: Path | None, context: str) -> None:
     """Set or remove taints of the member NAME: key=value:Effect, or key:Effect- to remove it.
 
     \b
-    clusterspace taint west maintenance=today:NoSchedule
-    clusterspace taint west maintenance-
+    Examples:
+      clusterspace taint west maintenance=today:NoSchedule
+      clusterspace taint west maintenance-
     """
     from clusterspace.errors import ClusterspaceError
     from clusterspace.membership.taints import parse_edit
@@ -113,20 +142,44 @@ def _edit_taints(name: str, edit: "TaintEdit", kubeconfig: Path | None, context:
     return run(work)
 
 
-async def _table(hub: "ClusterClient") -> "Table":
-    from rich.table import Table
-
+async def _listing(hub: "ClusterClient") -> Listing:
     from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
     from clusterspace.client.places import Place
-    from clusterspace.kube.objects import name_of
+    from clusterspace.kube.objects import name_of, without_value
     from clusterspace.membership.names import LEASES
     from clusterspace.membership.overview import COLUMNS, row_of
 
-    leases = {
-        name_of(each): each for each in await hub.list_objects(Place(LEASES, CLUSTER_NAMESPACE))
-    }
-    table = Table(*COLUMNS, box=None, header_style="bold")
-    for cluster in await hub.list_objects(Place(CLUSTERS)):
-        row = row_of(cluster, leases.get(name_of(cluster)), hub.connection.clock.now())
-        table.add_row(*row.cells(), style=_COLOURS.get(row.ready))
-    return table
+    now = hub.connection.clock.now()
+    leases = await hub.list_objects(Place(LEASES, CLUSTER_NAMESPACE))
+    lease_of = {name_of(each): each for each in leases}
+    found = await hub.list_objects(Place(CLUSTERS))
+    return Listing(
+        columns=COLUMNS,
+        wide_columns=_WIDE_COLUMNS,
+        lines=tuple(
+            Line(
+                f"cluster.{CLUSTERS.group}/{name_of(each)}",
+                (row := row_of(each, lease_of.get(name_of(each)), now)).cells(),
+                wide_cells=_wide_cells(each),
+                style=_COLOURS.get(row.ready, ""),
+            )
+            for each in found
+        ),
+        # Without who owns which field, like kubectl.
+        document={
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [without_value(each, "metadata", "managedFields") for each in found],
+        },
+        nothing="no cluster has joined yet: clusterspace join --help says how",
+    )
+
+
+def _wide_cells(cluster: "Object") -> tuple[str, ...]:
+    from clusterspace.kube.objects import find_at
+
+    def said(field: str) -> str:
+        return str(find_at(cluster, "spec", field) or "")
+
+    zones = ",".join(find_at(cluster, "spec", "zones") or ())
+    return said("provider"), said("region"), zones, said("apiEndpoint"), said("id")

@@ -1,12 +1,10 @@
 """`clusterspace controllers`: run the controllers in the foreground until Ctrl-C."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 import click
 
-from clusterspace.errors import ClusterspaceError
+from clusterspace.cli.foreground import log_format_option, serve
 
 
 @click.command()
@@ -64,17 +62,18 @@ from clusterspace.errors import ClusterspaceError
     help="Seconds a Pull cluster may take to be heard for the first time.",
 )
 @click.option(
+    "--federation",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Propagate workloads; without it the controllers only look after members.",
+)
+@click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    help="For people or for machines.",
-)
+@log_format_option
 def controllers(
     hub_kubeconfig: Path | None,
     status_seconds: float,
@@ -83,28 +82,32 @@ def controllers(
     monitor_seconds: float,
     grace_seconds: float,
     startup_seconds: float,
+    *,
+    federation: bool,
     metrics_port: int | None,
     log_format: str,
 ) -> None:
-    """Run the controllers: they watch over the members. Several may run; one works."""
-    import uvloop
+    """Run the controllers: they watch over the members. Several may run; one works.
 
+    \b
+    Examples:
+      clusterspace controllers
+      clusterspace controllers --hub-kubeconfig hub.yaml --metrics-port 9090 --log-format json
+    """
     from clusterspace.membership.health import Thresholds
     from clusterspace.membership.monitor import MonitorSettings
     from clusterspace.processes.clients import hub_settings
     from clusterspace.processes.controllers import ControllersSettings, serve_until_stopped
-    from clusterspace.telemetry.logs import Format, Level, configure
 
-    configure(Format(log_format), Level.INFO, sys.stderr)
-    try:
+    async def work() -> None:
         settings = ControllersSettings(
             hub=hub_settings(hub_kubeconfig),
             status_seconds=status_seconds,
             thresholds=Thresholds(success_seconds, failure_seconds),
             monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),
+            federation=federation,
             metrics_port=metrics_port,
         )
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve_until_stopped(settings))
-    except (ClusterspaceError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        await serve_until_stopped(settings)
+
+    serve(work, log_format, port=metrics_port)

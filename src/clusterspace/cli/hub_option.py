@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from clusterspace.errors import ApiError, ClusterspaceError
+from clusterspace.cli.sentences import sentence_of
+from clusterspace.errors import ClusterspaceError
 
 Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -32,8 +33,5 @@ def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Run a command's work; what we raise on purpose is told in a sentence, without a trace."""
     try:
         return asyncio.run(work())
-    except ApiError as error:
-        where = f"{error.cluster}: " if error.cluster else ""
-        raise click.ClickException(f"{where}{error.message}") from error
     except (ClusterspaceError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(sentence_of(error)) from error

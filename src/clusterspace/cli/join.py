@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
 
 _member_kubeconfig = click.Path(dir_okay=False, path_type=Path)
@@ -46,7 +47,10 @@ def join(
 
     Joining again under the same name replaces the credentials.
 
-        clusterspace join west --cluster-kubeconfig west.yaml
+    \b
+    Examples:
+      clusterspace join west --cluster-kubeconfig west.yaml
+      clusterspace join west --cluster-kubeconfig west.yaml --cluster-region eu-1 --dry-run
     """
     from clusterspace.membership.identity import Creation
     from clusterspace.membership.manifests import Location
@@ -69,7 +73,7 @@ def join(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.option(
     "--cluster-kubeconfig",
     type=_member_kubeconfig,
@@ -102,7 +106,11 @@ def unjoin(
 
     What was placed there is removed, unless --keep-resources says otherwise; it is listed first.
 
-        clusterspace unjoin west
+    \b
+    Examples:
+      clusterspace unjoin west
+      clusterspace unjoin west --keep-resources
+      clusterspace unjoin west --force
     """
     from clusterspace.processes.clients import hub_settings, member_settings
     from clusterspace.processes.joining import UnjoinRequest, unjoin_cluster

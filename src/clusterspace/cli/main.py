@@ -1,38 +1,80 @@
 """The command table: `clusterspace VERB`."""
 
+import difflib
+import errno
+import os
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from clusterspace import __version__
+from clusterspace.cli.sentences import sentence_of
+from clusterspace.cli.settings import CONFIG_VARIABLE, name_variables, read_config
+from clusterspace.errors import ClusterspaceError
 
-COMMANDS: Final = {
-    "hub": ("clusterspace.cli.serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
-    "controllers": (
-        "clusterspace.cli.controllers:controllers",
-        "Run the controllers that look after the fleet.",
-    ),
-    "join": ("clusterspace.cli.join:join", "Let a cluster join the fleet."),
-    "unjoin": ("clusterspace.cli.join:unjoin", "Let a cluster leave the fleet."),
-    "token": ("clusterspace.cli.tokens:token", "Let clusters register themselves."),
-    "register": ("clusterspace.cli.register:register", "Register a cluster whose agent dials in."),
-    "unregister": (
-        "clusterspace.cli.register:unregister",
-        "Take a registered cluster and its agent out of the fleet.",
-    ),
-    "agent": ("clusterspace.cli.agent:agent", "Run the agent of a registered cluster."),
-    "clusters": ("clusterspace.cli.clusters:clusters", "Show the clusters of the fleet."),
-    "cordon": ("clusterspace.cli.clusters:cordon", "Place nothing new on a cluster."),
-    "uncordon": ("clusterspace.cli.clusters:uncordon", "Place new things on a cluster again."),
-    "taint": ("clusterspace.cli.clusters:taint", "Set or remove taints of a cluster."),
-    "sim": (
-        "clusterspace.cli.sim:sim",
-        "Run a simulated member cluster: a real API, made-up pods.",
-    ),
-    "store": ("clusterspace.cli.store:store", "Back up, restore and check the hub's data."),
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One line of the table; its module is imported when the verb is used."""
+
+    place: str
+    """module:command, below clusterspace.cli."""
+    sentence: str
+
+    def load(self) -> click.Command:
+        """Import the module and return the command."""
+        module_name, _, attribute = self.place.partition(":")
+        command: click.Command = getattr(
+            import_module(f"clusterspace.cli.{module_name}"), attribute
+        )
+        return command
+
+
+SECTIONS: Final = {
+    "Run a fleet": {
+        "up": Verb("up:up", "Run a whole fleet on this machine."),
+        "down": Verb("up:down", "Stop the fleet on this machine; its data stays."),
+        "hub": Verb("serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
+        "fleet": Verb("fleet:fleet", "Run the fleet API server: every cluster, one address."),
+        "controllers": Verb("controllers:controllers", "Run the controllers."),
+        "agent": Verb("agent:agent", "Run the agent of a registered cluster."),
+        "sim": Verb("sim:sim", "Run a simulated member: a real API, made-up pods."),
+    },
+    "Clusters": {
+        "join": Verb("join:join", "Make a cluster a member that the hub reaches."),
+        "unjoin": Verb("join:unjoin", "Take a member out of the fleet."),
+        "token": Verb("tokens:token", "Let clusters register themselves."),
+        "register": Verb("register:register", "Register a cluster whose agent dials the hub."),
+        "unregister": Verb("register:unregister", "Take a registered cluster out again."),
+        "cordon": Verb("clusters:cordon", "Place nothing new on a cluster."),
+        "uncordon": Verb("clusters:uncordon", "Let a cluster get new work again."),
+        "taint": Verb("clusters:taint", "Set or remove taints of a cluster."),
+    },
+    "Workloads": {
+        "promote": Verb("promote:promote", "Take over what already runs on a cluster."),
+        "resume": Verb("resume:resume", "Let paused deletions on a cluster go on."),
+        "why": Verb("explain:why", "Say why an object is where it is."),
+    },
+    "Look": {
+        "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),
+        "status": Verb("up:status", "Show the parts of the fleet on this machine."),
+        "logs": Verb("up:logs", "Show the log of one part."),
+        "doctor": Verb("up:doctor", "Look for what is wrong, and say what to do."),
+        "kubeconfig": Verb("fleet:kubeconfig", "Write contexts for the fleet and each cluster."),
+    },
+    "Data and settings": {
+        "store": Verb("store:store", "Back up, restore and check the hub's data."),
+        "config": Verb("config:config", "Show every setting, and where it came from."),
+        "completion": Verb("completion:completion", "Teach your shell to complete our commands."),
+    },
 }
-"""Verb to (module:command, one sentence). Modules are imported when their verb is used."""
+"""The verbs by what people come for, in the order they are shown."""
+
+_VERBS: Final = {verb: line for section in SECTIONS.values() for verb, line in section.items()}
 
 
 class CommandTable(click.Group):
@@ -40,23 +82,89 @@ class CommandTable(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order of the table."""
-        return list(COMMANDS)
+        return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one verb."""
-        if cmd_name not in COMMANDS:
+        """Import and return one verb, its settings named."""
+        verb = _VERBS.get(cmd_name)
+        if verb is None:
             return None
-        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module_name), attribute)
+        command = verb.load()
+        name_variables((cmd_name,), command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; for one that does not exist, say which was probably meant."""
+        close = difflib.get_close_matches(args[0], _VERBS, n=1)
+        if args[0] not in _VERBS and close and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; what we raise on purpose is told in a sentence, without a trace."""
+        try:
+            return super().invoke(ctx)
+        except (ClusterspaceError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # nobody reads our output any more, and nobody would read the sentence
+            raise click.ClickException(sentence_of(error)) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the verbs with their sentences, importing none of them."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        verbs = (each for each in _VERBS.items() if each[0].startswith(incomplete))
+        return [*(CompletionItem(verb, help=line.sentence) for verb, line in verbs), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with their sentences, importing none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, sentence) for verb, (_, sentence) in COMMANDS.items()])
+        width = max(map(len, _VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                rows = [(verb.ljust(width), line.sentence) for verb, line in verbs.items()]
+                formatter.write_dl(rows)
+
+
+def _use_config(
+    context: click.Context, parameter: click.Parameter, file: Path | None
+) -> Path | None:
+    """Give the commands the values of the config file, where nothing better is said."""
+    if file is not None and isinstance(context.command, click.Group):
+        context.default_map = read_config(file, context.command)
+    return file
 
 
 @click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar=CONFIG_VARIABLE,
+    callback=_use_config,
+    help="File with settings, by verb and option.",
+)
 @click.version_option(__version__, prog_name="clusterspace")
-def main() -> None:
-    """Use a fleet of Kubernetes clusters as one."""
+def main(config_file: Path | None) -> None:
+    """Use a fleet of Kubernetes clusters as one.
+
+    \b
+    Examples:
+      clusterspace up --demo            a fleet on this machine, with something in it
+      clusterspace join west --cluster-kubeconfig west.yaml
+      clusterspace clusters             who is in the fleet
+      clusterspace VERB --help          all about one command
+
+    Every option is also a variable (CLUSTERSPACE_HUB_PORT for `hub --port`) and a key of the
+    file that --config or CLUSTERSPACE_CONFIG names (hub: {port: 6443}); `clusterspace config
+    show` says what counts. Commands end with 0 when it was done, 1 when it was not, 2 when they
+    were called wrongly.
+    """
+    if config_file is not None:
+        # What we start, such as the parts of `up`, has the same settings.
+        os.environ[CONFIG_VARIABLE] = str(config_file.absolute())
+
+
+def plugin() -> None:
+    """Be `kubectl clusterspace`."""
+    main(prog_name="kubectl clusterspace")

@@ -1,12 +1,10 @@
-"""`clusterspace hub`: run a part in the foreground until Ctrl-C."""
+"""`clusterspace hub`: run the hub in the foreground until Ctrl-C."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 import click
 
-from clusterspace.errors import ClusterspaceError
+from clusterspace.cli.foreground import log_format_option, serve
 
 
 @click.command()
@@ -31,13 +29,7 @@ from clusterspace.errors import ClusterspaceError
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    help="For people or for machines.",
-)
+@log_format_option
 def hub(
     data_dir: Path,
     host: str,
@@ -48,26 +40,15 @@ def hub(
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
 
-    The kubeconfig appears in the data directory once the hub is ready:
+    The kubeconfig appears in the data directory once the hub is ready.
 
-        clusterspace hub --data-dir .clusterspace
-        kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
+    \b
+    Examples:
+      clusterspace hub
+      clusterspace hub --data-dir /var/lib/clusterspace --host 0.0.0.0 --log-format json
+      kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
-    import uvloop
-
     from clusterspace.processes.hub import HubSettings, serve_until_stopped
-    from clusterspace.telemetry.logs import Format, Level, configure
 
-    configure(Format(log_format), Level.INFO, sys.stderr)
     settings = HubSettings(data_dir, host, port, store, token_auth_file)
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve_until_stopped(settings))
-    except (ClusterspaceError, OSError) as error:
-        raise click.ClickException(_sentence(error, port)) from error
-
-
-def _sentence(error: Exception, port: int) -> str:
-    if isinstance(error, OSError) and error.errno == 98:
-        return f"port {port} is in use: stop what listens there, or choose another with --port"
-    return str(error)
+    serve(lambda: serve_until_stopped(settings), log_format, port=port)

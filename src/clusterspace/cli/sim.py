@@ -1,13 +1,10 @@
 """`clusterspace sim`: run a simulated member in the foreground until Ctrl-C."""
 
-import asyncio
-import errno
-import sys
 from pathlib import Path
 
 import click
 
-from clusterspace.errors import ClusterspaceError
+from clusterspace.cli.foreground import log_format_option, serve
 
 
 @click.command()
@@ -39,13 +36,7 @@ from clusterspace.errors import ClusterspaceError
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
-@click.option(
-    "--log-format",
-    type=click.Choice(["console", "json"]),
-    default="console",
-    show_default=True,
-    help="For people or for machines.",
-)
+@log_format_option
 def sim(
     *,
     name: str,
@@ -64,26 +55,25 @@ def sim(
     """Run a simulated member cluster called NAME: a real API, made-up nodes and pods.
 
     Nothing is run and nothing is kept. The kubeconfig appears in the data directory once the
-    member is ready:
+    member is ready.
 
-        clusterspace sim east --data-dir .east --nodes 3
-        kubectl --kubeconfig .east/kubeconfig get nodes
+    \b
+    Examples:
+      clusterspace sim east --data-dir .east --nodes 3
+      kubectl --kubeconfig .east/kubeconfig get nodes
     """
-    import uvloop
-
     from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.kube.quantities import parse_quantity
     from clusterspace.processes.sim import SimSettings, serve_until_stopped
     from clusterspace.sim.nodes import NodeShape
     from clusterspace.sim.pods import Pace
-    from clusterspace.telemetry.logs import Format, Level, configure
 
     problems = dns1123_label_problems(name)
     if problems:
         # Nodes are named after the member, so its name must be fit for theirs.
         raise click.BadParameter("; ".join(problems), param_hint="NAME")
-    configure(Format(log_format), Level.INFO, sys.stderr)
-    try:
+
+    async def work() -> None:
         shape = NodeShape(
             cpu=str(parse_quantity(node_cpu)),
             memory=str(parse_quantity(node_memory)),
@@ -100,13 +90,6 @@ def sim(
             seed=seed,
             token_auth_file=token_auth_file,
         )
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve_until_stopped(settings))
-    except (ClusterspaceError, OSError) as error:
-        raise click.ClickException(_sentence(error, port)) from error
+        await serve_until_stopped(settings)
 
-
-def _sentence(error: Exception, port: int) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use: stop what listens there, or choose another with --port"
-    return str(error)
+    serve(work, log_format, port=port)

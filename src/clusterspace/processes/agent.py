@@ -1,4 +1,8 @@
-"""The agent of a Pull cluster as a process: it dials the hub, and nobody dials it."""
+"""The agent of a Pull cluster as a process: it dials the hub, and nobody dials it.
+
+It is let in by its registration, a certificate on the member that it renews by itself; or, when a
+MemberCluster invited it, by whatever credentials its operator gave it.
+"""
 
 import asyncio
 import signal
@@ -20,7 +24,6 @@ from clusterspace.errors import TaskFailed, UnusableKubeconfig
 from clusterspace.membership.agent_credentials import AgentCredentials
 from clusterspace.membership.agent_manifests import (
     REGISTRATION_PLACE,
-    Registration,
     read_registration,
 )
 from clusterspace.membership.health import Thresholds
@@ -30,6 +33,8 @@ from clusterspace.membership.push_status import FREQUENCY_SECONDS
 from clusterspace.membership.registration import LOOK_SECONDS, RegistrationKeeper
 from clusterspace.membership.status import StatusKeeper
 from clusterspace.processes.clients import connect
+from clusterspace.processes.member_clusters import run_membership_agent
+from clusterspace.processes.member_execution import run_member_execution
 from clusterspace.runtime.events import EventRecorder
 
 _log = structlog.get_logger(__name__)
@@ -38,10 +43,20 @@ _COMPONENT: Final = "clusterspace-agent"
 
 
 @dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a MemberCluster is called, and how to reach the hub as its identity."""
+
+    cluster_name: str
+    hub: ConnectionSettings
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What an agent is started with; all else is in the registration on the member."""
 
     member: ConnectionSettings
+    invitation: Invitation | None = None
+    """Instead of a registration."""
     status_seconds: float = FREQUENCY_SECONDS
     thresholds: Thresholds = field(default_factory=Thresholds)
     beat: BeatSettings = field(default_factory=BeatSettings)
@@ -58,6 +73,22 @@ class Agent:
 
     async def work(self) -> None:
         """Work until cancelled, or until the registration is gone."""
+        if self._settings.invitation is None:
+            await self._work_registered()
+        else:
+            await self._work_invited(self._settings.invitation)
+
+    async def _work_invited(self, invitation: Invitation) -> None:
+        hub = connect(invitation.hub, self._clock)
+        _log.info("agent is working", cluster=invitation.cluster_name, hub=invitation.hub.server)
+        try:
+            async with Supervisor(self._clock, _report) as tasks:
+                self._start(tasks, hub, invitation.cluster_name)
+                await asyncio.Event().wait()
+        finally:
+            await hub.connection.close()
+
+    async def _work_registered(self) -> None:
         secret = await self._member.find(REGISTRATION_PLACE)
         if secret is None:
             why = "the cluster is not registered: `clusterspace register` does that"
@@ -79,14 +110,14 @@ class Agent:
         )
         try:
             async with Supervisor(self._clock, _report) as tasks:
-                self._start(tasks, hub, registration)
+                self._start(tasks, hub, registration.cluster_name)
                 await keeper.run()
         finally:
             await connection.close()
         _log.info("the registration is gone: the agent ends", cluster=registration.cluster_name)
 
-    def _start(self, tasks: Supervisor, hub: ClusterClient, registration: Registration) -> None:
-        settings, clock, name = self._settings, self._clock, registration.cluster_name
+    def _start(self, tasks: Supervisor, hub: ClusterClient, name: str) -> None:
+        settings, clock = self._settings, self._clock
         events = EventRecorder(hub, component=_COMPONENT, clock=clock)
         statuses = StatusKeeper(hub, events, clock=clock, thresholds=settings.thresholds)
         status = PullStatus(
@@ -100,6 +131,16 @@ class Agent:
         tasks.keep("events", events.run, restart=_restarts)
         tasks.keep("status", status.run, restart=_restarts)
         tasks.keep("lease", beat.run, restart=_restarts)
+        tasks.keep(
+            "execution",
+            lambda: run_member_execution(hub, name, self._member, events, clock),
+            restart=_restarts,
+        )
+        tasks.keep(
+            "membership",
+            lambda: run_membership_agent(hub, name, self._member, clock),
+            restart=_restarts,
+        )
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:

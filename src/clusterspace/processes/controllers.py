@@ -1,4 +1,4 @@
-"""The controllers as a process: membership, behind one lease.
+"""The controllers as a process: membership and propagation, behind one lease.
 
 Any number of these may run; one works. When it cannot renew its lease it stops at once and the
 process ends, to be started anew by whoever runs it.
@@ -6,7 +6,6 @@ process ends, to be started anew by whoever runs it.
 
 import asyncio
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -40,6 +39,8 @@ from clusterspace.membership.status import StatusKeeper
 from clusterspace.membership.upkeep import ClusterUpkeep
 from clusterspace.processes.clients import connect
 from clusterspace.processes.metrics_site import serving_metrics
+from clusterspace.processes.propagation import Propagation, Surroundings
+from clusterspace.processes.stopping import stop_event
 from clusterspace.runtime.controllers import Controller, ControllerSettings
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.informers import Informer
@@ -62,6 +63,8 @@ class ControllersSettings:
     thresholds: Thresholds = field(default_factory=Thresholds)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     lease: LeaseTimings = field(default_factory=LeaseTimings)
+    federation: bool = True
+    """Whether workloads are propagated; members are looked after in any case."""
     metrics_port: int | None = None
     """Where `/metrics` is on this machine; nowhere unless told."""
 
@@ -95,6 +98,13 @@ class Controllers:
         tasks.keep("cluster upkeep", self._upkeep().run, restart=_restarts)
         tasks.keep("push status", self._push_status().run, restart=_restarts)
         tasks.keep("monitor", self._monitor, restart=_restarts)
+        if self._settings.federation:
+            for name, work in self._propagation().tasks().items():
+                tasks.keep(name, work, restart=_restarts)
+
+    def _propagation(self) -> Propagation:
+        around = Surroundings(self._hub, self._clusters, self._events, self._clock, self._random)
+        return Propagation(around, self._members.reach)
 
     def _upkeep(self) -> Controller:
         upkeep = ClusterUpkeep(self._hub, self._leave, self._events, self._clock)
@@ -161,11 +171,8 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
 
 
 async def serve_until_stopped(settings: ControllersSettings) -> None:
-    """Run the controllers until SIGINT or SIGTERM."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopped.set)
+    """Run the controllers until told to stop."""
+    stopped = stop_event()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         if settings.metrics_port is not None:

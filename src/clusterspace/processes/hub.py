@@ -25,8 +25,10 @@ from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
 from clusterspace.hub.admission.clusters import ClusterRules
+from clusterspace.hub.admission.member_clusters import MemberClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
 from clusterspace.hub.admission.permanent_ids import PermanentIds
+from clusterspace.hub.admission.policies import PolicyRules
 from clusterspace.hub.admission.services import ServiceAddresses
 from clusterspace.hub.app import HubApp
 from clusterspace.hub.authenticators import TokenTable
@@ -42,9 +44,11 @@ from clusterspace.hub.identity.assembly import Identity, Keys
 from clusterspace.hub.identity.certificates.renewal import renew_forever
 from clusterspace.hub.identity.certificates.subjects import CertificateSubjects
 from clusterspace.hub.state import HubState
+from clusterspace.hub.verbs.proxy import ClusterProxy
 from clusterspace.hub.writing import create_own
 from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation
+from clusterspace.processes.user_access import open_connections, user_settings
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
@@ -94,7 +98,9 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             NamespaceLifecycle(),
             CertificateSubjects(),
             ServiceAddresses(),
+            MemberClusterRules(),
             ClusterRules(),
+            PolicyRules(),
             PermanentIds(),
         ),
     )
@@ -151,8 +157,10 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         identity = Identity(
             hub, Keys(authority.pair, installation.signing_key()), _tokens(settings)
         )
-        verbs = {**access.verbs, **identity.verbs(access.authorizer)}
-        app = HubApp(hub, verbs)
+        members = open_connections(clock)
+        stack.push_async_callback(members.close)
+        proxy = ClusterProxy(members, user_settings)
+        app = HubApp(hub, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         tls = _tls(installation)

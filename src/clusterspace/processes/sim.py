@@ -1,8 +1,6 @@
 """A simulated member: a hub on the memory store, with nodes and controllers that are made up."""
 
-import asyncio
 import gc
-import signal
 import ssl
 import uuid
 from collections.abc import AsyncGenerator
@@ -38,6 +36,7 @@ from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation
 from clusterspace.processes.sim_doors import FaultRulesReader, metrics_resources
 from clusterspace.processes.simulation import Simulation
+from clusterspace.processes.stopping import stop_event
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import server_context
 from clusterspace.sim.fault_rules import Rule
@@ -186,11 +185,8 @@ def _report(failure: TaskFailed) -> None:
 
 
 async def serve_until_stopped(settings: SimSettings) -> None:
-    """Run a simulated member until SIGINT or SIGTERM."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopped.set)
+    """Run a simulated member until told to stop."""
+    stopped = stop_event()
     async with running_sim(settings) as url:
         command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
         _log.info("member is ready", member=settings.name, url=url, connect_with=command)

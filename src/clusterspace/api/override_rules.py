@@ -1,0 +1,107 @@
+"""What the hub refuses in OverridePolicies of both kinds."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from clusterspace.api.placement_rules import affinity_causes
+from clusterspace.api.policy_rules import selector_causes
+from clusterspace.errors import Cause
+from clusterspace.kube import causes
+from clusterspace.kube.json_pointers import read_pointer
+from clusterspace.kube.names import (
+    label_key_problems,
+    label_value_problems,
+    qualified_name_problems,
+)
+from clusterspace.kube.objects import Object
+
+_REMOVE: Final = "remove"
+_FIELD_FORMATS: Final = ("json", "yaml")
+
+
+def override_causes(policy: Object) -> tuple[Cause, ...]:
+    """Return every reason why an override policy cannot be as it is."""
+    spec: Object = policy.get("spec") or {}
+    rules: list[Object] = spec.get("overrideRules") or []
+    return (
+        *selector_causes(policy),
+        *_old_form_causes(spec),
+        *affinity_causes(spec.get("targetCluster"), "spec.targetCluster"),
+        *_overriders_causes(spec.get("overriders") or {}, "spec.overriders"),
+        *(
+            cause
+            for index, rule in enumerate(rules)
+            for cause in _rule_causes(rule, f"spec.overrideRules[{index}]")
+        ),
+    )
+
+
+def _old_form_causes(spec: Object) -> Iterator[Cause]:
+    """Yield what a policy has of the form from before there were rules, beside rules."""
+    if not spec.get("overrideRules"):
+        return
+    for field in ("targetCluster", "overriders"):
+        if spec.get(field):
+            yield causes.invalid(f"spec.{field}", spec[field], "overrideRules excludes it")
+
+
+def _rule_causes(rule: Object, field: str) -> Iterator[Cause]:
+    yield from affinity_causes(rule.get("targetCluster"), f"{field}.targetCluster")
+    yield from _overriders_causes(rule.get("overriders") or {}, f"{field}.overriders")
+
+
+def _overriders_causes(overriders: Object, field: str) -> Iterator[Cause]:
+    for place, each in _listed(overriders, "labelsOverrider", field):
+        yield from _label_causes(each.get("value") or {}, f"{place}.value")
+    for place, each in _listed(overriders, "annotationsOverrider", field):
+        yield from _annotation_causes(each.get("value") or {}, f"{place}.value")
+    for place, each in _listed(overriders, "imageOverrider", field):
+        predicate: Object = each.get("predicate") or {}
+        yield from _pointer_causes(str(predicate.get("path") or ""), f"{place}.predicate.path")
+    for place, each in _listed(overriders, "plaintext", field):
+        yield from _pointer_causes(str(each.get("path") or ""), f"{place}.path")
+    for place, each in _listed(overriders, "fieldOverrider", field):
+        yield from _field_causes(each, place)
+
+
+def _field_causes(overrider: Object, place: str) -> Iterator[Cause]:
+    yield from _pointer_causes(str(overrider.get("fieldPath") or ""), f"{place}.fieldPath")
+    used = [each for each in _FIELD_FORMATS if overrider.get(each)]
+    if len(used) != 1:
+        yield causes.invalid(place, overrider, "needs either json or yaml, and not both")
+    for each in used:
+        for where, operation in _listed(overrider, each, place):
+            yield from _operation_causes(operation, where)
+
+
+def _operation_causes(operation: Object, place: str) -> Iterator[Cause]:
+    yield from _pointer_causes(str(operation.get("subPath") or ""), f"{place}.subPath")
+    is_removal, has_value = operation.get("operator") == _REMOVE, "value" in operation
+    if is_removal and has_value:
+        yield causes.forbidden(f"{place}.value", "nothing is put where something is removed")
+    if not is_removal and not has_value:
+        yield causes.required(f"{place}.value", f"{operation.get('operator')} needs a value")
+
+
+def _pointer_causes(path: str, field: str) -> Iterator[Cause]:
+    try:
+        read_pointer(path)
+    except ValueError as error:
+        yield causes.invalid(field, path, str(error))
+
+
+def _label_causes(labels: Object, field: str) -> Iterator[Cause]:
+    for key, value in labels.items():
+        for why in (*label_key_problems(key), *label_value_problems(str(value))):
+            yield causes.invalid(f"{field}[{key}]", value, why)
+
+
+def _annotation_causes(annotations: Object, field: str) -> Iterator[Cause]:
+    for key in annotations:
+        for why in qualified_name_problems(key.lower()):
+            yield causes.invalid(field, key, why)
+
+
+def _listed(holder: Object, key: str, field: str) -> Iterator[tuple[str, Object]]:
+    held: list[Object] = holder.get(key) or []
+    return ((f"{field}.{key}[{index}]", each) for index, each in enumerate(held))

@@ -1,0 +1,328 @@
+"""`clusterspace up`, `down`, `status`, `logs` and `doctor`: a fleet on this machine."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from clusterspace.cli.hub_option import run
+from clusterspace.cli.output import ExitCode, Line, Listing, output_option, people_console, show
+from clusterspace.cli.sentences import sentence_of
+from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
+    from clusterspace.processes.up import UpSettings
+
+_STOP_SECONDS: Final = 30.0
+_STEP_SECONDS: Final = 0.1
+
+_COMMANDS: Final = (
+    ("kubectl get namespaces", "the hub and every member, in one list"),
+    ("clusterspace clusters", "who is in the fleet"),
+    ("clusterspace join west --cluster-kubeconfig west.yaml", "let a cluster of yours join"),
+)
+_DEMO_COMMANDS: Final = (
+    ("kubectl get pods -A", "every pod of every cluster"),
+    ("kubectl logs -n shop deploy/web.clusterspace.member1", "a log in one of them"),
+    ("kubectl get deployments -n shop", "templates on the hub, copies on the members"),
+    ("clusterspace clusters", "who is in the fleet"),
+    ("clusterspace why deployment/web -n shop", "from template to members, on one screen"),
+    ("clusterspace promote deployment legacy -n shop -C member1", "take over what already runs"),
+)
+
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".clusterspace"),
+    show_default=True,
+    help="Where everything of this fleet is kept.",
+)
+
+
+@click.command()
+@_data_dir
+@click.option("--hub-port", default=5443, show_default=True, help="Port of the hub; 0: a free one.")
+@click.option(
+    "--fleet-port", default=7443, show_default=True, help="Port of the unified view; 0: a free one."
+)
+@click.option(
+    "--federation",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Propagate workloads, and show the hub's own objects in the unified view.",
+)
+@click.option(
+    "--members",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 50),
+    help="Simulated members to run and join.",
+)
+@click.option("--demo", is_flag=True, help="Two simulated members and a sample shop on them.")
+@click.option("--detach", "-d", is_flag=True, help="Return when everything is ready.")
+def up(
+    data_dir: Path,
+    hub_port: int,
+    fleet_port: int,
+    members: int,
+    *,
+    federation: bool,
+    demo: bool,
+    detach: bool,
+) -> None:
+    """Run a fleet on this machine: hub, unified view and controllers, until Ctrl-C.
+
+    Everything is in one directory and is there again at the next start.
+
+    \b
+    Examples:
+      clusterspace up --demo
+      clusterspace up --members 3 --detach
+      kubectl --kubeconfig .clusterspace/kubeconfig get pods -A
+    """
+    from clusterspace.processes.local_files import LocalFiles
+    from clusterspace.processes.up import UpSettings
+
+    files = LocalFiles(data_dir.absolute())
+    settings = UpSettings(
+        data_dir, hub_port, fleet_port, max(members, 2) if demo else members, federation=federation
+    )
+    try:
+        if detach:
+            words = sys.argv[sys.argv.index("up") + 1 :]
+            _detach(files, [each for each in words if each not in ("-d", "--detach")])
+            _show_what_to_try(files, demo=demo)
+        else:
+            _run(settings, demo=demo)
+    except AlreadyRunning:
+        click.echo(f"the fleet in {data_dir} is running already", err=True)
+        _show_what_to_try(files, demo=demo)
+    except TaskFailed as failure:
+        raise click.ClickException(_reason(failure)) from failure
+    except (ClusterspaceError, OSError) as error:
+        raise click.ClickException(sentence_of(error)) from error
+
+
+@click.command()
+@_data_dir
+def down(data_dir: Path) -> None:
+    """Stop the fleet that runs from this directory; its data stays.
+
+    \b
+    Examples:
+      clusterspace down
+    """
+    import os
+    import signal
+    import time
+
+    from clusterspace.processes.local_files import LocalFiles
+
+    files = LocalFiles(data_dir.absolute())
+    record = files.read_record()
+    if record is None:
+        click.echo(f"no fleet runs from {data_dir}")
+        return
+    os.kill(record.pid, signal.SIGTERM)
+    for _ in range(int(_STOP_SECONDS / _STEP_SECONDS)):
+        if not files.is_running():
+            click.echo("stopped")
+            return
+        time.sleep(_STEP_SECONDS)
+    raise click.ClickException(f"process {record.pid} has not stopped within {_STOP_SECONDS:g}s")
+
+
+@click.command()
+@_data_dir
+@output_option()
+def status(data_dir: Path, output: str) -> None:
+    """Show the parts of the fleet that runs from this directory.
+
+    \b
+    Examples:
+      clusterspace status
+      clusterspace status -o json
+    """
+    from clusterspace.processes.local_files import LocalFiles
+
+    record = LocalFiles(data_dir.absolute()).read_record()
+    if record is None:
+        raise click.ClickException(
+            f"no fleet runs from {data_dir}: start one with `clusterspace up`"
+        )
+    show(_listing(record), output)
+
+
+@click.command()
+@click.argument("part")
+@_data_dir
+@click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
+@click.option("--tail", default=100, show_default=True, help="Lines from the end to begin with.")
+def logs(part: str, data_dir: Path, tail: int, *, follow: bool) -> None:
+    """Show the log of PART: hub, fleet, controllers, or a simulated member.
+
+    \b
+    Examples:
+      clusterspace logs hub -f
+      clusterspace logs member1 --tail 20
+    """
+    import time
+
+    from clusterspace.processes.local_files import LocalFiles
+
+    log = LocalFiles(data_dir.absolute()).log(part)
+    if not log.exists():
+        known = ", ".join(sorted(each.stem for each in log.parent.glob("*.log"))) or "none yet"
+        raise click.ClickException(
+            f"there is no log of {part!r} in {data_dir} (there are: {known})"
+        )
+    with log.open(errors="replace") as file:
+        click.echo("".join(file.readlines()[-tail:]), nl=False)
+        while follow:
+            click.echo(file.read(), nl=False)
+            time.sleep(0.2)
+
+
+@click.command()
+@_data_dir
+def doctor(data_dir: Path) -> None:
+    """Look for what is wrong on this machine, and say what to do.
+
+    Ends with status 1 when something is bad.
+
+    \b
+    Examples:
+      clusterspace doctor
+      clusterspace doctor --data-dir .clusterspace
+    """
+    from rich.markup import escape
+
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.processes.doctor import Verdict, examine
+    from clusterspace.processes.local_files import LocalFiles
+
+    marks = {
+        Verdict.FINE: "[green]✓[/]",
+        Verdict.DOUBTFUL: "[yellow]![/]",
+        Verdict.BAD: "[red]✗[/]",
+    }
+    console = people_console()
+    files = LocalFiles(data_dir.absolute())
+
+    async def work() -> bool:
+        is_well = True
+        async for finding in examine(files, SystemClock()):
+            seen = f"{marks[finding.verdict]} {finding.subject:14}{escape(finding.seen)}"
+            console.print(seen, soft_wrap=True)
+            if finding.advice:
+                console.print(f"  {'':14}[dim]{escape(finding.advice)}[/]", soft_wrap=True)
+            is_well = is_well and finding.verdict is not Verdict.BAD
+        return is_well
+
+    if not run(work):
+        raise SystemExit(ExitCode.FAILED)
+
+
+def _run(settings: "UpSettings", *, demo: bool) -> None:
+    from rich.console import Console
+
+    from clusterspace.processes.up import run_until_stopped
+    from clusterspace.telemetry.logs import Format, Level, configure
+
+    configure(Format("console"), Level.WARNING, sys.stderr)
+    console = Console(stderr=True)
+
+    async def when_ready(files: "LocalFiles") -> None:
+        if demo:
+            await _place_shop(files, console)
+        _show_what_to_try(files, demo=demo)
+
+    def told(record: "PartRecord") -> None:
+        if record.state == "ready":
+            console.print(f"[green]✓[/] {record.name:12} 127.0.0.1:{record.port}", highlight=False)
+        elif record.restarts and record.state == "starting":
+            console.print(f"[yellow]↻[/] {record.name:12} starts again", highlight=False)
+
+    asyncio.run(run_until_stopped(settings, when_ready, told))
+    console.print("stopped")
+
+
+def _detach(files: "LocalFiles", arguments: list[str]) -> None:
+    """Start ourselves once more, in the background, and wait until everything is ready."""
+    import subprocess
+    import time
+
+    files.prepare()
+    if files.is_running():
+        click.echo(f"the fleet in {files.directory} is running already", err=True)
+        return
+    log = files.log("up")
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            [sys.executable, "-m", "clusterspace", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while not files.is_ready_for_people():
+        if process.poll() is not None:
+            said = log.read_text(errors="replace").strip().splitlines()
+            raise click.ClickException((said or ["nothing was said"])[-1].removeprefix("Error: "))
+        time.sleep(_STEP_SECONDS)
+
+
+async def _place_shop(files: "LocalFiles", console: "Console") -> None:
+    from clusterspace.processes.demo.placing import place_shop
+
+    await place_shop(files)
+    console.print("[green]✓[/] shop         a sample application on both members", highlight=False)
+
+
+def _show_what_to_try(files: "LocalFiles", *, demo: bool) -> None:
+    """End with commands that work as they stand here."""
+    import shutil
+
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        kubeconfig: Path = files.kubeconfig.relative_to(Path.cwd())
+    except ValueError:
+        kubeconfig = files.kubeconfig
+    console.print("\n[bold]Now try[/], in another terminal:\n")
+    console.print(f"  [cyan]export KUBECONFIG={kubeconfig}[/]")
+    for command, meaning in _DEMO_COMMANDS if demo else _COMMANDS:
+        console.print(f"  [cyan]{command:62}[/][dim]{meaning}[/]")
+    if shutil.which("kubectl") is None:
+        console.print(
+            "\n[yellow]kubectl is not on your PATH[/]: see https://kubernetes.io/docs/tasks/tools/"
+        )
+    console.print("\nCtrl-C stops it; everything is there again at the next start.")
+
+
+def _listing(record: "RunRecord") -> Listing:
+    return Listing(
+        columns=("PART", "STATE", "PID", "PORT", "RESTARTS", "LOG"),
+        lines=tuple(map(_part_line, record.parts)),
+        document=record,
+    )
+
+
+def _part_line(part: "PartRecord") -> Line:
+    numbers = (str(part.pid or ""), str(part.port or ""), str(part.restarts))
+    style = "" if part.state == "ready" else "yellow"
+    return Line(part.name, (part.name, part.state, *numbers, part.log), style=style)
+
+
+def _reason(failure: BaseException) -> str:
+    """Return the sentence at the root: a task failed because a part failed because of this."""
+    while isinstance(failure, TaskFailed) and failure.__cause__ is not None:
+        failure = failure.__cause__
+    return str(failure)

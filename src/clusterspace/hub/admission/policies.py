@@ -1,0 +1,60 @@
+"""Policies: what their authors left out is filled in, what cannot be meant is refused.
+
+A new propagation policy is held from its first moment: between its creation and the first look of
+a controller it could otherwise be deleted without anybody taking its marks away.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from clusterspace.api import policies, stamps
+from clusterspace.api.override_rules import override_causes
+from clusterspace.api.policy_rules import (
+    completed_policy,
+    policy_causes,
+    with_selector_namespaces,
+)
+from clusterspace.hub.admissions import Admission
+from clusterspace.hub.state import HubState
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object, metadata_of, name_of, with_metadata
+
+_FINALIZERS: Final[Mapping[str, str]] = {
+    policies.PROPAGATION_POLICY: stamps.POLICY_FINALIZER,
+    policies.CLUSTER_PROPAGATION_POLICY: stamps.CLUSTER_POLICY_FINALIZER,
+}
+_OVERRIDES: Final = frozenset({policies.OVERRIDE_POLICY, policies.CLUSTER_OVERRIDE_POLICY})
+
+
+class PolicyRules:
+    """Completes and checks policies of all four kinds."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Complete and check a policy; other objects pass."""
+        info = admission.served.info
+        if info.group != policies.GROUP or admission.subresource:
+            return admission.new
+        if info.kind in _FINALIZERS:
+            policy = _completed(admission, _FINALIZERS[info.kind])
+            found = policy_causes(policy, admission.old)
+        elif info.kind in _OVERRIDES:
+            policy = with_selector_namespaces(admission.new)
+            found = override_causes(policy)
+        else:
+            return admission.new
+        if found and not _is_leaving(admission):
+            raise statuses.invalid(info.group_kind, name_of(policy), found)
+        return policy
+
+
+def _completed(admission: Admission, finalizer: str) -> Object:
+    policy = completed_policy(admission.new)
+    held: list[str] = metadata_of(policy).get("finalizers") or []
+    if not admission.is_create or finalizer in held:
+        return policy
+    return with_metadata(policy, finalizers=[*held, finalizer])
+
+
+def _is_leaving(admission: Admission) -> bool:
+    """Whether the write is one of those that let a policy go: no rule may keep it from that."""
+    return bool(metadata_of(admission.old or {}).get("deletionTimestamp"))

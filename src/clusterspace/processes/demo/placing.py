@@ -1,0 +1,43 @@
+"""Puts the sample shop on a local fleet; once more changes nothing."""
+
+from importlib.resources import files
+from typing import Final
+
+import yaml
+
+from clusterspace.client.discovery import Discovery
+from clusterspace.client.places import place_of
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import AlreadyExists
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import GroupVersionKind
+from clusterspace.processes.clients import hub_settings, member_settings, open_client
+from clusterspace.processes.local_files import LocalFiles
+
+FIRST_MEMBER: Final = "member1"
+
+
+async def place_shop(local: LocalFiles) -> None:
+    """Put the shop on the hub, and what waits to be promoted on the first member."""
+    await _create_all(hub_settings(local.hub_kubeconfig), manifests("shop.yaml"))
+    member = member_settings(FIRST_MEMBER, local.member_kubeconfig(FIRST_MEMBER))
+    await _create_all(member, manifests("legacy.yaml"))
+
+
+def manifests(name: str) -> list[Object]:
+    """Return the objects of a file of this package."""
+    text = files("clusterspace.processes.demo").joinpath(name).read_text()
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+async def _create_all(settings: ConnectionSettings, objects: list[Object]) -> None:
+    async with open_client(settings) as target:
+        discovery = Discovery(target.connection)
+        for each in objects:
+            kind = GroupVersionKind.of(each["apiVersion"], each["kind"])
+            served = await discovery.get_resource(kind)
+            place = place_of(served.group_version_resource, each)
+            try:
+                await target.create(place.collection, each)
+            except AlreadyExists:
+                continue  # from an earlier start; people may have changed it since

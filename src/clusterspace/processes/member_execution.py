@@ -1,0 +1,56 @@
+"""Execution for one cluster alone, as its agent runs it: with the agent's rights on the hub."""
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.clusters import CLUSTERS, WORKS, execution_namespace
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.errors import TaskFailed
+from clusterspace.execution.works import Executor, Office
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.informers import Informer, Update
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_member_execution(
+    hub: ClusterClient,
+    cluster_name: str,
+    member: ClusterClient,
+    events: EventRecorder,
+    clock: Clock,
+) -> None:
+    """Keep a member as its Works say, until cancelled."""
+    works = Informer(hub, Place(WORKS, execution_namespace(cluster_name)))
+    own = ListOptions(field_selector=f"metadata.name={cluster_name}")
+    clusters = Informer(hub, Place(CLUSTERS), selection=own)
+    office = Office(
+        hub=hub,
+        works=works.cache,
+        find_cluster=lambda: clusters.cache.find(cluster_name),
+        events=events,
+        clock=clock,
+        random=SystemRandom(),
+        tells_templates=False,
+    )
+    executor = Executor(cluster_name, member, office)
+    works.add_handler(executor.work_changed)
+    clusters.add_handler(lambda update: _tell_cluster(executor, update))
+    async with Supervisor(clock, _report) as tasks:
+        tasks.keep("works", works.run)
+        tasks.keep("cluster", clusters.run)
+        await works.wait_synced()
+        await clusters.wait_synced()
+        await executor.run()
+
+
+def _tell_cluster(executor: Executor, update: Update) -> None:
+    after = update.decode_after()
+    if after is not None:
+        executor.cluster_changed(update.decode_before(), after)
+
+
+def _report(failure: TaskFailed) -> None:
+    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

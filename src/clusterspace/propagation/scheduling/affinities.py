@@ -1,0 +1,156 @@
+"""Which clusters are meant: by name, label, provider, region and zone; groups tried in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from clusterspace.errors import MalformedSelector
+from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
+
+_IN: Final = "In"
+_NOT_IN: Final = "NotIn"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a cluster can be told by."""
+
+    name: str
+    labels: Mapping[str, str]
+    provider: str = ""
+    region: str = ""
+    zones: frozenset[str] = frozenset()
+
+    def values_of(self, field: str) -> frozenset[str]:
+        """Return the values of a field; none when it is not set.
+
+        Fields are `cluster`, `provider`, `region`, `zone`, and `label:KEY`.
+        """
+        if field == "zone":
+            return self.zones
+        kind, _, key = field.partition(":")
+        values = {
+            "cluster": self.name,
+            "provider": self.provider,
+            "region": self.region,
+            "label": self.labels.get(key),
+        }
+        value = values.get(kind)
+        return frozenset({value} if value else ())
+
+
+def traits_of(cluster: Object) -> Traits:
+    """Return what a Cluster can be told by."""
+    spec = cast("Object", cluster.get("spec") or {})
+    zones = spec.get("zones") or [spec.get("zone")]
+    return Traits(
+        name=name_of(cluster),
+        labels=labels_of(cluster),
+        provider=str(spec.get("provider") or ""),
+        region=str(spec.get("region") or ""),
+        zones=frozenset(str(zone) for zone in zones if zone),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """What `provider`, `region` or `zone` must be, or must not be."""
+
+    field: str
+    is_in: bool
+    values: frozenset[str]
+
+    def matches(self, traits: Traits) -> bool:
+        """Tell whether the cluster is there, or is not; one without the field is nowhere."""
+        return bool(traits.values_of(self.field) & self.values) is self.is_in
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAffinity:
+    """A choice of clusters; everything it asks for must hold, and asking for nothing is all."""
+
+    names: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    labels: LabelSelector = EVERYTHING
+    fields: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, traits: Traits) -> bool:
+        """Tell whether the cluster is meant."""
+        return (
+            traits.name not in self.excluded
+            and (not self.names or traits.name in self.names)
+            and self.labels.matches(traits.labels)
+            and all(each.matches(traits) for each in self.fields)
+        )
+
+
+EVERY_CLUSTER: Final = ClusterAffinity()
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityGroup:
+    """Clusters that will do, and those that take what the first cannot hold."""
+
+    name: str = ""
+    tiers: tuple[ClusterAffinity, ...] = (EVERY_CLUSTER,)
+
+    def find_tier(self, traits: Traits, *, may_overflow: bool) -> int | None:
+        """Return the first tier that means the cluster, or None; 0 is the group itself."""
+        tiers = self.tiers if may_overflow else self.tiers[:1]
+        return next((tier for tier, each in enumerate(tiers) if each.matches(traits)), None)
+
+
+def read_affinity(affinity: Mapping[str, Any] | None, *, place: str) -> ClusterAffinity:
+    """Read a ClusterAffinity, as in policies and overrides; an absent one means every cluster."""
+    if affinity is None:
+        return EVERY_CLUSTER
+    selector = affinity.get("labelSelector")
+    expressions = cast(
+        "list[Object]", find_at(affinity.get("fieldSelector"), "matchExpressions") or []
+    )
+    return ClusterAffinity(
+        names=frozenset(affinity.get("clusterNames") or ()),
+        excluded=frozenset(affinity.get("exclude") or ()),
+        labels=EVERYTHING if selector is None else label_selector_of(selector),
+        fields=tuple(
+            _read_field(each, f"{place}.fieldSelector.matchExpressions[{index}]")
+            for index, each in enumerate(expressions)
+        ),
+    )
+
+
+def read_groups(placement: Mapping[str, Any], *, place: str) -> tuple[AffinityGroup, ...]:
+    """Read the groups of a placement, in the order in which they are to be tried."""
+    terms = cast("list[Object]", placement.get("clusterAffinities") or [])
+    if not terms:
+        only = read_affinity(placement.get("clusterAffinity"), place=f"{place}.clusterAffinity")
+        return (AffinityGroup(tiers=(only,)),)
+    return tuple(
+        _read_group(term, f"{place}.clusterAffinities[{index}]") for index, term in enumerate(terms)
+    )
+
+
+def _read_group(term: Object, place: str) -> AffinityGroup:
+    overflow = cast("list[Object]", term.get("overflowAffinities") or [])
+    further = (
+        read_affinity(each.get("affinity"), place=f"{place}.overflowAffinities[{index}]")
+        for index, each in enumerate(overflow)
+    )
+    return AffinityGroup(
+        str(term.get("affinityName") or ""), (read_affinity(term, place=place), *further)
+    )
+
+
+def _read_field(expression: Object, place: str) -> FieldRequirement:
+    field, operator = str(expression.get("key")), str(expression.get("operator"))
+    if field not in ("provider", "region", "zone"):
+        raise MalformedSelector(
+            f"{place}: clusters have a provider, a region and zones, no {field}", place=place
+        )
+    if operator not in (_IN, _NOT_IN):
+        raise MalformedSelector(
+            f"{place}: the operator is {_IN} or {_NOT_IN}, not {operator}", place=place
+        )
+    values = frozenset(str(value) for value in expression.get("values") or ())
+    return FieldRequirement(field, operator == _IN, values)

@@ -1,0 +1,134 @@
+"""Works back to binding back to template: what clusters report, where people look for it.
+
+    Works ──settle──> reports ──> template status ──> binding aggregatedStatus, FullyApplied
+
+The binding is written last: what it says has been shown on the template, so a crash between the
+two is noticed and made good, and a binding that is up to date costs nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.api.bindings import resource_for, template_of
+from clusterspace.api.interpreter.aggregation import Reports, aggregated_status, is_aggregated
+from clusterspace.api.works import Report, report_of
+from clusterspace.client.places import Place, place_of
+from clusterspace.client.resources import Client
+from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
+from clusterspace.kube.objects import Object
+from clusterspace.propagation.targets import kept_clusters, targets_of
+from clusterspace.propagation.works.known_works import BY_BINDING
+from clusterspace.propagation.works.sources import Templates, find_live_template
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.finalizers import is_being_deleted
+from clusterspace.runtime.informers import Informer
+from clusterspace.runtime.reconcile import Done, Outcome, Request
+
+SETTLE_SECONDS: Final = 0.2
+"""How long to wait for the other clusters: they answer at about the same time, mostly."""
+
+FULLY_APPLIED: Final = "FullyApplied"
+_ALL_APPLIED: Final = Condition(
+    FULLY_APPLIED, TRUE, "FullyAppliedSuccess", "All works have been successfully applied"
+)
+_NOT_ALL_APPLIED: Final = Condition(
+    FULLY_APPLIED,
+    FALSE,
+    "FullyAppliedFailed",
+    "Failed to apply all works, see status.aggregatedStatus for details",
+)
+"""Karmada's words: its tools show them, and its users search for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSources:
+    """The caches that say what clusters report, and of what."""
+
+    bindings: Informer
+    cluster_bindings: Informer
+    works: Informer
+    templates: Templates
+
+
+class BindingStatuses:
+    """Shows on bindings and templates what their Works report."""
+
+    def __init__(self, hub_client: Client, sources: StatusSources, *, clock: Clock) -> None:
+        self._hub_client = hub_client
+        self._sources = sources
+        self._clock = clock
+
+    async def reconcile(self, request: Request) -> Outcome:
+        """Bring the status of one binding, and of its template, to what is reported."""
+        sources = self._sources
+        informer = sources.bindings if request.namespace else sources.cluster_bindings
+        binding = informer.cache.find(request.key)
+        if binding is None or is_being_deleted(binding):
+            return Done()
+        reports = reports_in(sources.works.cache.objects_at(BY_BINDING, request.key))
+        summed = with_reports(binding, reports, self._clock.now())
+        if summed != binding:
+            await self._show_on_template(binding, reports)
+            place = Place(resource_for(request.namespace), request.namespace, request.name)
+            await commit(self._hub_client, place, binding, summed)
+        return Done()
+
+    async def _show_on_template(self, binding: Object, reports: Sequence[Report]) -> None:
+        """Write the summed up status of the template, read live: others write to it as well."""
+        wanted, templates = template_of(binding), self._sources.templates
+        if not is_aggregated(wanted.group_version_kind.group_kind):
+            return
+        live = await find_live_template(self._hub_client, templates, wanted)
+        resource = templates.find_resource(wanted.group_version_kind)
+        if live is None or resource is None:
+            return
+        due = Reports(tuple(reports), due=len(targets_of(binding)))
+        shown = {**live, "status": aggregated_status(live, due)}
+        await commit(self._hub_client, place_of(resource, live), live, shown)
+
+
+def reports_in(works: Sequence[Object]) -> tuple[Report, ...]:
+    """Return what is reported, in the order of clusters; Works on their way out have no say."""
+    reports = (report_of(work) for work in works if not is_being_deleted(work))
+    return tuple(sorted(reports, key=lambda report: report.cluster))
+
+
+def with_reports(binding: Object, reports: Sequence[Report], now: float) -> Object:
+    """Return the binding with the reports in its status; the same one when they say nothing new."""
+    status: Object = binding.get("status") or {}
+    conditions: list[Object] = status.get("conditions") or []
+    if not reports and find_condition(conditions, FULLY_APPLIED) is None:
+        # Nothing was ever sent anywhere: there is nothing to be told about it.
+        return binding
+    judged = set_condition(conditions, _judgement(binding, reports), now)
+    items = [item_of(report) for report in reports]
+    if not judged.is_changed and items == (status.get("aggregatedStatus") or []):
+        return binding
+    kept = {key: held for key, held in status.items() if key != "aggregatedStatus"}
+    told = {"aggregatedStatus": items} if items else {}
+    return {**binding, "status": {**kept, **told, "conditions": judged.conditions}}
+
+
+def item_of(report: Report) -> Object:
+    """Return one cluster's entry of `aggregatedStatus`; what is empty is left out."""
+    item: Object = {"clusterName": report.cluster, "health": report.health}
+    if report.is_applied:
+        item["applied"] = True
+    if report.message:
+        item["appliedMessage"] = report.message
+    if report.status is not None:
+        item["status"] = report.status
+    return item
+
+
+def is_fully_applied(binding: Object, reports: Sequence[Report]) -> bool:
+    """Whether every cluster that is to have the object has it."""
+    applied = frozenset(report.cluster for report in reports if report.is_applied)
+    wanted = kept_clusters(binding)
+    return bool(wanted) and wanted == applied and len(reports) == len(applied)
+
+
+def _judgement(binding: Object, reports: Sequence[Report]) -> Condition:
+    return _ALL_APPLIED if is_fully_applied(binding, reports) else _NOT_ALL_APPLIED

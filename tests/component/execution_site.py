@@ -1,0 +1,242 @@
+"""A hub and a member in this event loop, an executor between them, and Works to order things."""
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api import stamps
+from clusterspace.api.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
+from clusterspace.api.works import manifests_of
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.errors import AlreadyExists
+from clusterspace.execution.works import Executor, Office
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+    with_value,
+)
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.events import EVENTS, EventRecorder
+from clusterspace.runtime.informers import Informer
+from clusterspace.testing.builders import NAMESPACES, namespace
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+PATIENCE = 10.0
+CLUSTER = "west"
+SPACE = execution_namespace(CLUSTER)
+_numbers = itertools.count(1)
+
+
+def new_name() -> str:
+    return f"thing-{next(_numbers)}"
+
+
+def stamped(manifest: Object, work_name: str, work_id: str, resolution: str = "abort") -> Object:
+    """Return a manifest as a binding's Work has it."""
+    labels = {
+        **manifest["metadata"].get("labels", {}),
+        stamps.MANAGED: "true",
+        stamps.WORK_ID: work_id,
+    }
+    annotations = {
+        **manifest["metadata"].get("annotations", {}),
+        stamps.TEMPLATE_UID: "11111111-2222-3333-4444-555555555555",
+        stamps.TEMPLATE_GENERATION: "2",
+        stamps.WORK_NAMESPACE: SPACE,
+        stamps.WORK_NAME: work_name,
+    }
+    if resolution:
+        annotations[stamps.CONFLICT_RESOLUTION] = resolution
+    listed = {*annotations, stamps.MANAGED_LABELS_LIST, stamps.MANAGED_ANNOTATIONS_LIST}
+    lists = {
+        stamps.MANAGED_LABELS_LIST: ",".join(sorted(labels)),
+        stamps.MANAGED_ANNOTATIONS_LIST: ",".join(sorted(listed)),
+    }
+    return with_metadata(manifest, labels=labels, annotations={**annotations, **lists})
+
+
+def work_of(*manifests: Object, resolution: str = "abort", **spec: Any) -> Object:
+    """Return a Work for objects, as the hub's controllers would write it."""
+    first = manifests[0]
+    name = stamps.work_name(str(first["kind"]), namespace_of(first), name_of(first))
+    work_id = str(uuid.uuid4())
+    return {
+        "apiVersion": "work.karmada.io/v1alpha1",
+        "kind": "Work",
+        "metadata": {
+            "name": name,
+            "namespace": SPACE,
+            "labels": {stamps.WORK_ID: work_id},
+            "finalizers": [WORK_FINALIZER],
+        },
+        "spec": {
+            "workload": {
+                "manifests": [stamped(each, name, work_id, resolution) for each in manifests]
+            },
+            **spec,
+        },
+    }
+
+
+@dataclass
+class Site:
+    """Both ends, and what a test does at either."""
+
+    hub: ClusterClient
+    member: ClusterClient
+    foreign: WriteOptions = field(default_factory=lambda: WriteOptions(field_manager="kubectl"))
+
+    async def order(self, work: Object) -> Object:
+        return await self.hub.create(Place(WORKS, SPACE), work)
+
+    async def work(self, name: str) -> Object:
+        return await self.hub.get(Place(WORKS, SPACE, name))
+
+    async def find_work(self, name: str) -> Object | None:
+        return await self.hub.find(Place(WORKS, SPACE, name))
+
+    async def change_order(self, name: str, change: Callable[[Object], Object]) -> None:
+        """Change the first manifest of a Work."""
+        before = await self.work(name)
+        manifests = [change(manifests_of(before)[0]), *manifests_of(before)[1:]]
+        after = with_value(before, manifests, "spec", "workload", "manifests")
+        await commit(self.hub, Place(WORKS, SPACE, name), before, after)
+
+    async def delete_work(self, name: str) -> None:
+        work = await self.work(name)
+        await self.hub.delete(Place(WORKS, SPACE, name), DeleteOptions(uid_of(work)))
+
+    async def condition(self, name: str, condition_type: str) -> Object:
+        work = await self.work(name)
+        return find_condition(find_at(work, "status", "conditions"), condition_type) or {}
+
+    async def applied(self, name: str, status: str = "True") -> Object:
+        """Wait until a Work says whether it is applied; return that condition."""
+
+        async def said() -> Object | None:
+            condition = await self.condition(name, "Applied")
+            return condition if condition.get("status") == status else None
+
+        return await until(said)
+
+    async def gone(self, name: str) -> None:
+        async def is_gone() -> bool:
+            return await self.find_work(name) is None
+
+        await until(is_gone)
+
+    async def event(self, reason: str, about: str) -> Object:
+        async def found() -> Object | None:
+            listed = await self.hub.list_objects(Place(EVENTS))
+            named = [e for e in listed if e["involvedObject"]["name"] == about]
+            return next((e for e in named if e["reason"] == reason), None)
+
+        return await until(found)
+
+
+async def until(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """Ask until there is an answer."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            answer = await ask()
+            if answer:
+                return answer
+            await asyncio.sleep(0.02)
+
+
+async def stays(ask: Callable[[], Awaitable[Any]], seconds: float = 0.5) -> None:
+    """Check that something stays true for a while."""
+    ends = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < ends:
+        assert await ask()
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def joined_hub(directory: Path) -> AsyncGenerator[ClusterClient]:
+    """Run a hub that knows a member."""
+    async with (
+        hub_for_test(directory) as settings,
+        client_for_test(settings) as hub,
+    ):
+        await hub.create(Place(NAMESPACES), namespace(SPACE))
+        await hub.create(Place(CLUSTERS), _cluster())
+        yield hub
+
+
+@asynccontextmanager
+async def two_clusters(directory: Path) -> AsyncGenerator[Site]:
+    """Run a hub that knows a member, and the member."""
+    async with (
+        joined_hub(directory / "hub") as hub,
+        hub_for_test(directory / "member", name=CLUSTER) as settings,
+        client_for_test(settings) as member,
+    ):
+        yield Site(hub, member)
+
+
+@asynccontextmanager
+async def executing(
+    site: Site, *, member: ClusterClient | None = None, hands: Client | None = None
+) -> AsyncGenerator[Executor]:
+    """Run one life of an executor."""
+    clock = SystemClock()
+    events = EventRecorder(site.hub, component="execution", clock=clock)
+    works = Informer(site.hub, Place(WORKS))
+    clusters = Informer(site.hub, Place(CLUSTERS))
+    office = Office(
+        hub=site.hub,
+        works=works.cache,
+        find_cluster=lambda: clusters.cache.find(CLUSTER),
+        events=events,
+        clock=clock,
+        random=Random(1),
+    )
+    executor = Executor(CLUSTER, member or site.member, office, hands=hands)
+    works.add_handler(executor.work_changed)
+
+    def cluster_changed(update: Any) -> None:
+        if update.key == CLUSTER and not update.is_deletion:
+            executor.cluster_changed(update.decode_before(), update.decode_after())
+
+    clusters.add_handler(cluster_changed)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each.run()) for each in (works, clusters, events)]
+        await works.wait_synced()
+        await clusters.wait_synced()
+        tasks.append(group.create_task(executor.run()))
+        try:
+            yield executor
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def make_namespace(cluster: ClusterClient, name: str) -> None:
+    try:
+        await cluster.create(Place(NAMESPACES), namespace(name))
+    except AlreadyExists:
+        return
+
+
+def _cluster() -> Object:
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": CLUSTER},
+        "spec": {"syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1"},
+    }

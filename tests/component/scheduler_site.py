@@ -1,0 +1,172 @@
+"""A scheduler beside a live hub, with Clusters and bindings as the other controllers leave them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api import stamps
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, clusters_of
+from clusterspace.api.clusters import CLUSTERS
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, uid_of
+from clusterspace.propagation.scheduling.scheduler import Scheduler, SchedulerSources
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.controllers import Controller, ControllerSettings
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.informers import Informer
+
+SECONDS = 20.0
+
+
+@dataclass
+class Running:
+    """A scheduler at work."""
+
+    scheduler: Scheduler
+    sources: SchedulerSources
+    events: EventRecorder
+    task: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def running_scheduler(
+    hub_client: ClusterClient, writer: Client | None = None
+) -> AsyncGenerator[Running]:
+    """Run one life of the scheduler; its task ends when it is killed."""
+    sources = SchedulerSources(
+        bindings=Informer(hub_client, Place(RESOURCE_BINDINGS)),
+        cluster_bindings=Informer(hub_client, Place(CLUSTER_RESOURCE_BINDINGS)),
+        clusters=Informer(hub_client, Place(CLUSTERS)),
+    )
+    clock = SystemClock()
+    events = EventRecorder(hub_client, component="default-scheduler", clock=clock)
+    scheduler = Scheduler(writer or hub_client, sources, events, clock)
+    controller = Controller(
+        "scheduler",
+        scheduler.reconcile,
+        clock=clock,
+        random=Random(1),
+        settings=ControllerSettings(workers=4),
+    )
+    controller.watch(sources.bindings)
+    controller.watch(sources.cluster_bindings)
+    controller.watch(sources.clusters, scheduler.affected_by)
+    informers = (sources.bindings, sources.cluster_bindings, sources.clusters)
+    tasks = [asyncio.create_task(each.run()) for each in informers]
+    task = asyncio.create_task(controller.run())
+    try:
+        yield Running(scheduler, sources, events, task)
+    finally:
+        for each in (task, *tasks):
+            each.cancel()
+        await asyncio.wait([task, *tasks])
+
+
+@dataclass
+class Fleet:
+    """What a test sees and changes on the hub."""
+
+    hub_client: ClusterClient
+
+    async def join(
+        self, name: str, *, pods: int = 100, labels: Mapping[str, str] | None = None
+    ) -> None:
+        cluster = {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name},
+            "spec": {"syncMode": "Push", "id": f"id-of-{name}"},
+        }
+        made = await self.hub_client.create(Place(CLUSTERS), cluster)
+        served = [
+            {
+                "groupVersion": "apps/v1",
+                "resources": [{"name": "deployments", "kind": "Deployment"}],
+            },
+            {
+                "groupVersion": "rbac.authorization.k8s.io/v1",
+                "resources": [{"name": "clusterroles", "kind": "ClusterRole"}],
+            },
+        ]
+        status = {"apiEnablements": served, "resourceSummary": room(pods)}
+        await commit(self.hub_client, Place(CLUSTERS, name=name), made, {**made, "status": status})
+
+    async def leave(self, name: str) -> None:
+        place = Place(CLUSTERS, name=name)
+        held = await self.hub_client.get(place)
+        await self.hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
+
+    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+        held = await self.hub_client.get(place)
+        return await commit(self.hub_client, place, held, edit(held))
+
+    async def bind(self, name: str, placement: Object, *, replicas: int = 2, **spec: Any) -> Place:
+        """Make a binding as the detector does, for a Deployment."""
+        binding = {
+            "apiVersion": "work.karmada.io/v1alpha2",
+            "kind": "ResourceBinding",
+            "metadata": {
+                "name": f"{name}-deployment",
+                "namespace": "default",
+                "labels": {stamps.POLICY_ID: "some-policy"},
+            },
+            "spec": {
+                "placement": placement,
+                "replicas": replicas,
+                "schedulerName": "default-scheduler",
+                "resource": {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "namespace": "default",
+                    "name": name,
+                    "uid": f"uid-of-{name}",
+                },
+                **spec,
+            },
+        }
+        collection = Place(RESOURCE_BINDINGS, "default")
+        await self.hub_client.create(collection, binding)
+        return collection.named(f"{name}-deployment")
+
+    async def targets(self, place: Place) -> dict[str, int]:
+        binding = await self.hub_client.get(place)
+        return {each.name: each.replicas for each in clusters_of(binding)}
+
+    async def until_targets(self, place: Place, wanted: Mapping[str, int]) -> None:
+        async def holds() -> bool:
+            return await self.targets(place) == dict(wanted)
+
+        await until(holds)
+
+    async def until_told(self, place: Place, reason: str) -> Object:
+        """Wait for the Scheduled condition to have a reason; return the binding."""
+
+        async def holds() -> bool:
+            return scheduled(await self.hub_client.get(place)).get("reason") == reason
+
+        await until(holds)
+        return await self.hub_client.get(place)
+
+
+def room(pods: int) -> Object:
+    """Return a summary of resources with room for so many pods."""
+    return {"allocatable": {"pods": str(pods), "cpu": "64"}}
+
+
+def scheduled(binding: Object) -> Object:
+    """Return the Scheduled condition of a binding, or an empty one."""
+    return find_condition(find_at(binding, "status", "conditions"), "Scheduled") or {}
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds; fail when it does not in time."""
+    async with asyncio.timeout(SECONDS):
+        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
+            await asyncio.sleep(0.02)

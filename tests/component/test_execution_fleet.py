@@ -1,0 +1,90 @@
+"""Executors start and stop as Clusters come and go."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.component.execution_site import CLUSTER, Site, new_name, stays, two_clusters, work_of
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.clusters import CLUSTERS, WORKS
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import CredentialsUnusable
+from clusterspace.execution.fleet import Executors, HubView
+from clusterspace.kube.objects import Object, name_of, uid_of
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.informers import Informer
+from clusterspace.testing.builders import CONFIG_MAPS, config_map
+
+
+@asynccontextmanager
+async def running_executors(site: Site) -> AsyncGenerator[None]:
+    clock = SystemClock()
+    clusters, works = Informer(site.hub, Place(CLUSTERS)), Informer(site.hub, Place(WORKS))
+    events = EventRecorder(site.hub, component="execution", clock=clock)
+
+    async def reach(cluster: Object) -> ClusterClient:
+        if name_of(cluster) != CLUSTER:
+            raise CredentialsUnusable(name_of(cluster), "the hub holds no credentials for it")
+        return site.member
+
+    view = HubView(site.hub, clusters, works, events, clock, Random(1))
+    executors = Executors(view, reach)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each.run()) for each in (clusters, works, executors)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def other_cluster(mode: str) -> Object:
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "east"},
+        "spec": {"syncMode": mode, "apiEndpoint": "https://127.0.0.1:2"},
+    }
+
+
+async def test_works_are_carried_out_while_another_cluster_cannot_be_reached(
+    tmp_path: Path,
+) -> None:
+    async with two_clusters(tmp_path) as site:
+        await site.hub.create(Place(CLUSTERS), other_cluster("Push"))
+        early = await site.order(work_of(config_map(new_name())))
+        async with running_executors(site):
+            await site.applied(name_of(early))
+            late = await site.order(work_of(config_map(new_name())))
+            await site.applied(name_of(late))
+
+
+@pytest.mark.parametrize("ending", ["gone", "pull"])
+async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
+    tmp_path: Path, ending: str
+) -> None:
+    async with two_clusters(tmp_path) as site, running_executors(site):
+        first = await site.order(work_of(config_map(new_name())))
+        await site.applied(name_of(first))
+        place = Place(CLUSTERS, name=CLUSTER)
+        cluster = await site.hub.get(place)
+        if ending == "gone":
+            await site.hub.delete(place, DeleteOptions(uid_of(cluster)))
+        else:
+            pulled = {**cluster, "spec": {**cluster["spec"], "syncMode": "Pull"}}
+            await site.hub.update(place, pulled)
+        await asyncio.sleep(0.3)
+
+        name = new_name()
+        await site.order(work_of(config_map(name)))
+
+        async def is_absent() -> bool:
+            return await site.member.find(Place(CONFIG_MAPS, "default", name)) is None
+
+        await stays(is_absent)

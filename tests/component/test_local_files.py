@@ -1,0 +1,62 @@
+"""The directory of a local fleet: one process at a time, ports that stay, errors that help."""
+
+import socket
+
+import pytest
+
+from clusterspace.errors import AlreadyRunning, UnusableDirectory
+from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
+
+RECORD = RunRecord(1, 2.0, True, (PartRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
+
+
+def prepared(directory) -> LocalFiles:
+    files = LocalFiles(directory)
+    files.prepare()
+    return files
+
+
+def test_only_one_process_runs_a_fleet(tmp_path):
+    files = prepared(tmp_path)
+
+    with files.held(), pytest.raises(AlreadyRunning), LocalFiles(tmp_path).held():
+        pass
+
+
+def test_what_runs_is_known_while_it_runs_and_forgotten_after(tmp_path):
+    files = prepared(tmp_path)
+    with files.held():
+        files.write_record(RECORD)
+        assert files.read_record() == RECORD
+    assert files.read_record() is None
+    assert not files.is_running()
+
+
+def test_a_record_of_a_process_that_was_killed_is_not_believed(tmp_path):
+    files = prepared(tmp_path)
+    files.write_record(RECORD)
+
+    assert files.read_record() is None
+
+
+def test_a_free_port_stays_the_same_from_start_to_start(tmp_path):
+    first = prepared(tmp_path).choose_ports({"hub": 0, "fleet": 7443})
+    second = LocalFiles(tmp_path).choose_ports({"hub": 0, "fleet": 7443})
+
+    assert first == second
+    assert second["fleet"] == 7443
+
+
+def test_a_port_that_somebody_else_took_meanwhile_is_given_up(tmp_path):
+    first = prepared(tmp_path).choose_ports({"hub": 0})["hub"]
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", first))
+        other.listen()
+        assert LocalFiles(tmp_path).choose_ports({"hub": 0})["hub"] != first
+
+
+def test_the_data_of_a_hub_that_was_started_alone_is_not_touched(tmp_path):
+    (tmp_path / "store.db").write_bytes(b"objects")
+
+    with pytest.raises(UnusableDirectory, match="move its files into"):
+        LocalFiles(tmp_path).prepare()

@@ -1,0 +1,277 @@
+"""The scheduler against a live hub: bindings get clusters, keep them, and lose them with reason."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.component.scheduler_site import Fleet, room, running_scheduler, scheduled, until
+
+from clusterspace.api import stamps
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS
+from clusterspace.api.clusters import CLUSTERS
+from clusterspace.client.places import Place
+from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
+from clusterspace.propagation.scheduling.candidates import candidate_of
+from clusterspace.runtime.events import EVENTS
+from clusterspace.runtime.informers import STALE_SECONDS
+from clusterspace.runtime.reconcile import Request, RequeueAfter
+from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
+DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+CORDON = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
+        fleet = Fleet(hub_client)
+        await fleet.join("member1")
+        await fleet.join("member2")
+        yield fleet
+
+
+async def test_a_binding_gets_its_clusters_its_note_and_its_condition(fleet: Fleet) -> None:
+    counting = CrashingClient(fleet.hub_client)
+    async with running_scheduler(fleet.hub_client, counting) as running:
+        place = await fleet.bind("web", {"clusterAffinity": {"clusterNames": ["member1"]}})
+        binding = await fleet.until_told(place, "Success")
+        await running.events.flush()
+
+    assert binding["spec"]["clusters"] == [{"name": "member1", "replicas": 2}]
+    assert annotations_of(binding)[stamps.APPLIED_PLACEMENT] == (
+        '{"clusterAffinity":{"clusterNames":["member1"]}}'
+    )
+    assert binding["status"]["schedulerObservedGeneration"] == metadata_of(binding)["generation"]
+    assert binding["status"]["lastScheduledTime"]
+    assert counting.writes == 2
+    told = await fleet.hub_client.list_objects(Place(EVENTS, "default"))
+    assert {(each["involvedObject"]["kind"], each["reason"], each["message"]) for each in told} == {
+        (
+            kind,
+            "ScheduleBindingSucceed",
+            "Binding has been scheduled successfully. Result: {member1:2}",
+        )
+        for kind in ("ResourceBinding", "Deployment")
+    }
+
+
+async def test_bindings_of_cluster_wide_objects_are_scheduled_too(fleet: Fleet) -> None:
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ClusterResourceBinding",
+        "metadata": {"name": "reader", "labels": {stamps.CLUSTER_POLICY_ID: "some-policy"}},
+        "spec": {
+            "placement": {},
+            "resource": {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "name": "reader",
+            },
+        },
+    }
+    async with running_scheduler(fleet.hub_client):
+        await fleet.hub_client.create(Place(CLUSTER_RESOURCE_BINDINGS), binding)
+        place = Place(CLUSTER_RESOURCE_BINDINGS, name="reader")
+        await fleet.until_targets(place, {"member1": 0, "member2": 0})
+        stored = await fleet.until_told(place, "Success")
+
+    assert stored["spec"]["clusters"] == [{"name": "member1"}, {"name": "member2"}]
+
+
+async def test_no_cluster_fits_is_said_and_ends_when_one_joins(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", {"clusterAffinity": {"clusterNames": ["member3"]}})
+        binding = await fleet.until_told(place, "NoClusterFit")
+
+        assert scheduled(binding)["message"] == (
+            "0/2 clusters are available: "
+            "2 cluster(s) did not match the placement cluster affinity constraint."
+        )
+        assert "clusters" not in binding["spec"]
+        assert "schedulerObservedGeneration" not in binding["status"]
+
+        await fleet.join("member3")
+        await fleet.until_targets(place, {"member3": 2})
+
+
+async def test_cordoning_keeps_what_is_placed_and_turns_away_what_is_new(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        old = await fleet.bind("before", {})
+        await fleet.until_told(old, "Success")
+        await fleet.change(
+            Place(CLUSTERS, name="member2"),
+            lambda held: with_value(held, [CORDON], "spec", "taints"),
+        )
+        new = await fleet.bind("after", {})
+        await fleet.until_targets(new, {"member1": 2})
+
+        assert await fleet.targets(old) == {"member1": 2, "member2": 2}
+
+
+async def test_a_cluster_that_is_gone_is_dropped_and_its_replicas_move(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        whole = await fleet.bind("whole", {})
+        shared = await fleet.bind("shared", {"replicaScheduling": DYNAMIC}, replicas=6)
+        await fleet.until_targets(shared, {"member1": 3, "member2": 3})
+        await fleet.leave("member2")
+
+        await fleet.until_targets(whole, {"member1": 2})
+        await fleet.until_targets(shared, {"member1": 6})
+
+
+async def test_a_cluster_that_joins_gets_copies_and_no_shared_replicas(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        whole = await fleet.bind("whole", {})
+        shared = await fleet.bind("shared", {"replicaScheduling": DIVIDED}, replicas=6)
+        await fleet.until_targets(shared, {"member1": 3, "member2": 3})
+        await fleet.join("member3")
+
+        await fleet.until_targets(whole, {"member1": 2, "member2": 2, "member3": 2})
+        assert await fleet.targets(shared) == {"member1": 3, "member2": 3}
+
+
+async def test_labels_taken_from_every_cluster_empty_nothing(fleet: Fleet) -> None:
+    labelled = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "prod"}}}}
+    places = [Place(CLUSTERS, name=name) for name in ("member1", "member2")]
+    async with running_scheduler(fleet.hub_client):
+        for each in places:
+            await fleet.change(each, lambda held: with_metadata(held, labels={"tier": "prod"}))
+        place = await fleet.bind("web", labelled)
+        await fleet.until_told(place, "Success")
+        await fleet.change(places[0], lambda held: with_metadata(held, labels=None))
+        await fleet.until_targets(place, {"member2": 2})
+        await fleet.change(places[1], lambda held: with_metadata(held, labels=None))
+        await fleet.until_told(place, "NoClusterFit")
+
+        assert await fleet.targets(place) == {"member2": 2}
+
+
+async def test_a_policy_that_now_means_no_cluster_empties(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", {})
+        await fleet.until_told(place, "Success")
+        nowhere = {"clusterAffinity": {"clusterNames": ["absent"]}}
+        await fleet.change(place, lambda held: with_value(held, nowhere, "spec", "placement"))
+        await fleet.until_told(place, "NoClusterFit")
+
+        assert await fleet.targets(place) == {}
+
+
+async def test_what_waits_for_room_is_placed_when_there_is_some(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("huge", {"replicaScheduling": DYNAMIC}, replicas=300)
+        binding = await fleet.until_told(place, "Unschedulable")
+        assert scheduled(binding)["message"] == (
+            "The clusters that fit (member1, member2) have room for 200 of 300 replicas."
+        )
+        await fleet.change(
+            Place(CLUSTERS, name="member2"),
+            lambda held: with_value(held, room(200), "status", "resourceSummary"),
+        )
+
+        await fleet.until_targets(place, {"member1": 100, "member2": 200})
+
+
+async def test_a_memory_that_lost_a_cluster_removes_nothing(fleet: Fleet) -> None:
+    counting = CrashingClient(fleet.hub_client)
+    async with running_scheduler(fleet.hub_client, counting) as running:
+        place = await fleet.bind("web", {})
+        await fleet.until_told(place, "Success")
+        await _quiet(counting)
+        before = counting.writes
+        running.sources.clusters.cache.remove("member2")
+        await running.scheduler.reconcile(Request(place.name, place.namespace))
+
+        assert await fleet.targets(place) == {"member1": 2, "member2": 2}
+        assert counting.writes == before
+
+
+async def test_while_nothing_is_heard_of_the_clusters_nothing_is_removed(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client) as running:
+        place = await fleet.bind("web", {})
+        await fleet.until_told(place, "Success")
+        running.sources.clusters.cache.remove("member2")
+        running.sources.clusters._follower.last_heard -= STALE_SECONDS
+
+        outcome = await running.scheduler.reconcile(Request(place.name, place.namespace))
+
+        assert isinstance(outcome, RequeueAfter)
+        assert await fleet.targets(place) == {"member1": 2, "member2": 2}
+
+
+async def test_a_settled_fleet_is_not_written_to(fleet: Fleet) -> None:
+    counting = CrashingClient(fleet.hub_client)
+    async with running_scheduler(fleet.hub_client, counting) as running:
+        places = [await fleet.bind(f"web-{number}", {}) for number in range(5)]
+        for each in places:
+            await fleet.until_told(each, "Success")
+        await _quiet(counting)
+
+        assert counting.writes == 2 * len(places)
+
+        async def is_known() -> bool:
+            held = running.sources.clusters.cache.find("member1")
+            return held is not None and len(candidate_of(held).taints) == 1
+
+        await fleet.change(
+            Place(CLUSTERS, name="member1"),
+            lambda held: with_value(held, [CORDON], "spec", "taints"),
+        )
+        await until(is_known)
+        await _quiet(counting)
+
+        assert counting.writes == 2 * len(places)
+
+
+async def test_a_new_generation_is_noted_without_moving_anything(fleet: Fleet) -> None:
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", {"replicaScheduling": DIVIDED}, replicas=4)
+        first = await fleet.until_told(place, "Success")
+        changed = await fleet.change(
+            place, lambda held: with_value(held, "99", "spec", "resource", "resourceVersion")
+        )
+        generation = metadata_of(changed)["generation"]
+
+        async def is_noted() -> bool:
+            held = await fleet.hub_client.get(place)
+            return held["status"]["schedulerObservedGeneration"] == generation
+
+        await until(is_noted)
+        after = await fleet.hub_client.get(place)
+
+    assert after["spec"]["clusters"] == first["spec"]["clusters"]
+    assert generation > metadata_of(first)["generation"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint(write, is_after) for write in (1, 2) for is_after in (False, True)],
+    ids=str,
+)
+async def test_killed_at_any_write_it_ends_where_it_would_have(
+    fleet: Fleet, point: CrashPoint
+) -> None:
+    place = await fleet.bind("web", {"replicaScheduling": DIVIDED}, replicas=5)
+    async with running_scheduler(
+        fleet.hub_client, CrashingClient(fleet.hub_client, point)
+    ) as first:
+        await asyncio.wait([first.task], timeout=20)
+        assert isinstance(first.task.exception(), Killed)
+
+    async with running_scheduler(fleet.hub_client):
+        binding = await fleet.until_told(place, "Success")
+
+    assert sum((await fleet.targets(place)).values()) == 5
+    assert binding["status"]["schedulerObservedGeneration"] == metadata_of(binding)["generation"]
+
+
+async def _quiet(counting: CrashingClient) -> None:
+    """Wait until nothing was written for a while."""
+    seen = -1
+    while counting.writes != seen:
+        seen = counting.writes
+        await asyncio.sleep(0.3)

@@ -1,0 +1,189 @@
+"""`clusterspace promote` and `clusterspace resume`, against a running hub and a member."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from tests.component.execution_site import CLUSTER, Site, executing, two_clusters, until, work_of
+
+from clusterspace.api import stamps
+from clusterspace.api.clusters import CLUSTERS
+from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.cli.promote import promote
+from clusterspace.cli.resume import resume
+from clusterspace.client.places import Place
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import CannotPromote
+from clusterspace.execution.budget import is_paused
+from clusterspace.execution.promotion import Effect, plan_promotion
+from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
+from clusterspace.processes import promoting
+from clusterspace.processes.clients import hub_settings
+from clusterspace.processes.promoting import PromoteRequest, Prospect
+from clusterspace.testing.builders import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    config_map,
+    deployment,
+)
+
+WEB = Place(DEPLOYMENTS, "default", "web")
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with two_clusters(tmp_path) as site:
+        yield site
+
+
+async def run(tmp_path: Path, command: click.Command, *words: str) -> Result:
+    hub = ("--kubeconfig", str(tmp_path / "hub" / "kubeconfig"))
+    return await asyncio.to_thread(CliRunner().invoke, command, [*words, *hub])
+
+
+async def promote_web(tmp_path: Path, *words: str) -> Result:
+    member = ("--cluster-kubeconfig", str(tmp_path / "member" / "kubeconfig"))
+    named = ("deploy", "web", "-n", "default", "-C", CLUSTER)
+    return await run(tmp_path, promote, *named, *member, *words)
+
+
+async def test_promote_writes_template_and_policy_and_says_so(site: Site, tmp_path: Path) -> None:
+    await site.member.create(WEB.collection, deployment("web", replicas=3), site.foreign)
+
+    told = await promote_web(tmp_path)
+
+    name = stamps.promoted_policy_name("apps/v1", "Deployment", "default", "web")
+    assert told.output.splitlines() == [
+        "ResourceTemplate (default/web) is created successfully",
+        f"PropagationPolicy (default/{name}) is created successfully",
+        'Resource "apps/v1, Resource=deployments"(default/web) is promoted successfully',
+    ]
+    template = await site.hub.get(WEB)
+    assert template["spec"]["replicas"] == 3
+    assert annotations_of(template)[stamps.CONFLICT_RESOLUTION] == "overwrite"
+    policy = await site.hub.get(Place(PROPAGATION_POLICIES, "default", name))
+    assert policy["spec"]["preserveResourcesOnDeletion"] is True
+    assert policy["spec"]["placement"]["clusterAffinity"]["clusterNames"] == [CLUSTER]
+
+
+async def test_a_dry_run_says_what_would_change_and_changes_nothing(
+    site: Site, tmp_path: Path
+) -> None:
+    before = await site.member.create(WEB.collection, deployment("web"), site.foreign)
+
+    told = await promote_web(tmp_path, "--dry-run")
+
+    assert told.exit_code == 0, told.output
+    assert told.output.splitlines() == [
+        "would take over deployments.apps default/web in west",
+        "  nothing would change but labels and annotations",
+        "  no pod would restart",
+    ]
+    after = await site.member.get(WEB)
+    assert resource_version_of(after) == resource_version_of(before)
+    assert await site.hub.find(WEB) is None
+
+
+async def test_what_is_on_the_hub_already_is_left_as_it_is(site: Site, tmp_path: Path) -> None:
+    await site.member.create(WEB.collection, deployment("web"), site.foreign)
+    present = await site.hub.create(WEB.collection, deployment("web", replicas=7))
+
+    told = await promote_web(tmp_path)
+
+    assert told.exit_code == 1
+    assert "is on the hub already" in told.output
+    assert resource_version_of(await site.hub.get(WEB)) == resource_version_of(present)
+    assert await site.hub.list_objects(Place(PROPAGATION_POLICIES)) == []
+
+
+async def test_an_interrupted_promotion_can_be_repeated(site: Site, tmp_path: Path) -> None:
+    await site.member.create(WEB.collection, deployment("web"), site.foreign)
+    assert (await promote_web(tmp_path)).exit_code == 0
+
+    await site.hub.delete(WEB, DeleteOptions(uid_of(await site.hub.get(WEB))))
+
+    again = await promote_web(tmp_path)
+
+    assert again.exit_code == 0, again.output
+    assert await site.hub.find(WEB) is not None
+
+
+async def test_a_promotion_that_would_restart_pods_is_refused_unless_allowed(
+    site: Site, tmp_path: Path
+) -> None:
+    hub = hub_settings(tmp_path / "hub" / "kubeconfig")
+    live = await site.member.create(WEB.collection, deployment("web"), site.foreign)
+    promotion = plan_promotion(live, CLUSTER)
+    prospect = Prospect(WEB, promotion, Effect(("spec.x",), "pods would restart"))
+    request = PromoteRequest("deploy", "web", "default", CLUSTER)
+
+    with pytest.raises(CannotPromote, match="pods would restart"):
+        await promoting.promote(request, prospect, hub, print)
+    assert await site.hub.find(WEB) is None
+
+    await promoting.promote(replace(request, allows_restarts=True), prospect, hub, print)
+    assert await site.hub.find(WEB) is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("nonsense", "web", "-C", CLUSTER), "serves nothing called nonsense"),
+        (("deploy", "web", "-C", "nowhere"), 'clusters.cluster.karmada.io "nowhere" not found'),
+        (("deploy", "web", "-C", CLUSTER), "holds no credentials"),
+    ],
+)
+async def test_bad_words_are_answered_with_a_sentence(
+    site: Site, tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    told = await run(tmp_path, promote, *words)
+
+    assert told.exit_code == 1
+    assert sentence in told.output
+    assert "Traceback" not in told.output
+
+
+async def test_an_object_that_is_not_there_cannot_be_promoted(site: Site, tmp_path: Path) -> None:
+    told = await promote_web(tmp_path)
+
+    assert told.exit_code == 1
+    assert 'west: deployments.apps "web" not found' in told.output
+
+
+async def test_template_and_policy_are_printed_for_kubectl(site: Site, tmp_path: Path) -> None:
+    await site.member.create(WEB.collection, deployment("web"), site.foreign)
+
+    told = await promote_web(tmp_path, "-o", "yaml")
+
+    assert told.output.count("---\n") == 2
+    assert "kind: PropagationPolicy" in told.output
+    assert await site.hub.find(WEB) is None
+
+
+async def test_resume_lets_deletions_go_on(site: Site, tmp_path: Path) -> None:
+    cluster = Place(CLUSTERS, name=CLUSTER)
+    async with executing(site):
+        works = [await site.order(work_of(config_map(f"m{number}"))) for number in range(14)]
+        for work in works:
+            await site.applied(name_of(work))
+        assert "are not paused" in (await run(tmp_path, resume, CLUSTER)).output
+        for work in works:
+            await site.delete_work(name_of(work))
+
+        async def is_pausing() -> bool:
+            return is_paused(await site.hub.get(cluster))
+
+        await until(is_pausing)
+
+        told = await run(tmp_path, resume, CLUSTER)
+
+        assert told.exit_code == 0, told.output
+        assert "deletions in west go on" in told.output
+        for work in works:
+            await site.gone(name_of(work))
+    left = await site.member.list_objects(Place(CONFIG_MAPS, "default"))
+    assert [name_of(each) for each in left if name_of(each).startswith("m")] == []

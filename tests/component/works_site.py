@@ -1,0 +1,268 @@
+"""The controllers of Works beside a live hub; bindings are as detector and scheduler leave them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api import bindings, stamps
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, reference_to
+from clusterspace.api.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
+from clusterspace.api.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
+from clusterspace.api.works import binding_key_of, cluster_of, identifier_of, manifests_of
+from clusterspace.client.places import Place, place_of
+from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import Conflict, NotFound
+from clusterspace.kube.objects import Object, namespace_of, uid_of
+from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
+from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
+from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
+from clusterspace.propagation.works.known_works import WORK_INDEXES
+from clusterspace.propagation.works.sources import Templates
+from clusterspace.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.events import EVENTS, EventRecorder
+from clusterspace.runtime.finalizers import release
+from clusterspace.runtime.informers import Informer
+from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
+
+SECONDS = 20.0
+APPLIED = {"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "done"}
+
+
+@dataclass
+class Running:
+    """The controllers at work; `task` ends when one of them is killed."""
+
+    caches: WorkCaches
+    events: EventRecorder
+    task: asyncio.Task[None]
+
+
+class ConfigMapTemplates:
+    """Templates of one kind: enough for many short lives."""
+
+    def __init__(self, hub_client: ClusterClient) -> None:
+        self.informer = Informer(hub_client, Place(CONFIG_MAPS))
+
+    @property
+    def has_synced(self) -> bool:
+        return self.informer.has_synced
+
+    def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
+        return self.informer.cache.find(f"{namespace}/{name}") if self._is_ours(kind) else None
+
+    def find_resource(self, kind: GroupVersionKind) -> GroupVersionResource | None:
+        return CONFIG_MAPS if self._is_ours(kind) else None
+
+    def _is_ours(self, kind: GroupVersionKind) -> bool:
+        return kind == GroupVersionKind("", "v1", "ConfigMap")
+
+    async def run(self) -> None:
+        await self.informer.run()
+
+
+def caches_of(hub_client: ClusterClient, templates: Templates) -> WorkCaches:
+    """Return the caches the controllers need, not running yet."""
+    return WorkCaches(
+        bindings=Informer(hub_client, Place(RESOURCE_BINDINGS), indexes=BINDING_INDEXES),
+        cluster_bindings=Informer(
+            hub_client, Place(CLUSTER_RESOURCE_BINDINGS), indexes=BINDING_INDEXES
+        ),
+        works=Informer(hub_client, Place(WORKS), indexes=WORK_INDEXES),
+        clusters=Informer(hub_client, Place(CLUSTERS)),
+        namespaces=Informer(hub_client, Place(NAMESPACES)),
+        override_policies=Informer(hub_client, Place(OVERRIDE_POLICIES), indexes=OVERRIDE_INDEXES),
+        cluster_override_policies=Informer(hub_client, Place(CLUSTER_OVERRIDE_POLICIES)),
+        templates=templates,
+    )
+
+
+def informers_in(caches: WorkCaches) -> tuple[Informer, ...]:
+    return (
+        caches.bindings,
+        caches.cluster_bindings,
+        caches.works,
+        caches.clusters,
+        caches.namespaces,
+        caches.override_policies,
+        caches.cluster_override_policies,
+    )
+
+
+@asynccontextmanager
+async def running_works(
+    hub_client: ClusterClient,
+    writer: Client | None = None,
+    templates: ConfigMapTemplates | None = None,
+) -> AsyncGenerator[Running]:
+    """Run one life of the three controllers."""
+    clock = SystemClock()
+    definitions = Informer(hub_client, Place(DEFINITIONS))
+    known = templates or TemplateInformers(hub_client, definitions, clock=clock)
+    caches = caches_of(hub_client, known)
+    events = EventRecorder(hub_client, component="test", clock=clock)
+    tools = Tools(writer or hub_client, events, clock, Random(1))
+    controllers = build_work_controllers(tools, caches)
+
+    async def control() -> None:
+        await until(lambda: _told(known))
+        async with asyncio.TaskGroup() as group:
+            for each in controllers:
+                group.create_task(each.run())
+
+    followed = (definitions, known, *informers_in(caches))
+    running = [asyncio.create_task(each.run()) for each in followed]
+    task = asyncio.create_task(control())
+    try:
+        yield Running(caches, events, task)
+    finally:
+        for each in (task, *running):
+            each.cancel()
+        await asyncio.wait([task, *running])
+
+
+@dataclass
+class Site:
+    """What a test sees and changes on the hub."""
+
+    hub_client: ClusterClient
+
+    async def join(self, name: str, **metadata: Any) -> Object:
+        await self.hub_client.create(Place(NAMESPACES), namespace(execution_namespace(name)))
+        cluster = {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name, **metadata},
+            "spec": {"syncMode": "Push", "id": f"id-of-{name}"},
+        }
+        return await self.hub_client.create(Place(CLUSTERS), cluster)
+
+    async def put(self, resource: GroupVersionResource, made: Object) -> Object:
+        return await self.hub_client.create(Place(resource, namespace_of(made)), made)
+
+    async def bind(self, template: Object, *clusters: str, replicas: int = 0, **spec: Any) -> Place:
+        """Make a binding as the detector and the scheduler leave it."""
+        is_namespaced = bool(namespace_of(template))
+        place = Place(
+            bindings.resource_for(namespace_of(template)),
+            namespace_of(template),
+            bindings.name_for(template),
+        )
+        targets = [
+            {"name": each, **({"replicas": replicas} if replicas else {})} for each in clusters
+        ]
+        metadata: Object = {"name": place.name}
+        if is_namespaced:
+            metadata["namespace"] = place.namespace
+        binding = {
+            "apiVersion": bindings.API_VERSION,
+            "kind": "ResourceBinding" if is_namespaced else "ClusterResourceBinding",
+            "metadata": metadata,
+            "spec": {
+                "resource": reference_to(template),
+                "clusters": targets,
+                **({"replicas": replicas} if replicas else {}),
+                **spec,
+            },
+        }
+        await self.hub_client.create(place.collection, binding)
+        return place
+
+    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+        held = await self.hub_client.get(place)
+        return await commit(self.hub_client, place, held, edit(held))
+
+    async def retry_change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+        """Change an object that others write to at the same time."""
+        while True:
+            with suppress(Conflict):
+                return await self.change(place, edit)
+
+    async def delete(self, place: Place) -> None:
+        held = await self.hub_client.get(place)
+        await self.hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
+
+    async def works_of(self, place: Place) -> dict[str, Object]:
+        """Return the Works of a binding by cluster."""
+        works = await self.hub_client.list_objects(Place(WORKS))
+        return {cluster_of(work): work for work in works if binding_key_of(work) == place.key}
+
+    async def until_works(self, place: Place, *clusters: str) -> dict[str, Object]:
+        async def holds() -> bool:
+            return set(await self.works_of(place)) == set(clusters)
+
+        await until(holds)
+        return await self.works_of(place)
+
+    async def report(self, work: Object, counters: Object | None = None, **applied: Any) -> Object:
+        """Report of a Work as its cluster's executor does."""
+        manifest = manifests_of(work)[0]
+        told: Object = {"identifier": identifier_of(manifest, 0), "health": "Healthy"}
+        if counters is not None:
+            told["status"] = counters
+        condition = {**APPLIED, **applied, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        reported = {"conditions": [condition], "manifestStatuses": [told]}
+        place = place_of(WORKS, work)
+        return await self.change(place, lambda held: {**held, "status": reported})
+
+    async def execute_deletions(self) -> None:
+        """Let go of Works that are being deleted, as executors do when the object is gone."""
+        for work in await self.hub_client.list_objects(Place(WORKS)):
+            if work["metadata"].get("deletionTimestamp"):
+                await release(self.hub_client, place_of(WORKS, work), work, WORK_FINALIZER)
+
+    async def is_gone(self, place: Place) -> bool:
+        try:
+            await self.hub_client.get(place)
+        except NotFound:
+            return True
+        return False
+
+    async def events(self, running: Running, reason: str) -> set[tuple[str, str]]:
+        """Return kinds and messages of the events that were recorded for a reason."""
+        await running.events.flush()
+        told = await self.hub_client.list_objects(Place(EVENTS))
+        return {
+            (each["involvedObject"]["kind"], each["message"])
+            for each in told
+            if each["reason"] == reason
+        }
+
+
+async def until_value(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    """Wait until somebody sees what is wanted; say what was seen when they do not."""
+    seen: Any = None
+
+    async def holds() -> bool:
+        nonlocal seen
+        seen = await look()
+        return seen == wanted
+
+    try:
+        await until(holds)
+    except TimeoutError:
+        raise AssertionError(f"saw {seen!r}, not {wanted!r}") from None
+
+
+async def _told(templates: TemplateInformers | ConfigMapTemplates) -> bool:
+    return templates.has_synced
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds; fail when it does not in time."""
+    async with asyncio.timeout(SECONDS):
+        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
+            await asyncio.sleep(0.02)
+
+
+def deployment_place(name: str) -> Place:
+    return Place(DEPLOYMENTS, "default", name)
+
+
+def work_id_of(work: Object) -> str:
+    return work["metadata"]["labels"][stamps.WORK_ID]

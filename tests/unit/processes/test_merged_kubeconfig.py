@@ -1,0 +1,34 @@
+"""One kubeconfig of several."""
+
+import yaml
+
+from clusterspace.processes.local_files import merged_kubeconfig
+
+
+def kubeconfig(name: str) -> bytes:
+    return yaml.safe_dump(
+        {
+            "current-context": name,
+            "clusters": [{"name": name, "cluster": {"server": f"https://{name}"}}],
+            "users": [{"name": "admin", "user": {"token": f"{name}-token"}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        }
+    ).encode()
+
+
+def test_the_first_part_is_the_current_context():
+    merged = yaml.safe_load(merged_kubeconfig([kubeconfig("fleet"), kubeconfig("hub")]))
+
+    assert merged["current-context"] == "fleet"
+    assert [each["name"] for each in merged["contexts"]] == ["fleet", "hub"]
+
+
+def test_users_of_the_same_name_are_not_mixed_up():
+    merged = yaml.safe_load(merged_kubeconfig([kubeconfig("fleet"), kubeconfig("hub")]))
+
+    tokens = {each["name"]: each["user"]["token"] for each in merged["users"]}
+    users = {each["name"]: each["context"]["user"] for each in merged["contexts"]}
+    assert {name: tokens[user] for name, user in users.items()} == {
+        "fleet": "fleet-token",
+        "hub": "hub-token",
+    }
