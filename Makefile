@@ -23,8 +23,8 @@ help: ## List these commands
 	@sh tools/make_env.sh "$(PYTHON)" requirements-dev.lock
 	@touch $@ .venv/runtime
 
-up: .venv/runtime ## Set up what is missing and start a hub (data in .clusterspace, Ctrl-C stops it)
-	@$(BIN)/clusterspace hub --data-dir .clusterspace $(ARGS)
+up: .venv/runtime ## Set up what is missing and start a fleet (data in .clusterspace, Ctrl-C stops it)
+	@$(BIN)/clusterspace up --demo --data-dir .clusterspace $(ARGS)
 
 test: .venv/development ## Run everything that must pass (ARGS="-k name" to choose)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not bench" $(ARGS)

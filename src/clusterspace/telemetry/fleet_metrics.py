@@ -44,6 +44,17 @@ _doubts = Gauge(
     "Whether so many clusters fell silent at once that the hub suspects itself: 1 or 0.",
     registry=REGISTRY,
 )
+_joins = Counter(
+    "clusterspace_member_clusters_joined_total",
+    "MemberClusters whose agent joined.",
+    registry=REGISTRY,
+)
+_leaves = Counter(
+    "clusterspace_member_clusters_left_total",
+    "MemberClusters that are out: their agent left, or was given up (forced).",
+    ("result",),
+    registry=REGISTRY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +89,13 @@ def cluster_forgotten(cluster: str) -> None:
 def hub_doubts(*, itself: bool) -> None:
     """Note whether the hub suspects itself."""
     _doubts.set(int(itself))
+
+
+def member_joined() -> None:
+    """Count a MemberCluster whose agent joined."""
+    _joins.inc()
+
+
+def member_left(result: str) -> None:
+    """Count a MemberCluster that is out; the result is `left` or `forced`."""
+    _leaves.labels(result).inc()

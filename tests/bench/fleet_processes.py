@@ -1,0 +1,89 @@
+"""Members and controllers as processes of their own, for benchmarks of a whole fleet."""
+
+import asyncio
+import multiprocessing
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import uvloop
+
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.telemetry.logs import Format, Level, configure
+
+SIM_PROCESSES = 2
+SERIES = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+@contextmanager
+def running_sims(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
+    """Run simulated members, spread over some processes; yield the ids of those."""
+    spawning = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        waiting: list[Callable[[], object]] = []
+        processes: list[int] = []
+        for number in range(SIM_PROCESSES):
+            ours, theirs = spawning.Pipe()
+            share = members[number::SIM_PROCESSES]
+            process = spawning.Process(target=_run_sims, args=(directory, share, theirs))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.kill)
+            waiting.append(ours.recv)
+            processes.append(process.pid or 0)
+        for wait_until_ready in waiting:
+            wait_until_ready()
+        yield tuple(processes)
+
+
+def sim_settings(directory: Path, name: str) -> ConnectionSettings:
+    """Return how the administrator of a simulated member reaches it."""
+    return read_kubeconfig([directory / name / "kubeconfig"]).settings(cluster=name)
+
+
+@contextmanager
+def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
+    """Run the controllers as a user does; yield the id of the process."""
+    command = [sys.executable, "-m", "clusterspace", "controllers"]
+    command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
+    with (kubeconfig.parent / "controllers.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def series_of(metrics_port: int, metric: str) -> dict[str, float]:
+    """Return the values of one of the controllers' metrics by their labels, as they are written."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
+        return find_series(answer.read().decode(), metric)
+
+
+def find_series(page: str, metric: str) -> dict[str, float]:
+    """Return the values of one metric of a page by their labels, as they are written."""
+    found = SERIES.findall(page)
+    return {labels: float(value) for name, labels, value in found if name == metric}
+
+
+def _run_sims(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    configure(Format.JSON, Level.ERROR, sys.stderr)
+    uvloop.run(_serve_sims(directory, members, pipe))
+
+
+async def _serve_sims(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    """Run simulated members in this process until the pipe says something."""
+    async with AsyncExitStack() as stack:
+        for name in members:
+            settings = SimSettings(name, directory / name, nodes=1)
+            await stack.enter_async_context(running_sim(settings))
+        pipe.send(None)
+        await asyncio.to_thread(pipe.recv)

@@ -1,0 +1,60 @@
+"""docs/reference/metrics.md: every metric, its labels and what it tells."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from tools.reference.condition_sites import SOURCE
+from tools.reference.markdown import cell, table
+
+_INTRODUCTION: Final = """\
+# Metrics
+
+`/metrics` of the hub and of the fleet API server, and `controllers --metrics-port N`, serve these in Prometheus' format.
+Names that Karmada has are Karmada's, so that its dashboards work.
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Metric:
+    """One metric, as a program that scrapes it sees it."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def page() -> str:
+    """Return the whole page."""
+    rows = [
+        (
+            f"`{each.name}`",
+            each.type,
+            ", ".join(f"`{label}`" for label in each.labels),
+            cell(each.meaning),
+        )
+        for each in sorted(find_metrics())
+    ]
+    return f"{_INTRODUCTION}\n{table(('metric', 'type', 'labels', 'meaning'), rows)}\n"
+
+
+def find_metrics() -> Iterator[Metric]:
+    """Yield the metrics of every module that makes some."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if "from prometheus_client import" not in path.read_text():
+            continue
+        module = import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
+        for held in vars(module).values():
+            if isinstance(held, MetricWrapperBase):
+                yield _described(held)
+
+
+def _described(collector: MetricWrapperBase) -> Metric:
+    family = next(iter(collector.describe()))
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    labels: tuple[str, ...] = getattr(collector, "_labelnames")  # noqa: B009 - there is no other way
+    return Metric(name, family.type, labels, family.documentation)
