@@ -1,8 +1,6 @@
 """The hub API server as a process: what is built, in which order, and how it ends."""
 
-import asyncio
 import gc
-import signal
 import ssl
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
@@ -48,6 +46,7 @@ from clusterspace.hub.verbs.proxy import ClusterProxy
 from clusterspace.hub.writing import create_own
 from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation
+from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import open_connections, user_settings
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import reload_certificate, server_context
@@ -252,11 +251,8 @@ def _report(failure: TaskFailed) -> None:
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:
-    """Run a hub until SIGINT or SIGTERM."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopped.set)
+    """Run a hub until told to stop."""
+    stopped = stop_event()
     async with running_hub(settings) as url:
         command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
         _log.info("hub is ready", url=url, connect_with=command)
