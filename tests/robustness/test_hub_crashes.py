@@ -199,7 +199,8 @@ def test_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_planted_bug_is_found_out(tmp_path: Path, plant: str, words: tuple[str, ...]) -> None:
-    checker = crash_until_a_problem(tmp_path, kills=KILLS, plant=plant)
+    # It ends with the first problem; on a busy machine a few kills may all come too early for one.
+    checker = crash_until_a_problem(tmp_path, kills=MANY_KILLS, plant=plant)
 
     assert any(word in problem for word in words for problem in checker.problems)
 
