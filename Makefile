@@ -48,8 +48,9 @@ robustness: .venv/development ## The slow suites: hundreds of crashes, new rando
 bench: .venv/development ## Measure; ratios in one run (`make bench store` for one)
 	@$(BIN)/python -m tests.bench $(BENCHES)
 
-generate: .venv/development ## Rebuild the generated files: schema facts
+generate: .venv/development ## Rebuild the generated files: schema facts, reference pages
 	@$(BIN)/python tools/schema_facts.py
+	@$(BIN)/python -m tools.reference
 
 lock: .venv/development ## Choose versions anew and write both lock files
 	@sh tools/lock.sh

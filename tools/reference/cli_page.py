@@ -4,16 +4,17 @@ import inspect
 from collections.abc import Iterator
 
 import click
+from tools.reference.markdown import cell, table
 
 from clusterspace.cli.main import SECTIONS, main
 from clusterspace.cli.output import ExitCode
 from clusterspace.cli.settings import CONFIG_VARIABLE, CommandPath, Setting
-from tools.reference.markdown import cell, table
 
 _INTRODUCTION = f"""\
-Every option below is a setting with three names: the flag, an environment variable, and a key of the file that
-`--config` or `{CONFIG_VARIABLE}` names. The first that is given counts, in this order. The file is YAML: the words of
-the command, then the flag without its dashes. A key that no command has is an error.
+Every option below is a setting with three names: the flag, an environment variable, and a key of
+the file that `--config` or `{CONFIG_VARIABLE}` names. The first that is given counts, in this
+order. The file is YAML: the words of the command, then the flag without its dashes. A key that no
+command has is an error.
 
 ```yaml
 hub:
@@ -23,9 +24,10 @@ token:
   create: {{ttl: 600}}
 ```
 
-`clusterspace config show` prints every setting with where it came from; `clusterspace config show hub --port 1` does so
-for one command as it would be called. `kubectl clusterspace` is the same program. Colours are for terminals only, and
-`NO_COLOR` turns them off. `-o json` and `-o yaml` are for programs, `-o name` for `xargs`.
+`clusterspace config show` prints every setting with where it came from; `clusterspace config show
+hub --port 1` does so for one command as it would be called. `kubectl clusterspace` is the same
+program. Colours are for terminals only, and `NO_COLOR` turns them off. `-o json` and `-o yaml` are
+for programs, `-o name` for `xargs`.
 """
 
 
@@ -72,11 +74,21 @@ def _prose(command: click.Command) -> Iterator[str]:
 def _option(setting: Setting, context: click.Context) -> tuple[str, str, str, str]:
     option = setting.option
     flags = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
-    value = "" if option.is_flag else f" {cell(option.make_metavar(context))}"
+    value = "" if option.is_flag else f" {cell(_value(option, context))}"
     meaning, _, stated = (option.help or "").partition("[default: ")
     default = stated.rstrip("]") or _default(option)
     required = "**required**" if option.required else default
     return f"{flags}{value}", f"`{setting.variable}`", required, cell(meaning.strip())
+
+
+def _value(option: click.Option, context: click.Context) -> str:
+    kind = option.type
+    written = option.make_metavar(context)
+    if not isinstance(kind, click.IntRange | click.FloatRange):
+        return written
+    least = "" if kind.min is None else f"{kind.min}"
+    most = "" if kind.max is None else f"{kind.max}"
+    return f"{written.removesuffix(' RANGE')} {least}…{most}"
 
 
 def _default(option: click.Option) -> str:

@@ -1,36 +1,59 @@
 """Find in the sources every condition we set and every event we record, without running them.
 
 A type or a reason is followed to its text: a literal, a constant here or where it is imported
-from, either side of a conditional. What cannot be followed is said where it is found, so that
-nothing is passed over in silence.
+from, either side of a conditional, what callers pass for a parameter. What cannot be followed is
+said where it is found, so that nothing is passed over in silence.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
+_WORDS: Final = re.compile(r"Condition\(|\.record\(|\"reason\"")
 _CONDITION_KEYS: Final = frozenset({"type", "status", "reason"})
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Indirect: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
+"""Where the texts of an expression are, for a module and an expression that cannot be followed.
+
+`module:NAME` is a constant, or an Enum all of whose values count; a word without a colon must be
+a text in the same module.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place that sets a condition (with a type) or records an event (without one)."""
+    """One place that sets a condition (with types) or records an event (without)."""
 
     module: str
+    is_event: bool
     types: frozenset[str]
     reasons: frozenset[str]
+    statuses: frozenset[str] = frozenset()
+    """True, False or Unknown, as far as that is decided here."""
+    written: frozenset[str] = frozenset()
+    """Its expressions, as they are written."""
     unknown: tuple[str, ...] = ()
     """Expressions that could not be followed, as they are written."""
 
-    @property
-    def is_event(self) -> bool:
-        """Whether an event is recorded here."""
-        return not self.types
+
+def find_sites(indirect: Indirect) -> list[Site]:
+    """Return every site in the sources."""
+    return [site for each in _modules() for site in each.sites(indirect)]
+
+
+@cache
+def _modules() -> "list[_Module]":
+    """Return the modules worth reading: whoever makes a condition or an event has these words."""
+    paths = sorted(SOURCE.rglob("*.py"))
+    return [_Module(path) for path in paths if _WORDS.search(path.read_text())]
 
 
 class _Module:
@@ -38,100 +61,146 @@ class _Module:
 
     def __init__(self, path: Path) -> None:
         self.name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-        self.tree = ast.parse(path.read_text())
-        self.locals = dict(_assignments(ast.walk(self.tree)))
+        self._nodes = list(ast.walk(ast.parse(path.read_text())))
+        self._assigned = dict(_assignments(self._nodes))
+        self._calls = [each for each in self._nodes if isinstance(each, ast.Call)]
 
-    def texts(self, expression: ast.expr) -> frozenset[str] | None:
+    def sites(self, indirect: Indirect) -> Iterator[Site]:
+        """Yield the sites of this module."""
+        functions = [each for each in self._nodes if isinstance(each, Function)]
+        for node in self._nodes:
+            found = _condition_of(node) or _event_of(node)
+            if found is not None:
+                around = next((each for each in reversed(functions) if _holds(each, node)), None)
+                for each in self._as_called(found, around):
+                    yield self._site(each, indirect)
+
+    def _as_called(self, found: "_Found", function: Function | None) -> "list[_Found]":
+        """Return the site once for each call of its function, with what is passed there."""
+        names = _parameters(function) if function is not None else []
+        if function is None or not any(_is_named(each, names) for each in found.expressions):
+            return [found]
+        calls = [
+            {
+                **dict(zip(names, call.args, strict=False)),
+                **{str(each.arg): each.value for each in call.keywords},
+            }
+            for call in self._calls
+            if ast.unparse(call.func).removeprefix("self.") == function.name
+        ]
+        return [found.with_passed(each) for each in calls] or [found]
+
+    def _site(self, found: "_Found", indirect: Indirect) -> Site:
+        unknown: list[str] = []
+
+        def read(expression: ast.expr) -> frozenset[str]:
+            written = ast.unparse(expression)
+            if (self.name, written) in indirect:
+                return frozenset(self._referred(indirect[self.name, written]))
+            texts = self._texts(expression)
+            if texts is None:
+                unknown.append(written)
+            return (texts or frozenset()) - {""}
+
+        statuses = found.status and self._texts(found.status)
+        return Site(
+            module=self.name,
+            is_event=found.type is None,
+            types=frozenset() if found.type is None else read(found.type),
+            reasons=read(found.reason),
+            statuses=statuses or frozenset(),
+            written=frozenset(map(ast.unparse, found.expressions)),
+            unknown=tuple(unknown),
+        )
+
+    def _texts(self, expression: ast.expr) -> frozenset[str] | None:
         """Return the texts an expression may be, or None when that cannot be said."""
         match expression:
             case ast.Constant(value=str(text)):
                 return frozenset((text,))
             case ast.IfExp(body=body, orelse=other):
-                first, second = self.texts(body), self.texts(other)
+                first, second = self._texts(body), self._texts(other)
                 return None if first is None or second is None else first | second
             case ast.Name() | ast.Attribute():
-                return self._named(ast.unparse(expression), expression)
+                return self._named(ast.unparse(expression))
             case _:
                 return None
 
-    def _named(self, name: str, expression: ast.expr) -> frozenset[str] | None:
-        constant = _constant(self.name, name)
-        if constant is not None:
-            return constant
-        assigned = self.locals.get(name)
-        if assigned is None or assigned is expression:
-            return None
-        return self.texts(assigned)
+    def _named(self, name: str) -> frozenset[str] | None:
+        held: object = import_module(self.name)
+        for part in name.split("."):
+            held = getattr(held, part, None)
+        if isinstance(held, str):
+            return frozenset((held,))
+        assigned = self._assigned.get(name)
+        return None if assigned is None else self._texts(assigned)
+
+    def _referred(self, references: Iterable[str]) -> Iterator[str]:
+        literals = {each.value for each in self._nodes if isinstance(each, ast.Constant)}
+        for each in references:
+            module_name, colon, name = each.partition(":")
+            if not colon:
+                if each not in literals:
+                    raise LookupError(f"{self.name} has no text {each!r} any more")
+                yield each
+                continue
+            held = getattr(import_module(module_name), name)
+            if isinstance(held, type) and issubclass(held, Enum):
+                yield from (str(member.value) for member in held)
+            else:
+                yield str(held)
 
 
-def find_sites(indirect: Mapping[tuple[str, str], tuple[str, ...]]) -> list[Site]:
-    """Return every site in the sources.
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The expressions of a condition, or of an event, which has no type."""
 
-    `indirect` says for a module and an expression that cannot be followed where its texts are:
-    `module:NAME` for a constant, or for an Enum, all of whose values count.
-    """
-    found: list[Site] = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        text = path.read_text()
-        if "reason" in text or "Condition(" in text or ".record(" in text:
-            found.extend(_sites_in(_Module(path), indirect))
-    return found
+    reason: ast.expr
+    type: ast.expr | None = None
+    status: ast.expr | None = None
 
+    @property
+    def expressions(self) -> list[ast.expr]:
+        """Those there are."""
+        return [each for each in (self.type, self.status, self.reason) if each is not None]
 
-def _sites_in(
-    module: _Module, indirect: Mapping[tuple[str, str], tuple[str, ...]]
-) -> Iterator[Site]:
-    for node in ast.walk(module.tree):
-        expressions = _condition_of(node)
-        if expressions is not None:
-            yield _site(module, expressions[0], expressions[1], indirect)
-        elif (reason := _event_reason(node)) is not None:
-            yield _site(module, None, reason, indirect)
+    def with_passed(self, passed: Mapping[str, ast.expr]) -> "_Found":
+        """Return the same with parameters replaced by what is passed for them."""
 
+        def replaced(expression: ast.expr) -> ast.expr:
+            named = _is_named(expression, passed)
+            return passed[ast.unparse(expression)] if named else expression
 
-def _site(
-    module: _Module,
-    kind: ast.expr | None,
-    reason: ast.expr,
-    indirect: Mapping[tuple[str, str], tuple[str, ...]],
-) -> Site:
-    unknown: list[str] = []
-
-    def read(expression: ast.expr) -> frozenset[str]:
-        written = ast.unparse(expression)
-        if (module.name, written) in indirect:
-            return frozenset(_referred(indirect[module.name, written]))
-        texts = module.texts(expression)
-        if texts is None:
-            unknown.append(written)
-            return frozenset()
-        return texts - {""}
-
-    types = frozenset[str]() if kind is None else read(kind)
-    return Site(module.name, types, read(reason), tuple(unknown))
+        return _Found(
+            replaced(self.reason),
+            self.type and replaced(self.type),
+            self.status and replaced(self.status),
+        )
 
 
-def _condition_of(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Return type and reason of a condition that is made here."""
+def _condition_of(node: ast.AST) -> _Found | None:
     match node:
-        case ast.Call(func=ast.Name(id="Condition"), args=[kind, _, reason, *_]):
-            return kind, reason
+        case ast.Call(func=ast.Name(id="Condition"), args=[kind, status, reason, *_]):
+            return _Found(reason, kind, status)
         case ast.Dict(keys=keys, values=values):
             held = {
                 key.value: value
                 for key, value in zip(keys, values, strict=True)
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                if isinstance(key, ast.Constant)
             }
-            if held.keys() >= _CONDITION_KEYS:
-                return held["type"], held["reason"]
-    return None
+            if not held.keys() >= _CONDITION_KEYS:
+                return None
+            return _Found(held["reason"], held["type"], held["status"])
+        case _:
+            return None
 
 
-def _event_reason(node: ast.AST) -> ast.expr | None:
+def _event_of(node: ast.AST) -> _Found | None:
     match node:
         case ast.Call(func=ast.Attribute(value=recorder, attr="record"), args=[_, reason, *_]):
-            return reason if ast.unparse(recorder).endswith("events") else None
-    return None
+            return _Found(reason) if ast.unparse(recorder).endswith("events") else None
+        case _:
+            return None
 
 
 def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -141,21 +210,19 @@ def _assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 yield name, value
+            case _:
+                continue
 
 
-def _constant(module_name: str, name: str) -> frozenset[str] | None:
-    """Return the text a module's global name stands for, if it does."""
-    held: object = import_module(module_name)
-    for part in name.split("."):
-        held = getattr(held, part, None)
-    return frozenset((held,)) if isinstance(held, str) else None
+def _parameters(function: Function) -> list[str]:
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    return names[1:] if names[:1] == ["self"] else names
 
 
-def _referred(references: Iterable[str]) -> Iterator[str]:
-    for each in references:
-        module_name, _, name = each.partition(":")
-        held = getattr(import_module(module_name), name)
-        if isinstance(held, type) and issubclass(held, Enum):
-            yield from (str(member.value) for member in held)
-        else:
-            yield str(held)
+def _is_named(expression: ast.expr, names: Container[str]) -> bool:
+    return isinstance(expression, ast.Name) and expression.id in names
+
+
+def _holds(function: Function, node: ast.AST) -> bool:
+    first, last = function.lineno, function.end_lineno or function.lineno
+    return first <= getattr(node, "lineno", 0) <= last

@@ -6,15 +6,14 @@ from importlib import import_module
 from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
-
 from tools.reference.condition_sites import SOURCE
 from tools.reference.markdown import cell, table
 
 _INTRODUCTION: Final = """\
 # Metrics
 
-`/metrics` of the hub and of the fleet API server, and `controllers --metrics-port N`, serve these in Prometheus' format.
-Names that Karmada has are Karmada's, so that its dashboards work.
+`/metrics` of the hub and of the fleet API server, and `controllers --metrics-port N`, serve these
+in Prometheus' format. Names that Karmada has are Karmada's, so that its dashboards work.
 """
 
 
@@ -37,7 +36,7 @@ def page() -> str:
             ", ".join(f"`{label}`" for label in each.labels),
             cell(each.meaning),
         )
-        for each in sorted(find_metrics())
+        for each in sorted(set(find_metrics()))
     ]
     return f"{_INTRODUCTION}\n{table(('metric', 'type', 'labels', 'meaning'), rows)}\n"
 

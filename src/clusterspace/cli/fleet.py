@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from clusterspace.cli.foreground import log_format_option, serve
+from clusterspace.cli.foreground import log_format_option, serve, tls_names_option
 from clusterspace.cli.hub_option import run
 
 
@@ -38,6 +38,7 @@ from clusterspace.cli.hub_option import run
     type=click.FloatRange(min=0.1, max=30),
     help="Seconds each cluster has for its part of a list.",
 )
+@tls_names_option
 @log_format_option
 def fleet(
     hub_kubeconfig: Path | None,
@@ -46,6 +47,7 @@ def fleet(
     port: int,
     federation: bool,
     list_seconds: float,
+    server_names: tuple[str, ...],
     log_format: str,
 ) -> None:
     """Run the fleet API server: a unified view of the hub and of every member.
@@ -69,6 +71,7 @@ def fleet(
             port=port,
             federation=federation,
             limits=FleetLimits(list_seconds=list_seconds),
+            server_names=server_names,
         )
         await serve_until_stopped(settings)
 

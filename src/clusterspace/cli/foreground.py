@@ -11,6 +11,13 @@ import click
 from clusterspace.cli.sentences import sentence_of
 from clusterspace.errors import ClusterspaceError
 
+tls_names_option = click.option(
+    "--tls-san",
+    "server_names",
+    multiple=True,
+    metavar="NAME",
+    help="Name or address that clients use too; may be given several times.",
+)
 log_format_option: Final = click.option(
     "--log-format",
     type=click.Choice(["console", "json"]),

@@ -35,9 +35,9 @@ def _told(error: Exception) -> str:
 def _advice(error: Exception) -> str:
     match error:
         case UnusableKubeconfig() if error.place.startswith(_LOCAL):
-            return "start a fleet with `clusterspace up`, or name the hub's file with --kubeconfig"
+            return "start a fleet with `clusterspace up`, or set KUBECONFIG to the hub's"
         case ClusterUnreachable() if error.cluster == _HUB:
-            return "does it run? `clusterspace up` starts one here, --kubeconfig names another"
+            return "does it run? `clusterspace up` starts one here, KUBECONFIG names another"
         case Unauthorized() | CredentialsUnusable():
             return "take a newer kubeconfig: credentials end, and are made for one hub only"
         case NotFound() if error.message.startswith(_CLUSTERS):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from clusterspace.cli.foreground import log_format_option, serve
+from clusterspace.cli.foreground import log_format_option, serve, tls_names_option
 
 
 @click.command()
@@ -29,6 +29,7 @@ from clusterspace.cli.foreground import log_format_option, serve
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
+@tls_names_option
 @log_format_option
 def hub(
     data_dir: Path,
@@ -36,6 +37,7 @@ def hub(
     port: int,
     store: str,
     token_auth_file: Path | None,
+    server_names: tuple[str, ...],
     log_format: str,
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
@@ -45,10 +47,11 @@ def hub(
     \b
     Examples:
       clusterspace hub
-      clusterspace hub --data-dir /var/lib/clusterspace --host 0.0.0.0 --log-format json
+      clusterspace hub --data-dir /var/lib/clusterspace --log-format json
+      clusterspace hub --host 0.0.0.0 --tls-san hub.example.com
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
     from clusterspace.processes.hub import HubSettings, serve_until_stopped
 
-    settings = HubSettings(data_dir, host, port, store, token_auth_file)
+    settings = HubSettings(data_dir, host, port, store, token_auth_file, server_names)
     serve(lambda: serve_until_stopped(settings), log_format, port=port)

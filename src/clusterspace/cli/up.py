@@ -279,9 +279,10 @@ def _detach(files: "LocalFiles", arguments: list[str]) -> None:
 
 
 async def _place_shop(files: "LocalFiles", console: "Console") -> None:
+    from clusterspace.aio.clocks import SystemClock
     from clusterspace.processes.demo.placing import place_shop
 
-    await place_shop(files)
+    await place_shop(files, SystemClock())
     console.print("[green]✓[/] shop         a sample application on both members", highlight=False)
 
 

@@ -21,14 +21,15 @@ from clusterspace.gateway.app import FleetApp, read_fleet_info
 from clusterspace.gateway.directory import Directory
 from clusterspace.gateway.flow import HUB
 from clusterspace.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
+from clusterspace.gateway.sessions import Sessions
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.processes.clients import connect
 from clusterspace.processes.fleet_tls import FleetTls
 from clusterspace.processes.hub_chain import handler_of
-from clusterspace.processes.installation import Installation, write_private
+from clusterspace.processes.installation import Installation, server_url, write_private
 from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.processes.stopping import stop_event
-from clusterspace.processes.user_access import open_connections, user_settings
+from clusterspace.processes.user_access import LIMITS, open_connections, user_settings
 from clusterspace.serving.calls import chain
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import Audit
@@ -58,6 +59,8 @@ class FleetSettings:
     port: int = 7443
     federation: bool = True
     limits: FleetLimits = field(default_factory=FleetLimits)
+    server_names: tuple[str, ...] = ()
+    """What else clients call this server: the certificate has these names too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,9 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     clock = SystemClock()
     installation = Installation(settings.data_dir)
     installation.remove_kubeconfig()
-    authority = installation.prepare(clock.now(), (settings.host,))
+    authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
-        hub = connect(replace(settings.hub, cluster=HUB), clock)
+        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS)
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
@@ -93,11 +96,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             tasks.keep(name, work, restart=_restarts)
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
-        url = f"https://{settings.host}:{server.addresses[0][1]}"
+        url = server_url(settings.host, server.addresses[0][1])
 
         async def drain() -> None:
             documents.is_ready = False
-            await server.drain(_DRAIN_SECONDS)
+            await server.drain(_DRAIN_SECONDS, end_streams=fleet.streams.end_all)
 
         stack.push_async_callback(drain)
         documents.is_ready = True
@@ -112,7 +115,8 @@ def build_fleet(
     """Build what answers work with."""
     reviews = HubReviews(hub, clock)
     gatekeeper = Gatekeeper(reviews)
-    return Fleet(directory, reviews, gatekeeper, settings.federation, settings.limits)
+    sessions = Sessions(clock)
+    return Fleet(directory, reviews, gatekeeper, sessions, settings.federation, settings.limits)
 
 
 def build_handler(

@@ -45,7 +45,7 @@ from clusterspace.hub.state import HubState
 from clusterspace.hub.verbs.proxy import ClusterProxy
 from clusterspace.hub.writing import create_own
 from clusterspace.processes.hub_chain import build_handler
-from clusterspace.processes.installation import Installation
+from clusterspace.processes.installation import Installation, server_url
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import open_connections, user_settings
 from clusterspace.serving.listener import HttpServer
@@ -74,6 +74,8 @@ class HubSettings:
     port: int = 5443
     store: str = "sqlite"
     token_auth_file: Path | None = None
+    server_names: tuple[str, ...] = ()
+    """What else clients call this server: the certificate has these names too."""
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -145,7 +147,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
     metrics.set_build_info(__version__)
     installation = Installation(settings.data_dir)
     installation.remove_kubeconfig()
-    authority = installation.prepare(clock.now(), (settings.host,))
+    authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
@@ -168,7 +170,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         )
         server = HttpServer(handler, tls=tls)
         await server.listen(settings.host, settings.port)
-        url = f"https://{settings.host}:{server.addresses[0][1]}"
+        url = server_url(settings.host, server.addresses[0][1])
         tasks = await stack.enter_async_context(Supervisor(clock, _report))
         _keep_all(tasks, _housekeeping(hub, controller))
         _keep_all(tasks, {"roles in memory": access.snapshot.run})

@@ -35,6 +35,15 @@ SERVER_NAMES: Final = (
 )
 
 
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+def server_url(host: str, port: int) -> str:
+    """Return where a server that listens on this host is reached from this machine."""
+    named = "127.0.0.1" if host in _ANYWHERE else host
+    return f"https://[{named}]:{port}" if ":" in named else f"https://{named}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """A data directory with its certificates."""

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from clusterspace.cli.explain import tree_of
+from clusterspace.cli.explain import listing_of, tree_of
 from clusterspace.propagation.explanation.notes import (
     BindingNote,
     ClusterNote,
@@ -90,3 +90,13 @@ def test_why_nothing_was_scheduled_is_shown_in_red():
 
     assert f"{RED}NoClusterFit" in lines[-2]
     assert f"{RED}0/2 fit." in lines[-1]
+
+
+def test_a_table_has_a_line_for_each_cluster():
+    work = WorkNote("w", is_applied=False, message="exists already")
+
+    (line,) = listing_of(with_work(work)).lines
+
+    assert line.name == "east"
+    assert line.cells == ("east", "placed", "1", "exists already", "")
+    assert line.wide_cells == ("w", "exists already")

@@ -1,0 +1,181 @@
+"""What each condition type and each reason means, and where the code cannot be followed.
+
+A type or reason in the sources without a sentence here fails the check, and so does a sentence
+for something that no source says any more.
+"""
+
+from typing import Final
+
+from tools.reference.condition_sites import Indirect
+
+NOT_OURS: Final = (
+    "clusterspace.kube.conditions",  # the vocabulary itself
+    "clusterspace.api.printers",  # conditions of table rows, which nobody stores
+    "clusterspace.sim",  # nodes, pods and workloads that are made up: Kubernetes' own words
+    "clusterspace.testing",
+)
+
+KINDS: Final = {
+    "clusterspace.api.definitions": "CustomResourceDefinition",
+    "clusterspace.api.interpreter.job_results": "Job (a template on the hub)",
+    "clusterspace.api.strategies.creation": "Pod and APIService",
+    "clusterspace.execution.budget": "Cluster",
+    "clusterspace.execution.report": "Work",
+    "clusterspace.hub.identity.certificates": "CertificateSigningRequest",
+    "clusterspace.membership.health": "Cluster",
+    "clusterspace.membership.member_clusters": "MemberCluster",
+    "clusterspace.membership.member_clusters.agent": "InternalMemberCluster",
+    "clusterspace.membership.member_clusters.usage": "InternalMemberCluster",
+    "clusterspace.membership.status": "Cluster",
+    "clusterspace.propagation": "ResourceBinding and ClusterResourceBinding",
+}
+"""Whose conditions a module sets; the longest match counts."""
+
+_FAILURES: Final = (
+    "clusterspace.propagation.works.writing:SYNC_FAILED",
+    "clusterspace.propagation.works.binding_works:OVERRIDE_FAILED",
+)
+INDIRECT: Final[Indirect] = {
+    ("clusterspace.api.definitions.acceptance", "reason"): (
+        "PluralConflict",
+        "SingularConflict",
+        "ShortNamesConflict",
+        "KindConflict",
+        "ListKindConflict",
+    ),
+    ("clusterspace.propagation.scheduling.results", "decision.reason.value"): (
+        "clusterspace.propagation.scheduling.decisions:Reason",
+    ),
+    ("clusterspace.propagation.works.binding_works", "failures[0].reason"): _FAILURES,
+    ("clusterspace.propagation.works.binding_works", "each.reason"): _FAILURES,
+    ("clusterspace.propagation.works.namespace_works", "each.reason"): _FAILURES,
+    # These repeat the reason of a condition, which the page says once.
+    ("clusterspace.membership.status", "reason"): (),
+    ("clusterspace.membership.member_clusters.upkeep", "condition.reason"): (
+        "clusterspace.membership.member_clusters.reports:NOT_READY_REASON",
+    ),
+    ("clusterspace.membership.member_clusters.upkeep", "reason"): (
+        "clusterspace.membership.member_clusters.heartbeats:LOST",
+    ),
+    # The kind of what was made, and what became of it: RoleCreated, NamespaceUpdated.
+    ("clusterspace.membership.member_clusters.inviting", "provision.kind + happened"): (),
+}
+
+TYPES: Final = {
+    "Applied": "Whether every manifest is on the member as the hub wants it.",
+    "Approved": "Whether the certificate may be signed.",
+    "Available": "Whether the API group is served; the hub serves all of its own.",
+    "Complete": "Whether the Job completed on every cluster it was placed on.",
+    "CompleteAPIEnablements": "Whether all of what the cluster serves is known.",
+    "DeletionsPaused": (
+        "Whether deletions on this cluster wait for a person to say `clusterspace resume`."
+    ),
+    "Denied": "Whether signing was refused.",
+    "Dispatching": "Whether the Work is sent to its cluster.",
+    "Established": "Whether the kind is served.",
+    "Failed": "Whether it failed: to sign the request, or the Job on some cluster.",
+    "FullyApplied": "Whether every Work of the binding is applied.",
+    "Healthy": "Whether the cluster itself is well, as its agent sees it.",
+    "HeartbeatReceived": "Whether the agent reports in time.",
+    "Joined": "Whether the agent says that it joined.",
+    "Leaving": "What becomes of the resources on a member that leaves.",
+    "NamesAccepted": "Whether no other kind has the names this one asks for.",
+    "PodScheduled": "Whether the Pod may be given a node; the hub runs none.",
+    "Ready": (
+        "Whether the cluster answers and is well. False and Unknown keep everything where it is."
+    ),
+    "ReadyToJoin": "Whether the hub has made all the agent needs.",
+    "Scheduled": "Whether clusters were found for the object.",
+    "SuccessCriteriaMet": "Whether the Job reached its goal on every cluster.",
+    "Terminating": "Whether the definition is being deleted, and its objects first.",
+    "WorksWritten": "Whether the binding's Works were written for every cluster.",
+}
+
+REASONS: Final = {
+    "AppliedFailed": "Some manifests could not be applied; the message names them.",
+    "AppliedSuccessful": "Every manifest was applied.",
+    "ApplyOverridePolicyFailed": (
+        "An override cannot be made in this object; its Work stays as it was."
+    ),
+    "ApplyPolicyFailed": "A policy matches, and could not be applied to the template.",
+    "ApplyPolicySucceed": "The template follows this policy now.",
+    "AutoApproved": "The agent of this very cluster asks.",
+    "ClusterLeaving": "The cluster is on its way out; the message says what it waits for.",
+    "ClusterNotReachable": "No connection to the cluster.",
+    "ClusterNotReady": "The cluster answers, and says that it is not well.",
+    "ClusterReady": "The cluster is well.",
+    "ClusterStatusNeverUpdated": "The agent has never been heard.",
+    "ClusterStatusUnknown": "The agent has not been heard for too long.",
+    "Complete": "Every API group was listed.",
+    "Completed": "The Job completed on all clusters.",
+    "CompletionsReached": "All clusters succeeded.",
+    "CreateExecutionSpaceSucceed": "The cluster's namespace for Works was made.",
+    "DeletionsPaused": "More deletions are due than is likely meant; they wait.",
+    "DependencyPolicyConflict": "Bindings that require the same object disagree about it.",
+    "Dispatching": "The Work is sent.",
+    "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
+    "Empty": "The cluster listed nothing at all; what was known before is kept.",
+    "FullyAppliedFailed": "Some Works are not applied.",
+    "FullyAppliedSuccess": "All Works are applied.",
+    "HeartbeatLost": "The agent has not been heard for one and a half periods.",
+    "HeartbeatReceived": "The agent reports in time.",
+    "HubSuspectsItself": (
+        "Most of the fleet fell silent at once: the hub marks nobody, for the fault is "
+        "likely its own."
+    ),
+    "InitialNamesAccepted": "The names are accepted, and the kind is served.",
+    "InstanceDeletionCompleted": "All objects of the kind are gone.",
+    "InstanceDeletionInProgress": "The objects of the kind are being deleted.",
+    "InstanceDeletionPending": "The objects of the kind are about to be deleted.",
+    "InternalMemberClusterFailedToLeave": "The agent could not leave; the message says why.",
+    "InternalMemberClusterHealthy": "The cluster is well.",
+    "InternalMemberClusterJoined": "The agent joined.",
+    "InternalMemberClusterLeft": "The agent left.",
+    "InternalMemberClusterUnhealthy": "The cluster is not well.",
+    "InvalidResourceSelector": "A selector of the policy names a kind that cannot be propagated.",
+    "JobFailed": "The Job failed on the clusters the message names.",
+    "KeepingResources": "What was placed on the member stays there.",
+    "KindConflict": "Another definition has this kind.",
+    "ListKindConflict": "Another definition has this list kind.",
+    "Local": "The group is served by the hub itself.",
+    "MemberClusterForceLeft": "The agent did not answer in time, and was given up.",
+    "MemberClusterJoinStateUnknown": (
+        "The agent has not said that it joined, or may not join; the message says which."
+    ),
+    "MemberClusterJoined": "The member joined.",
+    "MemberClusterLeaving": "The member is on its way out.",
+    "MemberClusterLeft": "The member left.",
+    "MemberClusterNotReadyToJoin": "Something the agent needs could not be made.",
+    "MemberClusterReadyToJoin": "The hub has made all the agent needs.",
+    "NoClusterFit": "No cluster passed the filters; the message counts the reasons.",
+    "NoConflicts": "Nobody else has these names.",
+    "NotAccepted": "Some names belong to another kind.",
+    "NotAllowed": "Whoever asks may not have this certificate.",
+    "Partial": "Some API groups could not be listed; what was known of them is kept.",
+    "PluralConflict": "Another definition has this plural name.",
+    "ReCreateSuccessful": "The object was deleted on the member, and made again.",
+    "RemovingResources": "What was placed on the member will be removed.",
+    "Resumed": "A person said that deletions go on.",
+    "ScheduleBindingFailed": "No clusters were found.",
+    "ScheduleBindingSucceed": "Clusters were found.",
+    "SchedulerError": "The placement cannot be carried out as it is written.",
+    "SchedulingGated": "The Pod names gates that nobody has lifted yet.",
+    "ShortNamesConflict": "Another definition has one of these short names.",
+    "SignerValidationFailure": "The request asks for what this signer does not sign.",
+    "SingularConflict": "Another definition has this singular name.",
+    "StatusCollectionFailed": (
+        "The cluster could not be asked: its credentials are missing or do not work."
+    ),
+    "Success": "Clusters were found.",
+    "SuspendDispatching": "Dispatching is suspended; the member keeps what it has.",
+    "SyncFailed": "The object could not be applied on the member.",
+    "SyncSucceed": "The object was applied on the member.",
+    "SyncWorkFailed": "A Work could not be written.",
+    "SyncWorkSucceed": "The Works are written.",
+    "TaintClusterSucceed": "The cluster's taints follow its condition.",
+    "TooManyDeletions": (
+        "More than ten objects, and more than a fifth of what is there, are to go within "
+        "ten minutes."
+    ),
+    "Unschedulable": "The clusters that fit have too little room together.",
+}
