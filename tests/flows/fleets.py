@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +98,9 @@ class Fleet:
         return {f"{each['key']}:{each['effect']}" for each in taints}
 
     @asynccontextmanager
-    async def controllers(self) -> AsyncGenerator[None]:
+    async def controllers(self, **settled: Any) -> AsyncGenerator[None]:
         """Run the controllers for as long as the block lasts."""
-        settings = quick(self.hub.settings)
+        settings = replace(quick(self.hub.settings), **settled)
         task = asyncio.create_task(run_controllers(settings, SystemClock()))
         try:
             yield

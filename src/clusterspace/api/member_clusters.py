@@ -5,14 +5,21 @@ find what they expect. What is ours alone begins with `clusterspace.io/` or says
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, cast
 
 from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.api.clusters import cluster_name_causes
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import label_value_problems, qualified_name_problems
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    metadata_of,
+    name_of,
+    uid_of,
+)
 from clusterspace.kube.resources import GroupVersionResource
 
 GROUP: Final = "cluster.kubernetes-fleet.io"
@@ -30,6 +37,9 @@ FLEET_LABEL: Final = "kubernetes-fleet.io/is-fleet-resource"
 
 KEEP_ON_LEAVE: Final = "clusterspace.io/keep-resources-on-leave"
 """Annotation of a MemberCluster: `true` lets what was placed stay on the member when it leaves."""
+
+FORCE_LEAVE: Final = "clusterspace.io/force-leave"
+"""Annotation of a MemberCluster: `true` gives a dead agent up at once, not after the time set."""
 
 JOIN: Final = "Join"
 LEAVE: Final = "Leave"
@@ -87,6 +97,13 @@ def names_user(identity: Object, user_name: str, groups: Iterable[str]) -> bool:
             return False
 
 
+def is_registered_agent(member_cluster: Object) -> bool:
+    """Whether the identity is that of the cluster's registration, which ends with the Cluster."""
+    identity = identity_of(member_cluster)
+    own = AGENT_USER_PREFIX + name_of(member_cluster)
+    return (identity.get("kind"), identity.get("name")) == ("User", own)
+
+
 def period_of(spec_holder: Object) -> int:
     """Return how many seconds there are between two heartbeats."""
     return int(find_at(spec_holder, "spec", "heartbeatPeriodSeconds") or DEFAULT_PERIOD_SECONDS)
@@ -120,8 +137,12 @@ def cluster_id_of(internal: Object) -> str:
 
 def keeps_resources(member_cluster: Object) -> bool:
     """Whether what was placed stays on the member when it leaves."""
-    annotations: Object = metadata_of(member_cluster).get("annotations") or {}
-    return annotations.get(KEEP_ON_LEAVE) == "true"
+    return annotations_of(member_cluster).get(KEEP_ON_LEAVE) == "true"
+
+
+def is_forced_out(member_cluster: Object) -> bool:
+    """Whether its agent is not to be waited for when it leaves."""
+    return annotations_of(member_cluster).get(FORCE_LEAVE) == "true"
 
 
 def owner_reference(member_cluster: Object) -> Object:
@@ -151,23 +172,29 @@ def has_member_cluster(cluster: Object) -> bool:
 
 
 def member_cluster_causes(member_cluster: Object, *, is_new: bool) -> tuple[Cause, ...]:
-    """Return everything that is wrong with a MemberCluster beyond its schema."""
+    """Return everything that is wrong with a MemberCluster beyond its schema.
+
+    It is asked before the schema is, so what is not of the right type at all is left to that.
+    """
     name = cluster_name_causes(name_of(member_cluster)) if is_new else ()
-    identity: Object = find_at(member_cluster, "spec", "identity") or {}
+    identity: Any = find_at(member_cluster, "spec", "identity")
+    subject = cast("Object", identity) if isinstance(identity, dict) else {}
+    taints: Any = find_at(member_cluster, "spec", "taints")
+    given = cast("list[Any]", taints) if isinstance(taints, list) else []
     return (
         *name,
-        *_identity_causes(identity, name_of(member_cluster)),
-        *_taint_causes(taints_of(member_cluster)),
+        *_identity_causes(subject, name_of(member_cluster)),
+        *_taint_causes(cast("Object", each) if isinstance(each, dict) else {} for each in given),
     )
 
 
 def _identity_causes(identity: Object, cluster_name: str) -> tuple[Cause, ...]:
     kind, name = str(identity.get("kind") or ""), str(identity.get("name") or "")
     where = "spec.identity"
+    if not kind or not name:
+        return ()  # the schema says so
     if kind not in _KINDS:
         return (causes.not_supported(f"{where}.kind", kind, _KINDS),)
-    if not name:
-        return (causes.required(f"{where}.name"),)
     if kind == "ServiceAccount" and not identity.get("namespace"):
         return (causes.required(f"{where}.namespace", "a service account is in a namespace"),)
     if (kind == "Group" and name in _EVERYBODY) or name == _NOBODY:
@@ -192,6 +219,8 @@ def _taint_causes(taints: Iterable[Object]) -> tuple[Cause, ...]:
     seen: set[tuple[str, str, str]] = set()
     for index, taint in enumerate(taints):
         where = f"spec.taints[{index}]"
+        if not isinstance(taint.get("key"), str):
+            continue  # the schema says so
         key, value, effect = (str(taint.get(each) or "") for each in ("key", "value", "effect"))
         found += [causes.invalid(f"{where}.key", key, why) for why in qualified_name_problems(key)]
         found += [

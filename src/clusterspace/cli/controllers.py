@@ -62,6 +62,14 @@ from clusterspace.cli.foreground import log_format_option, serve
     help="Seconds a Pull cluster may take to be heard for the first time.",
 )
 @click.option(
+    "--force-delete-wait-time",
+    "force_seconds",
+    default=900.0,
+    show_default=True,
+    type=click.FloatRange(min=30, max=3600),
+    help="Seconds a leaving MemberCluster's silent agent is waited for.",
+)
+@click.option(
     "--federation",
     type=click.BOOL,
     default=True,
@@ -82,6 +90,7 @@ def controllers(
     monitor_seconds: float,
     grace_seconds: float,
     startup_seconds: float,
+    force_seconds: float,
     *,
     federation: bool,
     metrics_port: int | None,
@@ -95,6 +104,7 @@ def controllers(
       clusterspace controllers --hub-kubeconfig hub.yaml --metrics-port 9090 --log-format json
     """
     from clusterspace.membership.health import Thresholds
+    from clusterspace.membership.member_clusters.upkeep import MemberClusterSettings
     from clusterspace.membership.monitor import MonitorSettings
     from clusterspace.processes.clients import hub_settings
     from clusterspace.processes.controllers import ControllersSettings, serve_until_stopped
@@ -105,6 +115,7 @@ def controllers(
             status_seconds=status_seconds,
             thresholds=Thresholds(success_seconds, failure_seconds),
             monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),
+            member_clusters=MemberClusterSettings(force_seconds=force_seconds),
             federation=federation,
             metrics_port=metrics_port,
         )

@@ -20,7 +20,7 @@ from clusterspace.kube.schemas.object_meta import OBJECT_META
 from clusterspace.kube.schemas.pruning import prune
 from clusterspace.kube.schemas.ratcheting import still_new
 from clusterspace.kube.schemas.validation import validate
-from clusterspace.kube.schemas.walk import places
+from clusterspace.kube.schemas.walk import holds_objects, places
 
 _TEXT: Final = {"type": "string"}
 _BLOCKING: Final = frozenset(
@@ -147,7 +147,7 @@ class CustomRules:
 
     def _check_embedded(self, kube_object: Object) -> None:
         """Refuse whole objects inside of this one whose metadata cannot be read."""
-        for place in places(kube_object, self._own):
+        for place in places(kube_object, self._own, holds_objects):
             metadata = _embedded_metadata(place.value, place.schema)
             if metadata is None:
                 continue

@@ -73,6 +73,7 @@ class HeartBeat:
         self._clock = clock
         self._settings = settings
         self._held: Object | None = None
+        self._trouble = ""
 
     async def run(self) -> None:
         """Renew until cancelled; a hub that does not answer is asked again soon."""
@@ -80,13 +81,20 @@ class HeartBeat:
             try:
                 async with asyncio.timeout(self._settings.answer_seconds):
                     await self.beat()
+                self._trouble = ""
             except (ApiError, ClusterError, TimeoutError) as error:
                 # Whatever is wrong, we no longer know what the hub holds.
                 self._held = None
-                _log.warning("lease not renewed", cluster=self._name, reason=repr(error))
+                self._warn(repr(error))
                 await self._clock.sleep(self._settings.retry_seconds)
             else:
                 await self._clock.sleep(self._settings.renew_seconds)
+
+    def _warn(self, trouble: str) -> None:
+        """Say what is wrong once: an agent may wait for days until its hub knows it."""
+        if trouble != self._trouble:
+            _log.warning("lease not renewed", cluster=self._name, reason=trouble)
+        self._trouble = trouble
 
     async def beat(self) -> None:
         """Renew the lease, or create it when there is none; a cluster that leaves needs none."""

@@ -42,6 +42,7 @@ class PullStatus:
         self._keeper = keeper
         self._clock = member.connection.clock
         self._frequency_seconds = frequency_seconds
+        self._trouble = ""
 
     async def run(self) -> None:
         """Tell the hub how the cluster is, until cancelled."""
@@ -49,10 +50,17 @@ class PullStatus:
             next_look = self._clock.monotonic() + self._frequency_seconds
             try:
                 await self.look()
+                self._trouble = ""
             except (ApiError, ClusterError, TimeoutError) as error:
-                _log.warning("status not told", cluster=self._name, reason=repr(error))
+                self._warn(repr(error))
                 next_look = self._clock.monotonic() + min(RETRY_SECONDS, self._frequency_seconds)
             await self._clock.sleep(max(next_look - self._clock.monotonic(), 0.0))
+
+    def _warn(self, trouble: str) -> None:
+        """Say what is wrong once: an agent may wait for days until its hub knows it."""
+        if trouble != self._trouble:
+            _log.warning("status not told", cluster=self._name, reason=trouble)
+        self._trouble = trouble
 
     async def look(self) -> Object:
         """Look once; return the Cluster as the hub holds it afterwards."""

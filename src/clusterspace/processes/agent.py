@@ -33,7 +33,7 @@ from clusterspace.membership.push_status import FREQUENCY_SECONDS
 from clusterspace.membership.registration import LOOK_SECONDS, RegistrationKeeper
 from clusterspace.membership.status import StatusKeeper
 from clusterspace.processes.clients import connect
-from clusterspace.processes.member_clusters import run_membership_agent
+from clusterspace.processes.member_clusters import membership_agent_tasks
 from clusterspace.processes.member_execution import run_member_execution
 from clusterspace.runtime.events import EventRecorder
 
@@ -136,11 +136,8 @@ class Agent:
             lambda: run_member_execution(hub, name, self._member, events, clock),
             restart=_restarts,
         )
-        tasks.keep(
-            "membership",
-            lambda: run_membership_agent(hub, name, self._member, clock),
-            restart=_restarts,
-        )
+        for task, work in membership_agent_tasks(hub, name, self._member, clock).items():
+            tasks.keep(task, work, restart=_restarts)
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:

@@ -29,6 +29,7 @@ from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.membership.connections import MemberClients
 from clusterspace.membership.health import Thresholds
 from clusterspace.membership.leave import Leave
+from clusterspace.membership.member_clusters.upkeep import MemberClusterSettings
 from clusterspace.membership.monitor import Monitor, MonitorSettings, Watched
 from clusterspace.membership.push_status import (
     FREQUENCY_SECONDS,
@@ -38,6 +39,7 @@ from clusterspace.membership.push_status import (
 from clusterspace.membership.status import StatusKeeper
 from clusterspace.membership.upkeep import ClusterUpkeep
 from clusterspace.processes.clients import connect
+from clusterspace.processes.member_clusters import member_cluster_tasks
 from clusterspace.processes.metrics_site import serving_metrics
 from clusterspace.processes.propagation import Propagation, Surroundings
 from clusterspace.processes.stopping import stop_event
@@ -63,6 +65,7 @@ class ControllersSettings:
     thresholds: Thresholds = field(default_factory=Thresholds)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     lease: LeaseTimings = field(default_factory=LeaseTimings)
+    member_clusters: MemberClusterSettings = field(default_factory=MemberClusterSettings)
     federation: bool = True
     """Whether workloads are propagated; members are looked after in any case."""
     metrics_port: int | None = None
@@ -98,6 +101,9 @@ class Controllers:
         tasks.keep("cluster upkeep", self._upkeep().run, restart=_restarts)
         tasks.keep("push status", self._push_status().run, restart=_restarts)
         tasks.keep("monitor", self._monitor, restart=_restarts)
+        around = (self._hub, self._clusters, self._events, self._clock)
+        for name, work in member_cluster_tasks(*around, self._settings.member_clusters).items():
+            tasks.keep(name, work, restart=_restarts)
         if self._settings.federation:
             for name, work in self._propagation().tasks().items():
                 tasks.keep(name, work, restart=_restarts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.member_clusters import FORCE_LEAVE, has_member_cluster
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import CannotLeave
@@ -81,6 +82,12 @@ async def unjoin_cluster(
 
 def _refuse_pull(cluster: Object, request: UnjoinRequest) -> None:
     """Refuse to leave a running agent behind on a cluster that registered itself."""
+    if has_member_cluster(cluster):
+        why = (
+            "it joined by a MemberCluster: delete that, "
+            f"and if its agent is dead, annotate it with {FORCE_LEAVE}=true"
+        )
+        raise CannotLeave(request.name, why)
     if find_at(cluster, "spec", "syncMode") == "Pull" and not request.is_forced:
         why = "it registered itself: use `clusterspace unregister`, which ends its agent too"
         raise CannotLeave(request.name, why)

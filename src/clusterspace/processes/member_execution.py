@@ -1,5 +1,7 @@
 """Execution for one cluster alone, as its agent runs it: with the agent's rights on the hub."""
 
+from random import SystemRandom
+
 import structlog
 
 from clusterspace.aio.clocks import Clock

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.api.clusters import is_pull
+from clusterspace.api.member_clusters import has_member_cluster
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ApiError, CannotLeave, ClusterError
@@ -132,6 +133,8 @@ async def _is_known(hub: ClusterClient, cluster_name: str, tell: Tell) -> bool:
         tell("the hub does not know the cluster any more")
     elif not is_pull(cluster):
         raise CannotLeave(cluster_name, "the hub reaches it by itself (Push): use unjoin")
+    elif has_member_cluster(cluster):
+        raise CannotLeave(cluster_name, "it joined by a MemberCluster: delete that first")
     return cluster is not None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterspace.api import stamps
+from clusterspace.api import member_clusters, stamps
 from clusterspace.api.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
 from clusterspace.client.discovery import ServedResources
 from clusterspace.client.places import Place
@@ -19,7 +19,7 @@ from clusterspace.kube.resources import GroupResource, GroupVersionResource, Res
 from clusterspace.runtime.reconcile import Request
 
 _SYSTEM_NAMESPACE: Final = "karmada-system"
-_RESERVED_PREFIXES: Final = (EXECUTION_PREFIX, "kube-")
+_RESERVED_PREFIXES: Final = (EXECUTION_PREFIX, "kube-", member_clusters.NAMESPACE_PREFIX)
 
 _OWN_GROUPS: Final = frozenset(
     f"{group}.karmada.io"

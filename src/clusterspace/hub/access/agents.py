@@ -118,7 +118,7 @@ class AgentScope:
     def _execution_rules(self) -> tuple[Rule, ...]:
         return (
             Rule(("get",), ("",), ("namespaces",), (self.execution_namespace,)),
-            Rule((*_READ, "create", *_WRITE, "delete"), (_WORKS,), ("works",)),
+            Rule((*_READ, *_WRITE), (_WORKS,), ("works",)),
             Rule(("get", *_WRITE), (_WORKS,), ("works/status",)),
             Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
         )
@@ -209,12 +209,14 @@ class AgentScope:
 
         Owners let an agent decide when objects go, taints and labels where workloads run, a
         foreign secret whose credentials the hub uses; and the hub fills in secrets that say they
-        are a service account's.
+        are a service account's. A Work is an order: an agent reports on it, and lets it go.
         """
         if any(map(self._is_foreign, _added_owners(new, old))):
             return "metadata.ownerReferences"
         if resource.plural == "secrets" and (new.get("type") or _OPAQUE) != _OPAQUE:
             return "type"
+        if resource.plural == "works" and new.get("spec") != old.get("spec"):
+            return "spec"
         if resource.plural != "clusters":
             return ""
         for path in _OPERATORS_FIELDS:

@@ -7,7 +7,7 @@ ID of a Cluster that is on its way to the store set aside for it.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from clusterspace.api import clusters
 from clusterspace.api.member_clusters import has_member_cluster
@@ -139,6 +139,8 @@ def _taint_causes(cluster: Object) -> tuple[Cause, ...]:
     seen: set[tuple[str, ...]] = set()
     found: list[Cause] = []
     for index, taint in enumerate(clusters.taints_of(cluster)):
+        if not isinstance(cast("object", taint), dict):
+            continue  # the schema is asked later, and says so
         told = tuple(str(taint.get(field) or "") for field in fields)
         if told in seen:
             found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(told)))

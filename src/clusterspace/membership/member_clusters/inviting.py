@@ -6,6 +6,7 @@ What somebody changed is put back. What somebody else made under one of these na
 over, unless it is in the member's own namespace, where everything is ours.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,8 @@ from clusterspace.client.resources import Client
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import AlreadyExists, CannotJoin
 from clusterspace.kube.objects import Object, labels_of, name_of, uid_of, with_metadata
+from clusterspace.membership import names
+from clusterspace.membership.manifests import namespace
 from clusterspace.membership.member_clusters import manifests, places
 from clusterspace.runtime.commit import commit
 from clusterspace.runtime.events import EventRecorder
@@ -24,6 +27,7 @@ from clusterspace.runtime.finalizers import is_being_deleted
 _KEPT: Final = ("rules", "subjects", "spec")
 """What of an object is put back when somebody changes it, where the object has it."""
 
+_CREATED: Final = "Created"
 _CHANGED: Final = {"Namespace": "Patched", "InternalMemberCluster": "SpecUpdated"}
 """KubeFleet's words for it; everything else is Updated."""
 
@@ -44,13 +48,12 @@ class Provision:
 def invitation(member_cluster: Object) -> tuple[Provision, ...]:
     """Return what a member needs before its agent can join, in order."""
     name = name_of(member_cluster)
-    namespace = member_namespace(name)
+    inside = member_namespace(name)
     return (
         Provision(places.namespace_place(name), manifests.namespace(member_cluster)),
-        Provision(places.role_place(name, namespace), manifests.member_role(member_cluster)),
+        Provision(places.role_place(name, inside), manifests.member_role(member_cluster)),
         Provision(
-            places.binding_place(name, namespace),
-            manifests.role_binding(member_cluster, namespace),
+            places.binding_place(name, inside), manifests.role_binding(member_cluster, inside)
         ),
         Provision(places.internal_place(name), manifests.internal(member_cluster, JOIN)),
         Provision(places.role_place(name, CLUSTER_NAMESPACE), manifests.lease_role(member_cluster)),
@@ -85,6 +88,15 @@ class Provider:
         self._name = name_of(member_cluster)
         self._events = events
 
+    async def invite(self) -> None:
+        """Make or put back all of the invitation; CannotJoin when something stands in the way."""
+        shared = names.namespace_place(CLUSTER_NAMESPACE)
+        if await self._hub.find(shared) is None:
+            with suppress(AlreadyExists):
+                await self._hub.create(shared.collection, namespace(CLUSTER_NAMESPACE))
+        for provision in invitation(self._member_cluster):
+            await self.provide(provision)
+
     async def provide(self, provision: Provision) -> Object:
         """Return the object as it is to be, made or put back; CannotJoin when it is not ours."""
         present = await self._hub.find(provision.place)
@@ -106,7 +118,7 @@ class Provider:
             stored = await self._hub.create(provision.place.collection, provision.wanted)
         except AlreadyExists as error:
             raise CannotJoin(self._name, f"{provision.place} was made just now") from error
-        self._tell(provision, "Created")
+        self._tell(provision, _CREATED)
         return stored
 
     def _refuse_foreign(self, provision: Provision, present: Object) -> None:
@@ -118,7 +130,8 @@ class Provider:
             raise CannotJoin(self._name, why)
 
     def _tell(self, provision: Provision, happened: str) -> None:
-        message = f"{provision.place} is as it is to be"
+        verb = "made" if happened == _CREATED else "put back as it was"
+        message = f"{verb}: {provision.place}"
         self._events.record(self._member_cluster, provision.kind + happened, message)
 
 

@@ -21,7 +21,9 @@ from clusterspace.api.member_clusters import (
     READY_TO_JOIN,
     conditions_of,
     find_agent_status,
+    is_forced_out,
     is_owned_by,
+    is_registered_agent,
     keeps_resources,
 )
 from clusterspace.client.places import Place
@@ -78,6 +80,8 @@ def is_overdue(member_cluster: Object, now: float, force_seconds: float) -> bool
     said = find_condition(conditions_of(member_cluster), LEAVING)
     if said is None:
         return False
+    if is_forced_out(member_cluster):
+        return True
     return now - parse_time(str(said["lastTransitionTime"])) >= force_seconds
 
 
@@ -88,6 +92,8 @@ class _Found:
     namespace: Object | None
     internal: Object | None
     cluster: Object | None
+    falls_silent: bool
+    """Whether the hub no longer lets the agent in once the Cluster is gone."""
 
     @property
     def is_nothing(self) -> bool:
@@ -107,10 +113,13 @@ class _Found:
 
     @property
     def has_left(self) -> bool:
-        """Whether the agent has cleaned up, or has nobody left to say it to."""
+        """Whether the agent has cleaned up, and said so if it still can.
+
+        The Cluster goes when all Works are withdrawn, so that much is known without it.
+        """
         if self.cluster is not None:
             return False
-        return self.internal is None or has_left(self.internal)
+        return self.falls_silent or self.internal is None or has_left(self.internal)
 
 
 class MemberLeave:
@@ -144,8 +153,8 @@ class MemberLeave:
             raise CannotLeave(self._name, "it never joined; what was made for it is going away")
         if found.has_namespace:
             await self._tell(found.internal)
-        await self._begin(found.cluster)
-        await self._finish(await self._look())
+        obstacle = await self._withdraw(found.cluster)
+        await self._finish(await self._look(), obstacle)
 
     async def _look(self) -> _Found:
         hub = self._hub
@@ -155,6 +164,7 @@ class MemberLeave:
             self._if_ours(namespace),
             await hub.find(places.internal_place(self._name)),
             self._if_ours(cluster),
+            falls_silent=is_registered_agent(self._member_cluster),
         )
 
     def _if_ours(self, found: Object | None) -> Object | None:
@@ -190,15 +200,24 @@ class MemberLeave:
         else:
             await commit(self._hub, place, internal, restored(internal, wanted))
 
-    async def _begin(self, cluster: Object | None) -> None:
-        """Let the Cluster go: nothing new is placed there, and its Works are withdrawn."""
-        if cluster is None or is_being_deleted(cluster):
-            return
-        if keeps_resources(self._member_cluster):
-            await keep_resources(self._hub, self._name)
-        await Leave(self._hub, self._name, _leave_alone).begin()
+    async def _withdraw(self, cluster: Object | None) -> str:
+        """Let the Cluster go: nothing new is placed there; return what its leave waits for."""
+        if cluster is None:
+            return ""
+        leave = Leave(self._hub, self._name, _leave_alone)
+        if not is_being_deleted(cluster):
+            if keeps_resources(self._member_cluster):
+                await keep_resources(self._hub, self._name)
+            await leave.begin()
+        try:
+            await leave.step()
+        except CannotLeave as waiting:
+            return waiting.why
+        except (Conflict, NotFound):
+            return "its Cluster is being let go"  # the controllers took the step first
+        return ""
 
-    async def _finish(self, found: _Found) -> None:
+    async def _finish(self, found: _Found, obstacle: str) -> None:
         if found.has_left:
             await self._say_left(found.internal)
             await self._forget(found)
@@ -208,14 +227,13 @@ class MemberLeave:
             await self._forget(found)
             raise CannotLeave(self._name, "its agent is silent, and is left where it is")
         agent = find_condition(conditions_of(self._member_cluster), JOINED) or {}
-        waits = "its agent to say that it left" if found.cluster is None else "its Cluster to go"
         told = f" ({agent.get('message')})" if agent.get("status") not in (TRUE, FALSE) else ""
-        raise CannotLeave(self._name, f"waiting for {waits}{told}")
+        raise CannotLeave(self._name, f"{obstacle or 'its agent has yet to say it left'}{told}")
 
     async def _say_left(self, internal: Object | None) -> None:
         generation = generation_of(self._member_cluster)
         before = find_condition(conditions_of(self._member_cluster), READY_TO_JOIN) or {}
-        left = Condition(JOINED, FALSE, LEFT_REASON, "the agent says it has left", generation)
+        left = Condition(JOINED, FALSE, LEFT_REASON, "all that was placed is withdrawn", generation)
         await self._write(internal, [left, ready_condition(generation, "the member has left")])
         if before.get("status") != FALSE:
             self._events.record(self._member_cluster, LEFT_REASON, "the member has left")

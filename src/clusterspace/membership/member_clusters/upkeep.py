@@ -23,7 +23,7 @@ from clusterspace.membership.member_clusters.heartbeats import (
     Pulse,
     seconds_to_silence,
 )
-from clusterspace.membership.member_clusters.inviting import Provider, invitation
+from clusterspace.membership.member_clusters.inviting import Provider
 from clusterspace.membership.member_clusters.leaving import FORCE_SECONDS, MemberLeave
 from clusterspace.membership.member_clusters.reports import (
     JOINED_REASON,
@@ -88,8 +88,7 @@ class MemberClusterUpkeep:
         internal = await self._hub.find(places.internal_place(request.name))
         provider = Provider(self._hub, held, self._events)
         try:
-            for provision in invitation(held):
-                await provider.provide(provision)
+            await provider.invite()
         except CannotJoin as obstacle:
             return await self._not_ready(held, obstacle.why)
         return await self._hear(held, internal, provider)

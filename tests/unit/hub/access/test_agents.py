@@ -39,6 +39,18 @@ def test_an_agent_acts_as_nobody_else() -> None:
         ("GET /apis/work.karmada.io/v1alpha1/namespaces/karmada-es-west2/works", False),
         ("GET /apis/work.karmada.io/v1alpha1/works", False),
         ("DELETE /apis/work.karmada.io/v1alpha1/namespaces/karmada-es-west/works", False),
+        ("GET /apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters/west", False),
+        *(
+            (f"{verb} /apis/cluster.kubernetes-fleet.io/v1beta1/namespaces/{rest}", is_allowed)
+            for verb, rest, is_allowed in (
+                ("GET", "fleet-member-west/internalmemberclusters", True),
+                ("GET", "fleet-member-west/internalmemberclusters/west", True),
+                ("PUT", "fleet-member-west/internalmemberclusters/west/status", True),
+                ("PUT", "fleet-member-west/internalmemberclusters/west", False),
+                ("DELETE", "fleet-member-west/internalmemberclusters/west", False),
+                ("GET", "fleet-member-east/internalmemberclusters/west", False),
+            )
+        ),
         ("GET /apis/cluster.karmada.io/v1alpha1/clusters/west", True),
         ("GET /apis/cluster.karmada.io/v1alpha1/clusters", False),
         ("GET /apis/cluster.karmada.io/v1alpha1/clusters?fieldSelector=metadata.name=west", True),

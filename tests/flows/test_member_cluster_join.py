@@ -1,0 +1,316 @@
+"""A MemberCluster invites a cluster; its agent joins, is heard, falls silent, is heard again."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.flows.fleets import Side, running_fleet, until
+from tests.flows.invited_members import Invited, edit_at
+from tests.flows.members import KINDS, running_member
+from tests.flows.pull_agents import register, running_agent
+
+from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
+from clusterspace.api.member_clusters import member_namespace
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ListOptions
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import CannotJoin, Forbidden, Invalid
+from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
+from clusterspace.membership import names
+from clusterspace.membership.member_clusters import places
+from clusterspace.runtime.commit import commit
+from clusterspace.testing.faults import Drop, fault_proxy
+from clusterspace.testing.hubs import client_for_test
+
+
+@pytest.fixture
+async def invited(tmp_path: Path) -> AsyncGenerator[Invited]:
+    async with running_fleet(tmp_path) as running:
+        yield Invited(running)
+
+
+async def test_before_any_agent_namespace_role_binding_and_orders_are_there(
+    invited: Invited,
+) -> None:
+    await invited.invite(period=30)
+    async with invited.controllers():
+        await invited.until_condition("ReadyToJoin", "True")
+
+    hub, inside = invited.hub, member_namespace("west")
+    member_cluster = await invited.get()
+    namespace = await hub.get(places.namespace_place("west"))
+    role = await hub.get(places.role_place("west", inside))
+    binding = await hub.get(places.binding_place("west", inside))
+    internal = await invited.internal()
+    assert inside == "fleet-member-west"
+    assert labels_of(namespace)["kubernetes-fleet.io/is-fleet-resource"] == "true"
+    assert [rule["apiGroups"] for rule in role["rules"]] == [
+        ["cluster.kubernetes-fleet.io"],
+        ["placement.kubernetes-fleet.io"],
+        ["networking.fleet.azure.com"],
+        [""],
+    ]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "agent-west", "namespace": "fleet-system"}
+    ]
+    assert binding["roleRef"]["name"] == "fleet-role-west"
+    assert internal["spec"] == {"state": "Join", "heartbeatPeriodSeconds": 30}
+    for each in (namespace, role, binding, internal):
+        assert each["metadata"]["ownerReferences"][0]["uid"] == uid_of(member_cluster)
+    assert labels_of(member_cluster)["kubernetes-fleet.io/member-name"] == "west"
+    assert (await invited.condition("Joined"))[0] != "True"
+    assert await hub.find(names.cluster_place("west")) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_invited_cluster_joins_and_is_a_pull_cluster_too(
+    invited: Invited, kind: str, tmp_path: Path
+) -> None:
+    await invited.invite()
+    directory = tmp_path / "member"
+    directory.mkdir()
+    async with (
+        running_member(kind, directory) as member,
+        invited.controllers(),
+        invited.agent(member),
+    ):
+        await invited.until_joined()
+
+        cluster = await invited.fleet.cluster("west")
+        kube_system = await member.client.get(names.namespace_place("kube-system"))
+        assert await invited.condition("Joined") == ("True", "MemberClusterJoined")
+        assert await invited.condition("ReadyToJoin") == ("True", "MemberClusterReadyToJoin")
+        assert find_at(cluster, "spec", "syncMode") == "Pull"
+        assert find_at(cluster, "spec", "id") == kube_system["metadata"]["uid"]
+        member_cluster = await invited.get()
+        nodes = len(await member.client.list_objects(Place(names.NODES)))
+        count = "kubernetes-fleet.io/node-count"
+        assert find_at(member_cluster, "status", "properties", count, "value") == str(nodes)
+        assert find_at(member_cluster, "status", "resourceUsage", "available", "cpu")
+
+
+async def test_what_the_agent_told_is_passed_on_with_the_members_own_generation(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite()
+    async with invited.controllers(), invited.agent(member):
+        await invited.until_joined()
+        await invited.change(lambda held: with_value(held, 2, "spec", "heartbeatPeriodSeconds"))
+
+        async def is_told() -> bool:
+            internal = await invited.internal()
+            return find_at(internal, "spec", "heartbeatPeriodSeconds") == 2
+
+        await until(is_told)
+        generation = (await invited.get())["metadata"]["generation"]
+
+        async def is_observed() -> bool:
+            status = (await invited.get())["status"]
+            agent = status["agentStatus"][0]
+            told = [*status["conditions"], *agent["conditions"]]
+            return all(each.get("observedGeneration") == generation for each in told)
+
+        await until(is_observed)
+        agent = (await invited.get())["status"]["agentStatus"][0]
+        assert agent["type"] == "MemberAgent"
+        assert {each["type"]: each["reason"] for each in agent["conditions"]} == {
+            "Joined": "InternalMemberClusterJoined",
+            "Healthy": "InternalMemberClusterHealthy",
+        }
+
+
+async def test_what_somebody_changed_is_put_back(invited: Invited) -> None:
+    await invited.invite()
+    hub, inside = invited.hub, member_namespace("west")
+    role, binding = places.role_place("west", inside), places.binding_place("west", inside)
+    async with invited.controllers():
+        await invited.until_condition("ReadyToJoin", "True")
+        wanted = (await hub.get(role))["rules"]
+        await edit_at(hub, role, lambda each: {**each, "rules": []})
+        await edit_at(hub, binding, lambda each: {**each, "subjects": []})
+        namespace = places.namespace_place("west")
+        await edit_at(hub, namespace, lambda each: with_metadata(each, labels=None))
+        await invited.change(lambda each: with_metadata(each, labels=None))
+
+        async def is_back() -> bool:
+            return (
+                (await hub.get(role))["rules"] == wanted
+                and bool((await hub.get(binding)).get("subjects"))
+                and "kubernetes-fleet.io/is-fleet-resource"
+                in labels_of(await hub.get(places.namespace_place("west")))
+                and "kubernetes-fleet.io/member-name" in labels_of(await invited.get())
+            )
+
+        await until(is_back)
+
+
+async def test_an_agent_that_falls_silent_is_seen_within_two_periods_and_has_not_left(
+    invited: Invited,
+) -> None:
+    period = 2
+    member = await invited.fleet.add_member("west")
+    await invited.invite(period=period)
+    loop = asyncio.get_running_loop()
+    async with invited.controllers():
+        async with invited.agent(member):
+            await invited.until_joined()
+            await invited.until_condition("HeartbeatReceived", "True")
+        silent_since = loop.time()
+        await invited.until_condition("HeartbeatReceived", "False")
+        assert loop.time() - silent_since <= 2 * period
+        assert await invited.condition("HeartbeatReceived") == ("False", "HeartbeatLost")
+        assert await invited.condition("Joined") == ("True", "MemberClusterJoined")
+        async with invited.agent(member):
+            await invited.until_condition("HeartbeatReceived", "True")
+
+
+async def test_an_unwell_cluster_says_so_and_stays_joined(invited: Invited) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite()
+    async with fault_proxy(member.client.connection) as proxy:
+        led = Side(proxy.settings, member.client)
+        async with invited.controllers(), invited.agent(led):
+            await invited.until_joined()
+            proxy.inject(Drop(), times=None)
+
+            async def is_unwell() -> bool:
+                agent = (await invited.get())["status"]["agentStatus"][0]
+                reasons = {each["type"]: each["reason"] for each in agent["conditions"]}
+                return reasons["Healthy"] == "InternalMemberClusterUnhealthy"
+
+            await until(is_unwell)
+            assert await invited.condition("Joined") == ("True", "MemberClusterJoined")
+
+
+async def test_an_agent_that_came_before_its_invitation_joins_all_the_same(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    async with invited.controllers(), invited.agent(member):
+        await asyncio.sleep(0.3)
+        await invited.invite()
+        await invited.until_joined()
+
+
+async def test_the_same_cluster_under_a_second_name_is_refused_and_the_first_is_named(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite("west")
+    await invited.invite("east")
+    async with invited.controllers(), invited.agent(member, "west"):
+        await invited.until_joined("west")
+        async with invited.agent(member, "east"):
+            await invited.until_condition("Joined", "Unknown", "east")
+
+            async def is_told() -> bool:
+                conditions = (await invited.get("east"))["status"]["conditions"]
+                return any("cluster west has this ID" in each["message"] for each in conditions)
+
+            await until(is_told)
+        assert await invited.hub.find(names.cluster_place("east")) is None
+
+
+async def test_a_name_that_a_cluster_has_is_refused_to_a_membercluster(invited: Invited) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.fleet.join("west", member)
+
+    with pytest.raises(
+        Invalid, match=r"was joined \(Push\): let it leave with `clusterspace unjoin`"
+    ):
+        await invited.invite("west")
+
+
+async def test_a_name_that_a_membercluster_has_is_refused_to_other_doors(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite("west")
+
+    with pytest.raises(CannotJoin, match="a MemberCluster of this name is how this cluster joins"):
+        await invited.fleet.join("west", member)
+    with pytest.raises(CannotJoin, match="a MemberCluster of this name is how this cluster joins"):
+        await register(invited.fleet, "west", member)
+    assert await invited.hub.find(names.cluster_place("west")) is None
+
+
+async def test_the_agent_of_a_registration_may_be_the_one_that_is_invited(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite("west", identity={"kind": "User", "name": "system:karmada:agent:west"})
+    async with invited.controllers():
+        await register(invited.fleet, "west", member)
+        async with running_agent(member):
+            await invited.until_joined()
+    cluster = await invited.fleet.cluster("west")
+    assert cluster["metadata"]["ownerReferences"][0]["kind"] == "MemberCluster"
+
+
+async def test_a_namespace_that_somebody_else_made_is_not_taken_over(invited: Invited) -> None:
+    place = places.namespace_place("west")
+    theirs: Object = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "fleet-member-west"},
+    }
+    await invited.hub.create(place.collection, theirs)
+    await invited.invite()
+    async with invited.controllers():
+        await invited.until_condition("ReadyToJoin", "False")
+        assert await invited.condition("ReadyToJoin") == ("False", "MemberClusterNotReadyToJoin")
+        assert not await invited.internals()
+        held = await invited.hub.get(place)
+        await invited.hub.delete(place, DeleteOptions(uid_of(held)))
+        await invited.until_condition("ReadyToJoin", "True")
+
+
+async def test_an_agent_reaches_its_own_and_nothing_of_other_members(invited: Invited) -> None:
+    west, east = await invited.fleet.add_member("west"), await invited.fleet.add_member("east")
+    await invited.invite("west")
+    await invited.invite("east")
+    async with invited.controllers(), invited.agent(west, "west"), invited.agent(east, "east"):
+        await invited.until_joined("west")
+        await invited.until_joined("east")
+        async with client_for_test(await invited.identity_settings("west")) as agent:
+            await agent.get(names.cluster_place("west"))
+            await agent.get(names.lease_place("west"))
+            await agent.list_objects(Place(WORKS, execution_namespace("west")))
+            for forbidden in (
+                names.cluster_place("east"),
+                names.lease_place("east"),
+                places.internal_place("east"),
+                places.member_cluster_place("west"),
+                Place(names.SECRETS, CLUSTER_NAMESPACE, "west"),
+            ):
+                with pytest.raises(Forbidden):
+                    await agent.get(forbidden)
+            for place in (Place(WORKS, execution_namespace("east")), Place(CLUSTERS)):
+                with pytest.raises(Forbidden):
+                    await agent.list_objects(place)
+            own = await agent.get(names.cluster_place("west"))
+            untainted = with_value(own, [], "spec", "taints")
+            with pytest.raises(Forbidden):
+                await commit(agent, names.cluster_place("west"), own, untainted)
+            named = ListOptions(field_selector="metadata.name=west")
+            assert len(await agent.list_objects(Place(CLUSTERS), named)) == 1
+
+
+async def test_a_cluster_deleted_by_hand_comes_back_for_its_membercluster_is_still_there(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite()
+    async with invited.controllers(), invited.agent(member):
+        await invited.until_joined()
+        before = await invited.fleet.cluster("west")
+        await invited.hub.delete(names.cluster_place("west"), DeleteOptions(uid_of(before)))
+
+        async def is_another() -> bool:
+            found = await invited.hub.find(names.cluster_place("west"))
+            return found is not None and uid_of(found) != uid_of(before)
+
+        await until(is_another)
+        await invited.until_joined()

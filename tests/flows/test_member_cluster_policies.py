@@ -1,0 +1,101 @@
+"""A cluster that joined by MemberCluster takes part in PropagationPolicies, with its taints."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.flows.fleets import running_fleet, until
+from tests.flows.invited_members import Invited, placed
+
+from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.client.places import Place
+from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.membership import names
+
+GPU: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+async def joined(tmp_path: Path) -> AsyncGenerator[Invited]:
+    async with running_fleet(tmp_path) as running:
+        invited = Invited(running)
+        member = await running.add_member("west")
+        await invited.invite()
+        async with invited.controllers(), invited.agent(member):
+            await invited.until_joined()
+
+            async def is_untainted() -> bool:
+                return await running.taints("west") == set()
+
+            await until(is_untainted)
+            yield invited
+
+
+async def place(joined: Invited, name: str, *tolerations: Object) -> None:
+    config_map: Object = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": {"said": "yes"},
+    }
+    policy: Object = {
+        "apiVersion": PROPAGATION_POLICIES.api_version,
+        "kind": "PropagationPolicy",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": ["west"]},
+                "clusterTolerations": list(tolerations),
+            },
+        },
+    }
+    await joined.hub.create(Place(names.CONFIG_MAPS, "default"), config_map)
+    await joined.hub.create(Place(PROPAGATION_POLICIES, "default"), policy)
+
+
+async def taint(joined: Invited, *taints: Object) -> None:
+    await joined.change(lambda held: with_value(held, list(taints), "spec", "taints"))
+
+    async def is_carried_over() -> bool:
+        cluster = await joined.fleet.cluster("west")
+        return (find_at(cluster, "spec", "taints") or []) == list(taints)
+
+    await until(is_carried_over)
+
+
+async def test_what_a_policy_places_is_carried_out_by_the_invited_agent(joined: Invited) -> None:
+    await place(joined, "settings")
+    await joined.until_placed("settings")
+
+
+async def test_a_taint_keeps_new_work_away_until_it_is_tolerated_or_gone(joined: Invited) -> None:
+    await taint(joined, GPU)
+    await place(joined, "repelled")
+    await place(joined, "tolerated", {"key": "gpu", "operator": "Exists"})
+    await joined.until_placed("tolerated")
+    await asyncio.sleep(0.5)
+    assert await placed(joined, "west") == {"tolerated"}
+
+    await taint(joined)
+    await joined.until_placed("repelled")
+
+
+async def test_a_taint_added_later_takes_nothing_away(joined: Invited) -> None:
+    await place(joined, "early")
+    await joined.until_placed("early")
+    await taint(joined, GPU)
+    await asyncio.sleep(1)
+    assert await placed(joined, "west") == {"early"}
+
+
+async def test_leaving_withdraws_what_policies_placed_and_the_template_stays(
+    joined: Invited,
+) -> None:
+    await place(joined, "settings")
+    await joined.until_placed("settings")
+    await joined.let_go()
+    await joined.until_gone()
+    assert await placed(joined, "west") == set()
+    assert await joined.hub.find(Place(names.CONFIG_MAPS, "default", "settings"))
