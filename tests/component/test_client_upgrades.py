@@ -9,11 +9,13 @@ import pytest
 from tests.component.fake_clusters import connected
 from tests.component.serving.certificates import Authority
 
+from clusterspace.client import upgrades
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import (
+    BadRequest,
     ClusterMisbehaved,
     ClusterTimeout,
     ClusterUnreachable,
@@ -104,6 +106,26 @@ async def test_a_refusal_is_the_cluster_s_own():
 
 
 @pytest.mark.parametrize(
+    "framed",
+    [
+        b"Content-Length: 9\r\n\r\nno such c",
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nno \r\n6;x=y\r\nsuch c\r\n0\r\n\r\n",
+    ],
+    ids=["whole", "in chunks"],
+)
+async def test_a_refusal_in_plain_words_is_passed_on_in_these_words(framed: bytes):
+    head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    async with (
+        listening(Cluster(head + framed).talk) as port,
+        connected(settings_for(port)) as connection,
+    ):
+        with pytest.raises(BadRequest) as caught:
+            async with open_tunnel(connection, EXEC, "SPDY/3.1"):
+                pass
+    assert (caught.value.message, caught.value.code) == ("no such c", 400)
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
@@ -189,3 +211,30 @@ async def test_a_tunnel_goes_through_the_proxy_with_tls_inside(tmp_path: Path):
             assert await tunnel.read() == b"hello"
 
     assert targets == [f"127.0.0.1:{port}".encode()]
+
+
+@pytest.mark.slow
+async def test_a_cluster_that_stops_reading_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    """A program may look at its input an hour after it was typed; the kernel must not give up."""
+    monkeypatch.setattr(upgrades, "_SILENT_PEER_SECONDS", 2)
+    goes_on = asyncio.Event()
+    total = 32 * 1024 * 1024
+
+    async def sleep_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SWITCHED)
+        await goes_on.wait()
+        await reader.readexactly(total)
+        writer.write(b"all of it")
+
+    async with (
+        listening(sleep_first) as port,
+        connected(settings_for(port)) as connection,
+        open_tunnel(connection, EXEC, "SPDY/3.1") as tunnel,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(tunnel.write(bytes(total)))
+        await asyncio.sleep(6)
+        goes_on.set()
+
+        assert await tunnel.read() == b"all of it"

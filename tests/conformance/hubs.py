@@ -150,10 +150,24 @@ class RunningHub:
 @contextmanager
 def running_hub(directory: Path) -> Generator[RunningHub]:
     """Run a hub that keeps its objects in memory, for as long as the block lasts."""
-    tokens, data, log = directory / "tokens.csv", directory / "data", directory / "hub.log"
+    command = ("hub", "--port", "0", "--store", "memory")
+    with running_server(directory, *command, *tokens_in(directory)) as hub:
+        yield hub
+
+
+def tokens_in(directory: Path) -> tuple[str, str]:
+    """Write down whom a server knows by token; return the option that says where."""
+    tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
-    command = [sys.executable, "-m", "clusterspace", "hub", "--port", "0", "--store", "memory"]
-    command += ["--data-dir", str(data), "--token-auth-file", str(tokens), "--log-format", "json"]
+    return "--token-auth-file", str(tokens)
+
+
+@contextmanager
+def running_server(directory: Path, *arguments: str) -> Generator[RunningHub]:
+    """Run a server of ours, whose kubeconfig appears once it is ready."""
+    data, log = directory / "data", directory / "server.log"
+    command = [sys.executable, "-m", "clusterspace", *arguments]
+    command += ["--data-dir", str(data), "--log-format", "json"]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
         try:

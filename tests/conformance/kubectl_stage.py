@@ -159,9 +159,10 @@ class Stage:
 class Stages:
     """Stages on one hub, one after the other; kubectl's discovery cache is shared."""
 
-    def __init__(self, hub: RunningHub, directory: Path) -> None:
+    def __init__(self, hub: RunningHub, directory: Path, kubeconfig: Path | None = None) -> None:
         self._hub = hub
         self._directory = directory
+        self._kubeconfig = kubeconfig or hub.kubeconfig
         self._numbers = itertools.count(1)
 
     def open(self, *, with_namespace: bool = True) -> Stage:
@@ -181,7 +182,7 @@ class Stages:
             "HOME": str(self._directory),
             "TMPDIR": str(directory),
             "KUBECACHEDIR": str(self._directory / "cache"),
-            "KUBECONFIG": str(self._hub.kubeconfig),
+            "KUBECONFIG": str(self._kubeconfig),
             "KUBE_EDITOR": str(write_editor(directory, "s/replicas: .*/replicas: 7/")),
         }
 

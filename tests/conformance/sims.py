@@ -26,13 +26,11 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class RunningSim:
-    """A simulated member, and a kubectl that points there."""
+class Kubectl:
+    """A kubectl that points somewhere."""
 
     directory: Path
     kubeconfig: Path
-    log: Path
-    pid: int
 
     def kubectl(
         self,
@@ -92,6 +90,14 @@ class RunningSim:
             "KUBECACHEDIR": str(self.directory / "cache"),
             "KUBECONFIG": str(self.kubeconfig),
         }
+
+
+@dataclass(frozen=True)
+class RunningSim(Kubectl):
+    """A simulated member, and a kubectl that points there."""
+
+    log: Path
+    pid: int
 
     def problems(self) -> list[str]:
         """Return what went wrong inside, as its log has it."""

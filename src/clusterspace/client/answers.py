@@ -2,13 +2,14 @@
 
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from io import BytesIO
 from typing import Final
 
 import aiohttp
 
 from clusterspace.client.requests import Answer
 from clusterspace.client.translation import transport_error
-from clusterspace.errors import ClusterMisbehaved
+from clusterspace.errors import ClusterMisbehaved, ClusterUnreachable
 
 FOREIGN: Final = (aiohttp.ClientError, OSError)
 """What may come out of the HTTP library; TimeoutError is an OSError."""
@@ -30,6 +31,10 @@ class AnswerStream:
                 yield chunk
         except FOREIGN as error:
             raise transport_error(self._cluster, error) from error
+        except RuntimeError as error:
+            # The library's word for a connection that we closed ourselves since the last bit.
+            why = "the connection was closed"
+            raise ClusterUnreachable(self._cluster, why, was_sent=True) from error
 
     async def read(self, most_bytes: int) -> Answer:
         """Return the whole answer; a body over the limit is an error, and is not read on."""
@@ -47,22 +52,21 @@ async def _read_body(
     if encoding not in ("identity", "gzip"):
         raise ClusterMisbehaved(cluster, f"answered in the encoding {encoding}, unasked")
     inflate = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    parts: list[bytes] = []
-    size = 0
+    # Grows in place and is handed out without a copy: joining parts would hold all of them twice.
+    held = BytesIO()
     async for chunk in chunks:
         # One byte more than allowed is enough to know: a bomb is not unpacked to be measured.
         try:
             part = chunk if inflate is None else inflate.decompress(chunk, most_bytes + 1)
         except zlib.error as error:
             raise ClusterMisbehaved(cluster, "the compressed answer is damaged") from error
-        parts.append(part)
-        size += len(part)
-        if size > most_bytes:
+        held.write(part)
+        if held.tell() > most_bytes:
             why = f"answered with more than {most_bytes} bytes"
             raise ClusterMisbehaved(cluster, why, code=response.status)
     if inflate is not None and not inflate.eof:
         raise ClusterMisbehaved(cluster, "the compressed answer broke off", code=response.status)
-    return b"".join(parts)
+    return held.getvalue()
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> Mapping[str, str]:

@@ -114,12 +114,15 @@ def base_headers(settings: ConnectionSettings, credential: Credential) -> list[t
     return headers
 
 
-def keep_alive(connected: socket.socket, seconds: int) -> None:
-    """Have the operating system notice within this time that the peer's machine is gone."""
+def keep_alive(connected: socket.socket, seconds: int, *, may_stop_reading: bool = False) -> None:
+    """Have the operating system notice within this time that the peer's machine is gone.
+
+    A peer that stops reading is taken for gone too, unless it may.
+    """
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(seconds // 2, 1))
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 6, 1))
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
+    if hasattr(socket, "TCP_USER_TIMEOUT") and not may_stop_reading:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)

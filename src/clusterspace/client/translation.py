@@ -2,8 +2,13 @@
 
 An answer that is not Kubernetes' own is never taken for one. A proxy's "404 Not Found" page is no
 NotFound: somebody would read it as "the object is gone".
+
+Sentences here reach people who may not know where a cluster is: they name no address. What the
+library said is kept as the cause.
 """
 
+import errno
+import os
 import ssl
 from typing import Any, Final, cast
 
@@ -26,6 +31,14 @@ from clusterspace.kube.objects import Object
 _MOST_TEXT: Final = 200
 _UNKNOWN_PATH: Final = b"404 page not found"
 """What a kube-apiserver says of groups it does not have, as plain text and not as a Status."""
+
+_NO_CONNECTION: Final = {
+    errno.ECONNREFUSED: "refused the connection",
+    errno.ECONNRESET: "broke the connection off",
+    errno.EHOSTUNREACH: "no route leads to it",
+    errno.ENETUNREACH: "no route leads to it",
+    errno.ETIMEDOUT: "no connection in time",
+}
 
 
 def transport_error(cluster: str, error: Exception) -> ClusterError:
@@ -51,8 +64,7 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
     if 200 <= answer.status < 300:
         return None
     if 300 <= answer.status < 400:
-        where = _short(answer.headers.get("location", "somewhere"))
-        why = f"answered {answer.status}, a redirect to {where}, and those are never followed"
+        why = f"answered {answer.status}, a redirect, and those are never followed"
         return ClusterMisbehaved(cluster, why, code=answer.status)
     status = _status_in(answer.body)
     if status is not None:
@@ -100,13 +112,26 @@ def _kind_of_body(answer: Answer) -> str:
 
 def _connect_problem(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"its certificate is not trusted: {_short(str(error.certificate_error))}"
+        return f"its certificate is not trusted{_tls_reason(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"its name {error.host} is not known"
+        return "its name is not known"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"no TLS connection{_tls_reason(error.os_error)}"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return f"no TLS connection: {_short(str(error))}"
-    reason = error.strerror if isinstance(error, OSError) else None
-    return f"refused the connection: {_short(reason or str(error))}"
+        return f"no TLS connection{_tls_reason(error)}"
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        return "no connection can be made"
+    return _NO_CONNECTION.get(number, f"no connection can be made: {os.strerror(number)}")
+
+
+def _tls_reason(error: Exception) -> str:
+    """Return what OpenSSL says, without where in its sources it says so."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        # What follows the comma says which address is not in the certificate.
+        return f": {error.verify_message.partition(',')[0]}"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return f": {reason.replace('_', ' ').lower()}" if reason else ""
 
 
 def _short(text: str) -> str:

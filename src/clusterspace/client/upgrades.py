@@ -17,7 +17,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.pools import base_headers, keep_alive
 from clusterspace.client.requests import Answer, Ask, Headers
 from clusterspace.client.settings import ConnectionSettings, client_context
-from clusterspace.client.translation import failure_of, transport_error
+from clusterspace.client.translation import api_error, failure_of, transport_error
 from clusterspace.errors import (
     ApiError,
     ClusterError,
@@ -29,6 +29,7 @@ from clusterspace.errors import (
 PROTOCOLS: Final = ("websocket", "SPDY/3.1")
 _HEAD_BYTES: Final = 64 * 1024
 _REFUSAL_BYTES: Final = 1024 * 1024
+_SENTENCE_LENGTH: Final = 1024
 _SILENT_PEER_SECONDS: Final = 60
 _CLOSE_SECONDS: Final = 2.0
 
@@ -139,11 +140,36 @@ async def _upgraded(connection: Connection, ask: Ask, protocol: str) -> Tunnel:
 async def _refusal(
     cluster: str, head: Head, reader: asyncio.StreamReader
 ) -> ApiError | ClusterError:
-    length = head.headers.get("content-length", "")
-    size = min(int(length), _REFUSAL_BYTES) if length.isdecimal() else 0
-    body = await reader.readexactly(size)
+    """Return the refusal: a Status, or a sentence, which is all that kubelets have to say."""
+    body = await _refusal_body(head, reader)
+    if body and head.headers.get("content-type", "").startswith("text/plain"):
+        sentence = body.decode(errors="replace").strip()[:_SENTENCE_LENGTH]
+        return api_error(cluster, {"message": sentence}, head.status)
     failure = failure_of(cluster, Answer(head.status, head.headers, body))
     return failure or ClusterMisbehaved(cluster, "refused without a word", code=head.status)
+
+
+async def _refusal_body(head: Head, reader: asyncio.StreamReader) -> bytes:
+    length = head.headers.get("content-length", "")
+    if length.isdecimal():
+        return await reader.readexactly(min(int(length), _REFUSAL_BYTES))
+    if head.headers.get("transfer-encoding", "").lower() == "chunked":
+        return await _read_chunks(reader)
+    return b""
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while len(body) < _REFUSAL_BYTES:
+        line = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
+        try:
+            size = int(line, 16)
+        except ValueError:
+            return body
+        if size <= 0:
+            return body
+        body += (await reader.readexactly(min(size, _REFUSAL_BYTES) + 2))[:-2]
+    return body
 
 
 async def _request(connection: Connection, ask: Ask, protocol: str) -> bytes:
@@ -185,7 +211,9 @@ async def _dial(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.S
         reader, writer = await asyncio.open_connection(
             host, port, limit=_HEAD_BYTES, ssl=context, server_hostname=name if context else None
         )
-    keep_alive(writer.get_extra_info("socket"), _SILENT_PEER_SECONDS)
+    # What is typed into a program that does not read it waits for as long as the program likes.
+    connected = writer.get_extra_info("socket")
+    keep_alive(connected, _SILENT_PEER_SECONDS, may_stop_reading=True)
     return reader, writer
 
 

@@ -6,6 +6,7 @@ The values, and what a request means:
     flow.py       Route, Naming, Reply: the values handed from step to step
     names.py      `NAME.clusterspace.CLUSTER`: put together, taken apart; the order of clusters
     routes.py     request to Route: one cluster, every cluster, or one that must be looked for
+    sessions.py   which cluster a command is at, so that what it asks next stays there
     identity.py   who asks, and which clusters the hub lets them reach
 
 The clusters:
@@ -18,6 +19,7 @@ The answer:
     renaming/     which fields hold names, and how they change without a look at the rest
     rewriting/    bodies and queries in the words of the other side
     merge/        many replies to one answer
+    watching.py   streams of events on the wire: a client's, written and cut; a cluster's, read
     respond.py    the merged answer to HTTP
     answers/      a route to its answer: the steps above, put together for each reach
     app.py        a call to its route, its route to its answer

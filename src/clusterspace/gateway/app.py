@@ -3,12 +3,14 @@
 from clusterspace.gateway.answers.asking import Asking, Fleet
 from clusterspace.gateway.answers.documents import Documents
 from clusterspace.gateway.answers.every import list_every
+from clusterspace.gateway.answers.every_watch.watch import watch_every
+from clusterspace.gateway.answers.follow_ups import kept_in_place
 from clusterspace.gateway.answers.one import answer_one
+from clusterspace.gateway.answers.reviews import answer_review, is_review
 from clusterspace.gateway.answers.search import answer_found
-from clusterspace.gateway.flow import BodyNames, Reach
+from clusterspace.gateway.flow import BodyNames, Reach, Subject
 from clusterspace.gateway.rewriting import inbound
 from clusterspace.gateway.routes import FleetRequest, read_fleet_request, route_for
-from clusterspace.kube import statuses
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
@@ -32,6 +34,8 @@ class FleetApp:
         """Answer a call."""
         asking = await self._route(call)
         route = asking.route
+        if is_review(route):
+            return await answer_review(asking)
         if route.reach is Reach.ONE:
             return await answer_one(asking, route.naming)
         if not route.info.is_resource:
@@ -39,10 +43,7 @@ class FleetApp:
         if route.reach is not Reach.EVERY:
             return await answer_found(asking)
         if route.info.is_watch:
-            raise statuses.method_not_served(
-                "a watch is for one cluster: say which, with clusterspaces/CLUSTER in the URL or "
-                "with a namespace like default.clusterspace.CLUSTER"
-            )
+            return await watch_every(asking)
         return await list_every(asking)
 
     async def _route(self, call: Call) -> Asking:
@@ -51,10 +52,10 @@ class FleetApp:
         body = await self._body_of(call, request)
 
         def body_names() -> BodyNames:
-            return inbound.names_in(body, call.header("content-type"))
+            return inbound.names_in(body, call.header("content-type"), Subject.of(request.info))
 
         route = route_for(request, federation=self._fleet.federation, body_names=body_names)
-        return Asking(self._fleet, call, request, route)
+        return kept_in_place(Asking(self._fleet, call, request, route))
 
     async def _body_of(self, call: Call, request: FleetRequest) -> bytes:
         """Return the body of a create: nothing else says what the new object is called."""

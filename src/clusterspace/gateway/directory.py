@@ -6,7 +6,8 @@ credentials is known too: it is left out with its reason, never without a word.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -48,6 +49,18 @@ class Link:
         return self.cluster == HUB
 
 
+@dataclass(frozen=True, slots=True)
+class MembershipChange:
+    """A cluster that joined the fleet, or left it."""
+
+    cluster: str
+    has_left: bool
+
+
+Membership: TypeAlias = asyncio.Queue[MembershipChange]
+"""What happened to the fleet, in order; one that nobody reads has as many entries as happened."""
+
+
 class Directory:
     """The clusters of the fleet, and the connections to them."""
 
@@ -69,6 +82,7 @@ class Directory:
         self._ways: dict[str, ConnectionSettings | ClusterError] = {}
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
+        self._listeners: set[Membership] = set()
         self.troubles = Troubles(hub.connection.clock)
         """Which of the clusters could not be reached a moment ago."""
         self._clusters.add_handler(self._cluster_changed)
@@ -82,6 +96,16 @@ class Directory:
             "connections of clusters that left": self._close_left,
             "clusters in trouble": lambda: self.troubles.look_after(self.find_connection),
         }
+
+    @contextmanager
+    def listening(self) -> Generator[Membership]:
+        """Tell of every cluster that joins or leaves for as long as the block lasts."""
+        listener: Membership = asyncio.Queue()
+        self._listeners.add(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners.discard(listener)
 
     async def wait_synced(self) -> None:
         """Wait until every cluster is known."""
@@ -134,9 +158,17 @@ class Directory:
             self._ways.pop(update.key, None)
             self._left.add(update.key)
             self._has_left.set()
+            self._tell(MembershipChange(update.key, has_left=True))
             return
+        is_new = update.key not in self._known
         self._known[update.key] = cluster
         self._find_way(update.key, cluster)
+        if is_new:
+            self._tell(MembershipChange(update.key, has_left=False))
+
+    def _tell(self, change: MembershipChange) -> None:
+        for listener in self._listeners:
+            listener.put_nowait(change)
 
     def _secret_changed(self, update: Update) -> None:
         changed = SecretRef(*update.key.split("/", 1))

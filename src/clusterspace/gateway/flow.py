@@ -33,11 +33,13 @@ class Naming:
     """Whether names carry the cluster: `nginx.clusterspace.member1`."""
     qualifies_namespaces: bool = False
     """Whether namespaces do: `default.clusterspace.member1`."""
+    qualifies_marked: bool = False
+    """Whether names do that would be taken for those of another cluster: in lists of the hub."""
 
     @property
     def is_plain(self) -> bool:
         """Whether everything is called what the cluster itself calls it."""
-        return not (self.qualifies_names or self.qualifies_namespaces)
+        return not (self.qualifies_names or self.qualifies_namespaces or self.qualifies_marked)
 
 
 @dataclass(frozen=True, slots=True)

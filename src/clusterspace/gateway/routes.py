@@ -92,11 +92,18 @@ def route_for(
 def naming_in(route: Route, cluster: str) -> Naming:
     """Return how one of the clusters a request reaches calls things in it.
 
-    In collections every member's objects carry its name, and the hub's do not.
+    In collections every member's objects carry its name, and the hub's do not, unless they would
+    be taken for somebody else's.
     """
     if route.reach is Reach.ONE:
         return route.naming
-    return Naming(cluster, qualifies_names=route.reach is Reach.EVERY and cluster != HUB)
+    is_listed = route.reach is Reach.EVERY
+    is_hub = cluster == HUB
+    return Naming(
+        cluster,
+        qualifies_names=is_listed and not is_hub,
+        qualifies_marked=is_listed and is_hub,
+    )
 
 
 def _route_unplaced(info: RequestInfo, body: BodyNames, *, federation: bool) -> Route:
@@ -112,6 +119,8 @@ def _route_unplaced(info: RequestInfo, body: BodyNames, *, federation: bool) -> 
         return Route(info, Reach.EVERY, Naming(""))
     if is_read and _is_about_namespaces(info):
         return Route(info, Reach.ANY, Naming(""))
+    if _is_about_oneself(info):
+        return Route(info, Reach.EVERY, Naming(""))
     if federation or _is_question(info):
         return Route(info, Reach.ONE, Naming(HUB))
     if is_read:
@@ -144,6 +153,11 @@ def _is_a_namespace(info: RequestInfo) -> bool:
 
 def _is_question(info: RequestInfo) -> bool:
     return info.group in _QUESTIONS and _is_create(info)
+
+
+def _is_about_oneself(info: RequestInfo) -> bool:
+    """Whether the caller asks what they may do, which each cluster decides for itself."""
+    return _is_question(info) and info.resource == "selfsubjectaccessreviews"
 
 
 class _Part(Enum):

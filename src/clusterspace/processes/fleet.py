@@ -1,5 +1,6 @@
 """The fleet API server as a process: many clusters behind one address."""
 
+import gc
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -106,6 +107,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         documents.is_ready = True
         content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, settings.hub.identity)
         write_private(installation.kubeconfig, content)
+        # What is alive now stays alive: the collector need not look at it again.
+        gc.freeze()
         yield RunningFleet(url, fleet)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from clusterspace.serving.limits import Limits
+from clusterspace.serving.outlet import UNTAKEN_MILLISECONDS
 from clusterspace.serving.protocol import Connection
 from clusterspace.serving.requests import Handler
 from clusterspace.serving.site import FailureAnswer, Observer, Site, answer_failure
@@ -35,7 +36,7 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
     (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
     (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 60_000),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", UNTAKEN_MILLISECONDS),
     (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
 )
 

@@ -2,7 +2,12 @@
 
 import asyncio
 import math
+import socket
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+UNTAKEN_MILLISECONDS: Final = 60_000
+"""How long the kernel keeps trying to get rid of bytes; a peer that takes none counts as gone."""
 
 _BATCH_BYTES = 128 * 1024
 """How much is given to the transport at once. TLS encrypts all it gets before it looks whether the
@@ -15,6 +20,7 @@ class Outlet:
     __slots__ = (
         "_flushed",
         "_is_lost",
+        "_is_patient",
         "_stall_seconds",
         "_stalls_at",
         "_transport",
@@ -29,6 +35,7 @@ class Outlet:
         self._written = 0
         self._flushed = 0
         self._is_lost = False
+        self._is_patient = False
         self._writable: asyncio.Event | None = None
 
     @property
@@ -60,7 +67,18 @@ class Outlet:
         """Take the transport's word that its buffer is full."""
         if self._writable is None:
             self._writable = asyncio.Event()
-        self.expect_progress(now)
+        if not self._is_patient:
+            self.expect_progress(now)
+
+    def set_patience(self, *, is_patient: bool) -> None:
+        """Wait, or no longer wait, for a peer that has stopped reading but is still there."""
+        if is_patient is self._is_patient:
+            return
+        self._is_patient = is_patient
+        connected = self._transport.get_extra_info("socket")
+        if connected is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            limit = 0 if is_patient else UNTAKEN_MILLISECONDS
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
 
     def resume(self) -> None:
         """Take the transport's word that there is room again."""

@@ -259,6 +259,10 @@ class Connection(asyncio.Protocol):
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         await self._outlet.drain()
 
+    def be_patient(self) -> None:
+        """Do not cut a peer that stops reading, for as long as it is there."""
+        self._outlet.set_patience(is_patient=True)
+
     def half_close(self) -> None:
         """Send the end of our half, where the transport can."""
         if self._transport.can_write_eof() and not self._transport.is_closing():
@@ -309,6 +313,7 @@ class Connection(asyncio.Protocol):
             reader.feed_eof()
         self._reader = reader
         self._closes = True
+        self.be_patient()
         self._site.changed.set()
         return Hijacked(self, reader)
 
@@ -390,6 +395,7 @@ class Connection(asyncio.Protocol):
 
     def _await_next(self) -> None:
         self._inlet.start_next()
+        self._outlet.set_patience(is_patient=False)
         self._mode = Mode.AWAITING
         self._head_has_begun = False
         self._set_deadline(self._site.limits.idle_seconds)

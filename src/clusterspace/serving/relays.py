@@ -4,6 +4,7 @@ Neither body is read. What goes along is listed here: who we are, and who the ca
 is never among it.
 """
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ from clusterspace.errors import (
     Forbidden,
     Unauthorized,
 )
+from clusterspace.kube import statuses
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import BODILESS_STATUSES, HeaderPairs, Response
+from clusterspace.serving.middleware.deadlines import is_long_running
 from clusterspace.serving.responses import warning_headers
 from clusterspace.serving.users import AUTHENTICATED, UNAUTHENTICATED, User
 
@@ -48,9 +51,14 @@ _KEPT_BACK: Final = frozenset(
 )  # fmt: skip
 """The headers of an answer that are about the connection it came by, and not about the answer."""
 
+UNKNOWN_THERE: Final = "does not accept the credentials that the hub holds for it"
+"""What is wrong when a cluster answers 401."""
+
 _PROTOCOLS: Final = "sec-websocket-protocol"
 _TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the word before it
 _HEAD_SECONDS: Final = 60.0
+_LONG_SECONDS: Final = 24 * 3600.0
+"""A log that is followed may say its first word tomorrow, and no header comes before that."""
 _SHORT_BYTES: Final = 256 * 1024
 _ERROR_BYTES: Final = 4 * 1024 * 1024
 _EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
@@ -120,10 +128,10 @@ async def relay(call: Call, passage: Passage) -> Response | None:
         passage.target,
         headers=(*_with_encoding(headers_to_pass(request.headers)), *passage.identity),
         body=body or None,
-        seconds=_HEAD_SECONDS,
+        seconds=_LONG_SECONDS if _may_take_long(call) else _HEAD_SECONDS,
     )
     async with AsyncExitStack() as stack:
-        answer = await open_answer(stack, passage.connection, ask)
+        answer = await _open_in_time(stack, call, passage.connection, ask)
         if is_short(answer):
             return await _whole(call, passage.connection.cluster, answer)
         await pass_back(call, answer)
@@ -142,6 +150,8 @@ async def pass_back(call: Call, answer: AnswerStream) -> None:
     """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
     headers = headers_to_return(call, answer.headers.items())
     stream = call.request.start_stream(answer.status, headers)
+    if _may_take_long(call):
+        stream.be_patient()
     try:
         async for chunk in answer.chunks():
             stream.write(chunk)
@@ -150,6 +160,43 @@ async def pass_back(call: Call, answer: AnswerStream) -> None:
         stream.abort()
         return
     stream.end()
+
+
+def _may_take_long(call: Call) -> bool:
+    """Whether it is for the two ends to say how long an answer takes: logs, and what is proxied."""
+    return is_long_running(call) and not call.info.is_watch
+
+
+async def _open_in_time(
+    stack: AsyncExitStack, call: Call, connection: Connection, ask: Ask
+) -> AnswerStream:
+    """Open an answer; one that may take long is in time for as long as the client waits for it."""
+    if not _may_take_long(call):
+        return await open_answer(stack, connection, ask)
+    try:
+        async with asyncio.timeout(None) as waiting, asyncio.TaskGroup() as group:
+            leaving = group.create_task(_expire(waiting, call), name="client leaves")
+            outcome = await _outcome_of_opening(stack, connection, ask)
+            leaving.cancel()
+    except TimeoutError as error:
+        raise statuses.timed_out("the client did not wait for the answer") from error
+    if isinstance(outcome, ClusterError):
+        raise outcome
+    return outcome
+
+
+async def _expire(waiting: asyncio.Timeout, call: Call) -> None:
+    await call.request.wait_disconnected()
+    waiting.reschedule(asyncio.get_running_loop().time())
+
+
+async def _outcome_of_opening(
+    stack: AsyncExitStack, connection: Connection, ask: Ask
+) -> AnswerStream | ClusterError:
+    try:
+        return await open_answer(stack, connection, ask)
+    except ClusterError as error:
+        return error  # a value: out of a group of tasks it would come as a group of errors
 
 
 async def _whole(call: Call, cluster: str, answer: AnswerStream) -> Response:
@@ -168,8 +215,7 @@ def refuse_stranger(cluster: str, answer: Answer) -> None:
     What runs in a cluster and is reached through it has a 401 of its own, which may pass.
     """
     if answer.status == 401 and isinstance(failure_of(cluster, answer), Unauthorized):
-        why = "does not accept the credentials that the hub holds for it"
-        raise CredentialsUnusable(cluster, why)
+        raise CredentialsUnusable(cluster, UNKNOWN_THERE)
 
 
 async def open_answer(stack: AsyncExitStack, connection: Connection, ask: Ask) -> AnswerStream:

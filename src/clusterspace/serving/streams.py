@@ -27,6 +27,10 @@ class Wire(Protocol):
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         ...
 
+    def be_patient(self) -> None:
+        """Do not cut a peer that stops reading, for as long as it is there."""
+        ...
+
     def half_close(self) -> None:
         """Send the end of our half, where the transport can."""
         ...
@@ -87,6 +91,13 @@ class Stream:
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         await self._wire.drain()
 
+    def be_patient(self) -> None:
+        """Let the client stop reading for as long as it likes: for writers that await `drain`.
+
+        Somebody may be looking at one page of a log for an hour.
+        """
+        self._wire.be_patient()
+
     def end(self) -> None:
         """Finish the answer; the connection may go on to its next request."""
         self.write_framed(LAST_CHUNK)
@@ -106,8 +117,8 @@ class Hijacked:
     """A connection that has left HTTP: the handler owns both directions until it returns.
 
     `reader` has whatever the client sent behind its request, and stops reading the socket when
-    nobody takes it. The peer's half-close is the reader's end of file; over TLS there is no
-    half-close, so it is the end of both directions.
+    nobody takes it. A client that stops reading is waited for. The peer's half-close is the
+    reader's end of file; over TLS there is no half-close, so it is the end of both directions.
     """
 
     __slots__ = ("_wire", "reader")

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
+from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Ask
+from clusterspace.client.translation import unreadable
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
-from clusterspace.errors import BadRequest
+from clusterspace.errors import BadRequest, CredentialsUnusable, Unauthorized
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
-from clusterspace.serving.relays import Passage, headers_to_pass
+from clusterspace.serving.relays import UNKNOWN_THERE, Passage, headers_to_pass
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.streams import Hijacked
 
@@ -26,6 +29,8 @@ _GRANTED: Final = (
 _DOORS: Final = frozenset({"attach", "exec", "portforward"})
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SWITCH_SECONDS: Final = 30.0
+_LAST_WORDS_SECONDS: Final = 10.0
+"""What a client sent before it left is still delivered, but not to a program that never reads."""
 _READ_SIZE: Final = 64 * 1024
 
 
@@ -46,10 +51,21 @@ async def tunnel(call: Call, passage: Passage, inner: RequestInfo) -> None:
     await _require_create(call, passage, inner)
     headers = (*headers_to_pass(call.request.headers), *passage.identity)
     ask = Ask(call.info.method, passage.target, headers=headers, seconds=_SWITCH_SECONDS)
-    async with open_tunnel(passage.connection, ask, protocol) as far:
+    async with AsyncExitStack() as stack:
+        far = await _switched(stack, passage.connection, ask, protocol)
         near = call.request.hijack()
         near.write(_switching(far.headers))
-        await _carry(near, far)
+        await _carry(call, near, far)
+
+
+async def _switched(
+    stack: AsyncExitStack, connection: Connection, ask: Ask, protocol: str
+) -> Tunnel:
+    try:
+        return await stack.enter_async_context(open_tunnel(connection, ask, protocol))
+    except Unauthorized as error:
+        # It is us that the cluster does not know, not the client.
+        raise CredentialsUnusable(connection.cluster, UNKNOWN_THERE) from error
 
 
 async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> None:
@@ -65,7 +81,10 @@ async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> N
     body = msgspec.json.encode(_review_of(wanted))
     headers = (("Content-Type", "application/json"), *passage.identity)
     answer = await passage.connection.ask(Ask("POST", _REVIEWS, headers=headers, body=body))
-    verdict = msgspec.json.decode(answer.body, type=_Review).status
+    try:
+        verdict = msgspec.json.decode(answer.body, type=_Review).status
+    except msgspec.DecodeError as error:
+        raise unreadable(passage.connection.cluster, "its review is none", error) from error
     if verdict is None or not verdict.allowed:
         raise refusal(call.user, wanted)
 
@@ -102,16 +121,19 @@ def _switching(granted: Mapping[str, str]) -> bytes:
     return "\r\n".join(head).encode("latin-1")
 
 
-async def _carry(near: Hijacked, far: Tunnel) -> None:
+async def _carry(call: Call, near: Hijacked, far: Tunnel) -> None:
+    """Carry bytes until the cluster is done, or the client is gone and its last words are said."""
     async with asyncio.TaskGroup() as group:
         up = group.create_task(_carry_up(near, far), name="client to cluster")
         down = group.create_task(_carry_down(near, far), name="cluster to client")
-        await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
-        if near.is_connected and not down.done():
-            # The client has said all it will, and still listens.
-            await asyncio.wait((down,))
-        up.cancel()
-        down.cancel()
+        gone = group.create_task(call.request.wait_disconnected(), name="client leaves")
+        await asyncio.wait((up, down, gone), return_when=asyncio.FIRST_COMPLETED)
+        # A client that has said all it will may still listen.
+        await asyncio.wait((down, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not down.done():
+            await asyncio.wait((up,), timeout=_LAST_WORDS_SECONDS)
+        for each in (up, down, gone):
+            each.cancel()
 
 
 async def _carry_up(near: Hijacked, far: Tunnel) -> None:

@@ -41,6 +41,7 @@ class PodStreams:
         if not request.follow:
             return Response(200, headers, text)
         stream = call.request.start_stream(200, headers)
+        stream.be_patient()
         stream.write(text)
         room = None if request.limit_bytes is None else request.limit_bytes - len(text)
         await self._follow(stream, pod, container, last, request, room)

@@ -66,6 +66,8 @@ class Site:
     fleet: Fleet
     running: RunningFleet
     members: dict[str, Side] = field(default_factory=dict)
+    data_name: str = "fleet"
+    """The folder in which the fleet API server keeps its things."""
     connections: dict[tuple[str, str], Connection] = field(default_factory=dict)
 
     @property
@@ -84,7 +86,7 @@ class Site:
         """Return a connection to the fleet API server for whoever holds a token."""
         key = (token, url or self.url)
         if key not in self.connections:
-            authority = (self.directory / "fleet" / "pki" / "ca.crt").read_bytes()
+            authority = (self.directory / self.data_name / "pki" / "ca.crt").read_bytes()
             settings = ConnectionSettings(
                 "fleet", key[1], Trust(Pem(authority)), Identity(token=token)
             )
@@ -136,6 +138,7 @@ async def fleet_site(
     sims: tuple[str, ...] = (),
     federation: bool = True,
     list_seconds: float = 2.0,
+    request_seconds: float = 55.0,
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
@@ -152,12 +155,32 @@ async def fleet_site(
             data_dir=directory / "fleet",
             port=0,
             federation=federation,
-            limits=FleetLimits(list_seconds=list_seconds),
+            limits=FleetLimits(list_seconds=list_seconds, request_seconds=request_seconds),
         )
         running = await stack.enter_async_context(running_fleet(settings))
         site = Site(fleet, running, sides)
         stack.push_async_callback(site.close)
         yield site
+
+
+@asynccontextmanager
+async def without_federation(site: Site) -> AsyncGenerator[Site]:
+    """Run a second fleet API server before the same clusters, which leaves the hub out."""
+    settings = FleetSettings(
+        hub=site.hub.settings,
+        data_dir=site.directory / "without",
+        port=0,
+        federation=False,
+        limits=site.running.fleet.limits,
+    )
+    async with running_fleet(settings) as running:
+        beside = Site(site.fleet, running, site.members, "without")
+        for name in site.members:
+            await beside.wait_for(name)
+        try:
+            yield beside
+        finally:
+            await beside.close()
 
 
 async def _running_hub(directory: Path, stack: AsyncExitStack) -> Fleet:

@@ -14,6 +14,7 @@ import pytest_asyncio
 from aiohttp import web
 from tests.component.fake_clusters import status
 from tests.component.gateway.fleet_site import (
+    ROOT,
     Site,
     fake_member,
     fleet_site,
@@ -91,6 +92,33 @@ async def test_a_cluster_within_reach_still_decides_for_itself(site: Site):
 
     assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
     assert 'User "carl" cannot get resource "configmaps"' in answer.message
+
+
+async def may_i(site: Site, token: str, **asked: str) -> tuple[bool, str]:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"resource": "configmaps", **asked}},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await site.ask("POST", path, review, token=token)
+    assert answer.code == 201, answer.body
+    return answer.body["status"]["allowed"], answer.body["status"].get("reason", "")
+
+
+async def test_may_i_is_answered_for_every_cluster_within_reach(site: Site):
+    assert (await may_i(site, ROOT, verb="list"))[0]
+    allowed, reason = await may_i(site, JANE, verb="list")
+
+    assert not allowed
+    assert reason == "denied in karmada; allowed in east"
+
+
+async def test_may_i_is_answered_for_the_cluster_in_the_namespace(site: Site):
+    there = await may_i(site, JANE, verb="list", namespace="default.clusterspace.east")
+    named = await may_i(site, JANE, verb="get", name="a.clusterspace.karmada")
+
+    assert (there[0], named[0]) == (True, False)
 
 
 async def test_a_continue_token_of_somebody_else_opens_no_door(site: Site):

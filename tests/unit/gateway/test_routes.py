@@ -433,8 +433,18 @@ def test_a_namespace_of_another_group_is_an_object_like_others() -> None:
 
 
 @pytest.mark.parametrize("federation", [True, False])
-def test_a_question_about_rights_needs_no_cluster(federation: bool) -> None:
+def test_what_i_may_do_is_asked_of_every_cluster(federation: bool) -> None:
     url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    there = BodyNames(namespace="shop.clusterspace.m1")
+
+    assert routed("POST", url, BodyNames(), federation=federation).reach is Reach.EVERY
+    assert routed("POST", url, there, federation=federation).naming.cluster == "m1"
+
+
+@pytest.mark.parametrize("federation", [True, False])
+@pytest.mark.parametrize("resource", ["subjectaccessreviews", "selfsubjectrulesreviews"])
+def test_other_questions_about_rights_are_the_hub_s(resource: str, federation: bool) -> None:
+    url = f"/apis/authorization.k8s.io/v1/{resource}"
 
     assert routed("POST", url, BodyNames(), federation=federation).naming == plainly(HUB)
 

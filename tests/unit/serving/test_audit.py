@@ -20,16 +20,18 @@ PATH = "/api/v1/namespaces/shop/configmaps"
 class FakeRequest(Request):
     """A request that has only what the audit looks at."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_upgrade: bool = False) -> None:
         self.headers = Headers(())
+        self.is_upgrade = is_upgrade
 
     @property
     def peer_address(self) -> str:
         return "192.0.2.7"
 
 
-def call_of(method: str, path: str = PATH, query: str = "") -> Call:
-    call = Call(FakeRequest(), read_request(method, path, query), "id-1")
+def call_of(method: str, path: str = PATH, query: str = "", *, is_upgrade: bool = False) -> Call:
+    request = FakeRequest(is_upgrade=is_upgrade)
+    call = Call(request, read_request(method, path, query), "id-1")
     call.user = User("jane", ("devs",))
     return call
 
@@ -51,6 +53,14 @@ async def told(call: Call, outcome: Response | BaseException | None) -> list[dic
 
 async def test_a_read_is_not_told() -> None:
     assert await told(call_of("GET"), Response(200)) == []
+
+
+async def test_a_shell_that_is_opened_with_get_is_told() -> None:
+    shell = call_of("GET", "/api/v1/namespaces/shop/pods/web/exec", is_upgrade=True)
+
+    (line,) = await told(shell, None)
+
+    assert (line["resource"], line["subresource"], line["name"]) == ("pods", "exec", "web")
 
 
 async def test_a_write_tells_who_what_and_which_object() -> None:

@@ -66,7 +66,8 @@ class PretendApi:
 
     async def update_status(self, kube_object: Object) -> Object:
         held = self._current(kube_object)
-        changed = {**held, "status": kube_object["status"]}
+        noted = with_metadata(held, annotations=metadata_of(kube_object).get("annotations"))
+        changed = {**noted, "status": kube_object.get("status")}
         return self._put("status", self._next_version(changed))
 
     async def delete(self, kube_object: Object, *, grace_seconds: int | None = None) -> None:

@@ -11,7 +11,9 @@ from clusterspace.gateway.flow import HUB, Reply, Route
 from clusterspace.gateway.identity import Gatekeeper, HubReviews, proxy_request
 from clusterspace.gateway.merge import versions
 from clusterspace.gateway.routes import FleetRequest
+from clusterspace.gateway.sessions import Sessions
 from clusterspace.gateway.targets import Candidate, Targets, pick_targets
+from clusterspace.gateway.watching import ClientStreams
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.negotiation import JSON, Representation, negotiate
@@ -25,8 +27,8 @@ class FleetLimits:
 
     list_seconds: float = 8.0
     """For each cluster's part of a list: well within the 32 s that clients wait for an answer."""
-    request_seconds: float = 60.0
-    """For one cluster that a request names."""
+    request_seconds: float = 55.0
+    """For one cluster that a request names: within the 60 s of a request, to say who was slow."""
     document_seconds: float = 4.0
     """For what a cluster serves; what it said last is good enough."""
     clusters_at_once: int = 64
@@ -39,9 +41,11 @@ class Fleet:
     directory: Directory
     reviews: HubReviews
     gatekeeper: Gatekeeper
+    sessions: Sessions
     federation: bool = True
     """Whether the control plane is one of the clusters, and the one a bare name means."""
     limits: FleetLimits = field(default_factory=FleetLimits)
+    streams: ClientStreams = field(default_factory=ClientStreams)
 
     def everybody(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""

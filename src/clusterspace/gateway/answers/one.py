@@ -1,9 +1,10 @@
 """One cluster, named by the request: asked as if it were alone, answered in the client's words."""
 
 from clusterspace.client.requests import Ask
-from clusterspace.errors import ApiError, ClusterError, CredentialsUnusable, Unauthorized
+from clusterspace.errors import ApiError, ClusterError, CredentialsUnusable, NotServed, Unauthorized
 from clusterspace.gateway import fanout, respond
 from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.answers.follow_ups import note_found
 from clusterspace.gateway.answers.watches import relay_events
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Naming, Reply, Subject
@@ -12,7 +13,7 @@ from clusterspace.gateway.renaming.places import NOT_OBJECTS
 from clusterspace.gateway.rewriting import inbound, outbound, queries
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.messages import Response
-from clusterspace.serving.relays import relay
+from clusterspace.serving.relays import UNKNOWN_THERE, relay
 from clusterspace.serving.request_info import Query, read_request
 from clusterspace.serving.tunnels import tunnel
 
@@ -69,6 +70,7 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
 
     reply = asking.note(await fanout.ask_one(link, make_ask))
     _refuse_failure(reply)
+    note_found(asking, reply)
     rewritten = outbound.rewrite(reply.body, naming, subject)
     return respond.send_one(call, reply, rewritten, asking.representation)
 
@@ -76,8 +78,9 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
 def _refuse_failure(reply: Reply) -> None:
     """Raise what is no answer of the cluster's; a refusal in good form may pass."""
     if isinstance(reply.failure, Unauthorized):
-        why = "does not accept the credentials that the hub holds for it"
-        raise CredentialsUnusable(reply.cluster, why)
+        raise CredentialsUnusable(reply.cluster, UNKNOWN_THERE)
+    if isinstance(reply.failure, NotServed) and not reply.failure.details:
+        raise reply.failure  # a plain sentence, as servers say of groups they do not have
     is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
     if reply.failure is not None and not is_answer:
         raise reply.failure

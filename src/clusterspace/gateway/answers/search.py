@@ -4,6 +4,7 @@ from clusterspace.client.requests import Ask, path_of
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.gateway import fanout
 from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.answers.follow_ups import note_found
 from clusterspace.gateway.answers.one import answer_one
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import HUB, Naming, Reach, Reply
@@ -35,7 +36,9 @@ async def answer_found(asking: Asking) -> Response | None:
         raise verdict.error
     if verdict.warning:
         asking.call.warn(verdict.warning)
-    return await answer_one(asking, Naming(verdict.answered[0].cluster))
+    found = verdict.answered[0]
+    note_found(asking, found)
+    return await answer_one(asking, Naming(found.cluster))
 
 
 async def _look(asking: Asking, link: Link) -> Reply:

@@ -1,19 +1,17 @@
 """One cluster's events as they come, with the names the client used."""
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import msgspec
 
-from clusterspace.client.answers import AnswerStream
-from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ClusterError, ClusterMisbehaved
 from clusterspace.gateway import respond
 from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Naming, Reply, Subject
 from clusterspace.gateway.rewriting import outbound
+from clusterspace.gateway.watching import lines_of
 from clusterspace.serving.messages import Response
 from clusterspace.serving.relays import headers_to_return, is_short, open_answer, refuse_stranger
 from clusterspace.serving.request_info import Query
@@ -53,18 +51,6 @@ async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query)
             return None
         stream.end()
         return None
-
-
-async def lines_of(cluster: str, answer: AnswerStream) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of a watch, those that came together in one list."""
-    splitter = LineSplitter()
-    async for chunk in answer.chunks():
-        try:
-            yield splitter.feed(chunk)
-        except ValueError as error:
-            raise ClusterMisbehaved(cluster, f"sent {error}") from error
-    if splitter.has_rest:
-        raise ClusterMisbehaved(cluster, "the watch ended in the middle of an event")
 
 
 def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:

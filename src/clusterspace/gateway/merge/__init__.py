@@ -11,6 +11,7 @@ watch_items.py  one object of a watch, as read from an event or a list of its cl
 watch_styles.py  events as a client wants them: objects, metadata, or rows of a Table
 sent_objects.py  what a stream has told of one cluster
 discovery.py  what the fleet serves: the union
+reviews.py  may I, asked of a fleet
 releases.py  which Kubernetes each cluster runs, and the fleet's own /version
 openapi.py  for each group version, whose document is shown
 """

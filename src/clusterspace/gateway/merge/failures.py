@@ -133,6 +133,11 @@ def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
     return _unavailable(str(error))
 
 
+def may_recover(error: ApiError | ClusterError | None) -> bool:
+    """Whether a cluster that failed like this may soon do what it was asked."""
+    return error is not None and _loss_of(error) is _Loss.UNKNOWN
+
+
 _COUNTED: Final = (_Loss.UNKNOWN, _Loss.REFUSES, _Loss.REJECTS)
 """What is worth a word. That a cluster lacks an API, or is none of the caller's, is no news."""
 

@@ -1,7 +1,7 @@
 """One cluster's part of a merged answer: a list or a Table taken apart once, its items unread."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -9,12 +9,17 @@ import msgspec
 
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.gateway.flow import Naming
+from clusterspace.gateway.names import MARKER
 from clusterspace.gateway.renaming.edits import Fields, encode
 from clusterspace.kube.objects import Object
 
-AT_ONCE: Final = 128
-"""Items written in one go: about half a megabyte of pods, and about a millisecond of work."""
+_PIECE_BYTES: Final = 512 * 1024
+"""What is written in one go: about a millisecond of work, and little beside a long list."""
 
+_FIRST_ELEMENTS: Final = 8
+_MOST_ELEMENTS: Final = 128
+
+_MARKER: Final = MARKER.encode()
 
 _NO_TEXT: Final = msgspec.Raw(b"")
 """Before the elements of a list it makes the encoder write the comma that joins two batches."""
@@ -89,6 +94,8 @@ def read_part(body: bytes, naming: Naming) -> Part:
         answer = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {error}") from error
+    if naming.qualifies_marked and _MARKER not in body:
+        naming = replace(naming, qualifies_marked=False)  # nothing to rename, nothing to look into
     found = answer.rows if answer.kind == "Table" else answer.items
     if found is msgspec.UNSET:
         raise ClusterMisbehaved(naming.cluster, f"its answer is not a list but a {answer.kind}")
@@ -113,9 +120,13 @@ def write_list(opening: Object, listed: str, elements: Iterable[Fields]) -> Iter
     yield encode({**opening, listed: []})[:-2]
     rest = iter(elements)
     before: tuple[Any, ...] = ()
-    while batch := list(islice(rest, AT_ONCE)):
-        yield encode([*before, *batch])[1:-1]
+    count = _FIRST_ELEMENTS
+    while batch := list(islice(rest, count)):
+        piece = encode([*before, *batch])
+        yield piece[1:-1]
         before = (_NO_TEXT,)
+        # Elements of one list are much alike: the next piece will be about as large as wanted.
+        count = max(1, min(_MOST_ELEMENTS, count * _PIECE_BYTES // len(piece)))
     yield b"]}\n"
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
 
-from clusterspace.errors import ApiError
 from clusterspace.gateway.flow import Subject
 from clusterspace.gateway.merge import tables
 from clusterspace.gateway.merge.parts import Part
@@ -13,7 +12,6 @@ from clusterspace.gateway.merge.watch_items import Change, Item
 from clusterspace.gateway.renaming import edits
 from clusterspace.gateway.renaming.edits import Fields
 from clusterspace.gateway.renaming.places import renamer
-from clusterspace.kube import statuses
 from clusterspace.kube.tables import META_VERSION
 
 if TYPE_CHECKING:
@@ -106,11 +104,6 @@ class TableStyle:
             "rows": [{**row, "object": beside}],
         }
         return _line(kind, table)
-
-
-def error_line(error: ApiError) -> bytes:
-    """Return the event that ends a watch with a reason."""
-    return _line("ERROR", statuses.status_of(error))
 
 
 def _stamped(fields: Fields, vector: str) -> Fields:

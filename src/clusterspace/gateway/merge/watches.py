@@ -112,7 +112,7 @@ class WatchMerger:
         member.columns = page.columns
         is_last = not page.metadata.continue_token
         changes = list(self._differences(member, page))
-        lines = [self._tell(member, change, item, version) for change, item in changes[:-1]]
+        lines = [self._tell(member, change, item, "") for change, item in changes[:-1]]
         lines += [
             self._tell(member, change, item, version if is_last else "")
             for change, item in changes[-1:]

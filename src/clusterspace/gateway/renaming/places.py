@@ -72,6 +72,12 @@ _EVERY_OBJECT: Final = (
 
 _DELETE_OPTIONS: Final = (_Place("/preconditions/resourceVersion", _Held.VERSION),)
 
+
+def _containers(pod_spec: str) -> tuple[_Place, ...]:
+    """Return where containers are named; `kubectl run` calls the first one like its object."""
+    return (_Place(f"{pod_spec}/containers/*/name"),)
+
+
 _NODE_NAME: Final = (_Place("/spec/nodeName", way=_Way.BOTH),)
 _ROLE: Final = (_Place("/roleRef/name"), _Place("/subjects/*/namespace", _Held.NAMESPACE))
 _REVIEW: Final = (
@@ -92,7 +98,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
 
 _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
-    ("", "pods", ""): _NODE_NAME,
+    ("", "pods", ""): (*_NODE_NAME, *_containers("/spec")),
     ("", "pods", "binding"): (_Place("/target/name"),),
     ("", "pods", "eviction"): (
         _Place("/deleteOptions/preconditions/resourceVersion", _Held.VERSION),
@@ -102,6 +108,8 @@ _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
     ("", "events", ""): _EVENT,
     ("events.k8s.io", "events", ""): _EVENT,
     ("autoscaling", "horizontalpodautoscalers", ""): (_Place("/spec/scaleTargetRef/name"),),
+    ("batch", "jobs", ""): _containers("/spec/template/spec"),
+    ("batch", "cronjobs", ""): _containers("/spec/jobTemplate/spec/template/spec"),
     (_RBAC, "rolebindings", ""): _ROLE,
     (_RBAC, "clusterrolebindings", ""): _ROLE,
     (_AUTHORIZATION, "selfsubjectaccessreviews", ""): _REVIEW,
@@ -141,6 +149,14 @@ def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
     return _with_embedded(strict, embedded=lenient)
 
 
+def naming_places(subject: Subject) -> Iterator[Steps]:
+    """Yield where the body of a create says what it is about; the last step says what it says."""
+    yield from (("metadata", key) for key in ("name", "namespace", "generateName"))
+    if subject.group == _AUTHORIZATION:
+        of_kind = _OF_KIND.get((subject.group, subject.resource, subject.subresource), ())
+        yield from (place.steps for place in of_kind)
+
+
 def inward_delete_options(naming: Naming, version_for: Change) -> Tree:
     """Return what changes in DeleteOptions."""
     return edits.tree_of(_inward_changes(_DELETE_OPTIONS, naming, version_for))
@@ -150,10 +166,12 @@ def qualifier(naming: Naming, subject: Subject, *, is_namespace: bool = False) -
     """Return how names, or namespaces, become those of the fleet; None where they stay."""
     is_about_namespaces = (subject.group, subject.resource) == ("", "namespaces")
     by_name = naming.qualifies_names or (naming.qualifies_namespaces and is_about_namespaces)
-    if not (naming.qualifies_namespaces if is_namespace else by_name):
-        return None
     suffix = names.qualify("", naming.cluster)
-    return lambda name: name + suffix if name else name
+    if naming.qualifies_namespaces if is_namespace else by_name:
+        return lambda name: name + suffix if name else name
+    if naming.qualifies_marked and not is_namespace:
+        return lambda name: name + suffix if names.split(name).cluster else name
+    return None
 
 
 def unqualifier(cluster: str) -> Change:

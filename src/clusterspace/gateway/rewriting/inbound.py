@@ -61,8 +61,11 @@ def rewrite(
     return _edit(body, media_type, tree_for)
 
 
-def names_in(body: bytes, content_type: str) -> BodyNames:
-    """Return what the body calls its object; nothing for a body that holds no whole object."""
+def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
+    """Return what the body calls its object; nothing for a body that holds no whole object.
+
+    An access review has no name of its own: what it asks about is what it names.
+    """
     media_type = media_type_of(content_type)
     if not body or media_type == JSON_PATCH:
         return BodyNames()
@@ -70,15 +73,15 @@ def names_in(body: bytes, content_type: str) -> BodyNames:
 
     def noting(key: str) -> Change:
         def note(text: str) -> str:
-            seen[key] = text
+            if text:
+                seen[key] = text
             return text
 
         return note
 
-    wanted = ("name", "namespace", "generateName")
-    tree: Tree = {"metadata": {key: noting(key) for key in wanted}}
+    tree = edits.tree_of((steps, noting(steps[-1])) for steps in places.naming_places(subject))
     _edit(body, media_type, lambda _: tree)
-    return BodyNames(*(seen.get(key, "") for key in wanted))
+    return BodyNames(*(seen.get(key, "") for key in ("name", "namespace", "generateName")))
 
 
 def _edit(body: bytes, media_type: str, tree_for: Callable[[str], Tree]) -> bytes:

@@ -55,8 +55,12 @@ class Audit:
         self._sink = sink
 
     def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
-        """Let the write happen, then tell of it; reads pass without a step of their own."""
-        return self._tell(call, rest) if call.info.is_write else rest(call)
+        """Let the write happen, then tell of it; reads pass without a step of their own.
+
+        An upgrade counts as one whatever its method: a shell is opened with GET.
+        """
+        changes = call.info.is_write or call.request.is_upgrade
+        return self._tell(call, rest) if changes else rest(call)
 
     async def _tell(self, call: Call, rest: CallHandler) -> Response | None:
         caller, code = call.user, _INTERRUPTED

@@ -7,7 +7,7 @@ from typing import Final
 
 from clusterspace.errors import CommandRefused
 
-DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 _FILE_MODE: Final = 0o644
 NOWHERE: Final = "/dev/null"
 

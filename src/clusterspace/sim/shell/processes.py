@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from clusterspace.aio.clocks import Clock
 from clusterspace.sim.shell.files import FileSystem, resolve
 
-_MOST_READ: Final = 64 * 1024 * 1024
+_MOST_READ: Final = 256 * 1024 * 1024
 
 
 class Input(Protocol):

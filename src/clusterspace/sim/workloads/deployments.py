@@ -46,17 +46,20 @@ def plan_deployment(
         update, create = (), (_new_replica_set(rollout),)
     else:
         update, create = _resized(rollout, _sizes(rollout, rollout.new, pods)), ()
-    noted = with_revision(rollout)
     return Plan(
         create=create,
-        update=(*update, *(() if noted is deployment else (noted,))),
+        update=update,
         delete=() if update or create else _forgotten(rollout),
-        # The status follows the annotation: both in one step would be at two versions.
-        status=with_status(deployment, deployment_status(rollout, now))
-        if noted is deployment
-        else None,
+        status=_said(rollout, now),
         again_after=until_deadline(rollout, now),
     )
+
+
+def _said(rollout: Rollout, now: float) -> Object | None:
+    """Return the status, and the revision with it: that door counts no generation."""
+    noted = with_revision(rollout)
+    told = with_status(noted, deployment_status(rollout, now))
+    return noted if told is None and noted is not rollout.deployment else told
 
 
 def _new_replica_set(rollout: Rollout) -> Object:

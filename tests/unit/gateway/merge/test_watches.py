@@ -16,7 +16,7 @@ from tests.unit.gateway.merge.watch_model import (
 
 from clusterspace.errors import ClusterMisbehaved, Expired, ServiceUnavailable
 from clusterspace.gateway.merge import versions
-from clusterspace.gateway.merge.watch_styles import PlainStyle, error_line
+from clusterspace.gateway.merge.watch_styles import PlainStyle
 from clusterspace.gateway.merge.watches import WatchMerger
 from clusterspace.testing.watch_histories import Segment, Told, problems_of
 
@@ -240,6 +240,19 @@ def test_a_cluster_that_forgot_is_told_as_the_difference() -> None:
     assert deleted["metadata"]["name"] == "a.clusterspace.east"
 
 
+def test_a_list_that_begins_anew_forgets_what_the_first_one_had() -> None:
+    stream, east, _ = whole_stream()
+    east.touch("shop/c", "left")
+    east.compact()
+    stream.step("east")
+    stream.step("east")
+    stream.disconnect("east")
+    east.touch("shop/a", None)
+    stream.catch_up()
+
+    assert ("DELETED", "shop/a") in [(each.type, each.key) for each in stream.told]
+
+
 def test_an_object_made_anew_behind_our_back_is_deleted_and_added() -> None:
     stream, east, _ = whole_stream()
     before = len(stream.lines)
@@ -331,13 +344,6 @@ def test_what_is_no_event_is_the_clusters_fault(line: bytes) -> None:
     with pytest.raises(ClusterMisbehaved, match="cluster east"):
         merger.feed("east", line)
     assert merger.position("east") == "5"
-
-
-def test_the_end_of_a_stream_tells_its_reason() -> None:
-    event = msgspec.json.decode(error_line(Expired("list again")))
-
-    assert event["type"] == "ERROR"
-    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
 def test_the_validator_sees_a_gap_a_double_and_a_lie() -> None:

@@ -359,7 +359,7 @@ def test_a_protobuf_deletion_has_its_precondition_translated() -> None:
     ],
 )
 def test_the_names_in_a_body_are_found_in_every_form(content_type: str, body: bytes) -> None:
-    assert inbound.names_in(body, content_type) == BodyNames("a", "b", "c")
+    assert inbound.names_in(body, content_type, POD) == BodyNames("a", "b", "c")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,22 @@ def test_the_names_in_a_body_are_found_in_every_form(content_type: str, body: by
     [(JSON, b""), (JSON, b"{}"), (JSON, b'{"metadata":{"name":5}}'), (inbound.JSON_PATCH, b"[]")],
 )
 def test_a_body_without_names_has_none(content_type: str, body: bytes) -> None:
-    assert inbound.names_in(body, content_type) == BodyNames()
+    assert inbound.names_in(body, content_type, POD) == BodyNames()
+
+
+@pytest.mark.parametrize("content_type", [JSON, PROTOBUF])
+def test_a_question_about_rights_names_what_it_asks_about(content_type: str) -> None:
+    asked = {"verb": "get", "resource": "pods", "name": "a", "namespace": "b"}
+    review: dict[str, Any] = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {"name": ""},
+        "spec": {"resourceAttributes": asked},
+    }
+    body = encode(review) if content_type == PROTOBUF else json.dumps(review).encode()
+    subject = Subject("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+
+    assert inbound.names_in(body, content_type, subject) == BodyNames("a", "b")
 
 
 @pytest.mark.parametrize("content_type", ["application/cbor", "application/apply-patch+cbor"])

@@ -1,0 +1,195 @@
+"""What one cluster tells into the stream of one client, without end.
+
+    ┌─> list ──whole──> watch ──ends, breaks, falls silent──> wait ──┐
+    │                     ^                                          │
+    │                     └───────────── from where it was ──────────┤
+    └──────────────── the cluster forgot the version ────────────────┘
+
+What a cluster tells is put into the merger and written to the client in one step, with no wait in
+between: see `merge.watches` for what would go wrong otherwise.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import structlog
+
+from clusterspace.aio import backoff
+from clusterspace.aio.clocks import Clock
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.translation import failure_of
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    DeadlineExceeded,
+    Details,
+    Expired,
+    ServiceUnavailable,
+)
+from clusterspace.gateway.answers.every_watch.ways import ClusterWay
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.merge.parts import Part
+from clusterspace.gateway.merge.watches import WatchMerger
+from clusterspace.gateway.watching import ClientStream, lines_of
+from clusterspace.serving.relays import open_answer
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST_DELAY: Final = 5.0
+_HEALTHY_SECONDS: Final = 10.0
+"""A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
+_MOST_ERROR_BYTES: Final = 4 * 1024 * 1024
+_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the tasks of one client's stream share."""
+
+    merger: WatchMerger
+    client_stream: ClientStream
+    clock: Clock
+    random: Random
+
+
+class ClusterFeed:
+    """Puts what one cluster tells into the stream of one client, without end."""
+
+    def __init__(
+        self,
+        way: ClusterWay,
+        surroundings: Surroundings,
+        *,
+        first_page: Part | None = None,
+        is_awaited: bool = False,
+    ) -> None:
+        self._way = way
+        self._merger = surroundings.merger
+        self._client_stream = surroundings.client_stream
+        self._clock = surroundings.clock
+        self._random = surroundings.random
+        self._first_page = first_page
+        self._is_awaited = is_awaited
+        self._takes_pages = True
+        self.has_left = False
+        """Whether the cluster is no member any more: the merger does not know it."""
+
+    @property
+    def cluster(self) -> str:
+        """Whose events they are."""
+        return self._way.cluster
+
+    async def run(self) -> None:
+        """Feed until cancelled; failures are waited out, never raised."""
+        delays = self._new_delays()
+        while not (self._client_stream.ended.done() or self.has_left):
+            started = self._clock.monotonic()
+            try:
+                await self._feed_once()
+            except (ApiError, ClusterError) as error:
+                self._note(error)
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
+                delays = self._new_delays()
+            # Even a stream that ended in good order is not asked for anew at once: a cluster that
+            # ends them all would be asked without a pause.
+            await self._clock.sleep(next(delays))
+        # Nothing is left to do until the stream's end reaches us, as a cancellation.
+        await asyncio.get_running_loop().create_future()
+
+    async def _feed_once(self) -> None:
+        link = await self._way.link()
+        self._require_member()
+        if not self._position:
+            await self._list(link)
+        try:
+            await self._watch(link)
+        except ApiError as error:
+            if not _has_forgotten(error):
+                raise
+            self._start_over()
+
+    @property
+    def _position(self) -> str:
+        return self._merger.position(self.cluster)
+
+    async def _list(self, link: Link) -> None:
+        """Tell the difference between what was told and what a list has."""
+        self._merger.begin_list(self.cluster)
+        first, self._first_page = self._first_page, None
+        try:
+            page = first or await self._page(link, "")
+            await self._tell(page)
+            while token := page.metadata.continue_token:
+                page = await self._page(link, token)
+                await self._tell(page)
+        except Expired:
+            # The cluster forgot the first page while we read the others. All at once, next time.
+            self._takes_pages = False
+            raise
+        self._is_awaited = False
+
+    async def _page(self, link: Link, token: str) -> Part:
+        return await self._way.page(link, token, is_whole=not self._takes_pages)
+
+    async def _tell(self, page: Part) -> None:
+        async with self._client_stream.turn:
+            self._require_member()
+            lines = self._merger.feed_page(self.cluster, page)
+            await self._client_stream.write_page(lines)
+
+    async def _watch(self, link: Link) -> None:
+        """Pass events on until the cluster ends the stream."""
+        async with AsyncExitStack() as stack:
+            ask = self._way.watch(link, self._position)
+            answer = await open_answer(stack, link.connection, ask)
+            await _raise_refusal(link.cluster, answer)
+            self._way.note(None)
+            batches = await stack.enter_async_context(aclosing(lines_of(link.cluster, answer)))
+            async for lines in batches:
+                async with self._client_stream.turn:
+                    for line in lines:
+                        told = self._merger.feed(link.cluster, line)
+                        self._client_stream.write(told)
+
+    def _require_member(self) -> None:
+        if self.has_left:
+            raise ClusterError(self.cluster, "has left the fleet")
+
+    def _start_over(self) -> None:
+        """List the cluster again, or end the stream when that would not tell what is gone."""
+        try:
+            self._merger.expire(self.cluster)
+        except Expired as too_old:
+            self._client_stream.end(too_old)
+
+    def _note(self, error: ApiError | ClusterError) -> None:
+        cluster = self.cluster
+        self._way.note(error)
+        _log.debug("watch of a cluster interrupted", cluster=cluster, reason=str(error))
+        if self._is_awaited and not isinstance(error, Expired):
+            # A client that waits for the end of the initial events would wait for ever.
+            why = f"cluster {cluster} could not be listed to the end: {error}"
+            self._client_stream.end(ServiceUnavailable(why, Details(retry_after_seconds=1)))
+
+    def _new_delays(self) -> Iterator[float]:
+        return backoff.jittered(0.1, _LONGEST_DELAY, self._random)
+
+
+async def _raise_refusal(cluster: str, answer: AnswerStream) -> None:
+    if answer.status == 200:
+        return
+    whole = await answer.read(_MOST_ERROR_BYTES)
+    failure = failure_of(cluster, whole)
+    raise failure or ClusterMisbehaved(cluster, f"answered {answer.status}", code=answer.status)
+
+
+def _has_forgotten(error: ApiError) -> bool:
+    """Whether the version is one the cluster no longer has, or, restored from a backup, not yet."""
+    if isinstance(error, DeadlineExceeded) and error.details is not None:
+        return any(cause.reason == _VERSION_TOO_LARGE for cause in error.details.causes)
+    return isinstance(error, Expired)

@@ -1,0 +1,114 @@
+"""How one cluster is listed and watched on behalf of a client that watches every cluster."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from clusterspace.client.requests import Ask
+from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
+from clusterspace.gateway import fanout
+from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.answers.every_watch.wishes import without_wish
+from clusterspace.gateway.answers.pages import Slice
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.flow import Reply
+from clusterspace.gateway.merge.parts import Part, read_part
+from clusterspace.gateway.rewriting import queries
+from clusterspace.gateway.routes import naming_in
+from clusterspace.gateway.troubles import LOOK_SECONDS
+from clusterspace.serving.request_info import Query
+
+_PAGE: Final = 250
+"""Objects of a page: a megabyte of pods, which is all that a stream holds of a list at a time."""
+_QUIET_SECONDS: Final = 150.0
+"""Servers send a bookmark about once a minute; a stream that skips two is asked for anew."""
+_SHORTEST_WATCH: Final = 300
+_NOT_OLDER: Final = "NotOlderThan"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One cluster's reply, and the list it holds, if it holds one."""
+
+    reply: Reply
+    part: Part | None = None
+
+
+class ClusterWay:
+    """The requests to one cluster, in its own words and in the name of the client."""
+
+    def __init__(self, asking: Asking, cluster: str) -> None:
+        self._asking = asking
+        self.cluster = cluster
+        self._naming = naming_in(asking.route, cluster)
+        query = asking.route.info.query
+        shared = queries.rewrite(
+            without_wish(query), self._naming, version_for=asking.version_for(cluster)
+        )
+        # Rows without their objects could not be told apart.
+        includes = query.get("includeObject") == "Object"
+        beside = (("includeObject", "Object"),) if includes else ()
+        self._query = Query((*shared.pairs, *beside))
+
+    async def link(self) -> Link:
+        """Return the way to the cluster once it is out of trouble; ClusterError if there is none.
+
+        One look at a cluster in trouble serves all: a thousand streams do not knock one by one.
+        """
+        directory = self._asking.fleet.directory
+        link = await directory.link(self.cluster)
+        while directory.troubles.find(self.cluster) is not None:
+            await link.connection.clock.sleep(LOOK_SECONDS)
+            link = await directory.link(self.cluster)
+        return link
+
+    def note(self, failure: Exception | None) -> None:
+        """Remember how asking went, for other requests too."""
+        if failure is None or isinstance(failure, ApiError | ClusterError):
+            self._asking.note(Reply(self.cluster, failure=failure))
+
+    async def first_page(self, link: Link, version: str, *, is_all: bool) -> Received:
+        """Ask how the cluster begins: a list not older than a version, or just its version."""
+        match = _NOT_OLDER if version not in ("", "0") else ""
+        return await self._receive(link, Slice(_PAGE if is_all else 1, "", version, match))
+
+    async def page(self, link: Link, token: str, *, is_whole: bool) -> Part:
+        """Ask for one page of a list of the present, or for all of it at once."""
+        received = await self._receive(link, Slice(0 if is_whole else _PAGE, token))
+        if received.part is None:
+            failure = received.reply.failure
+            raise failure or ClusterMisbehaved(self.cluster, "answered with no list", code=200)
+        return received.part
+
+    async def _receive(self, link: Link, wanted: Slice) -> Received:
+        query = wanted.added_to(self._query)
+        seconds = self._asking.fleet.limits.list_seconds
+        reply = await fanout.ask_one(link, lambda link: self._ask(link, query, seconds))
+        self._asking.note(reply)
+        if reply.failure is not None:
+            return Received(reply)
+        try:
+            return Received(reply, read_part(reply.body, self._naming))
+        except ClusterMisbehaved as nonsense:
+            return Received(Reply(self.cluster, reply.status, failure=nonsense))
+
+    def watch(self, link: Link, version: str) -> Ask:
+        """Return the request for events from a version on."""
+        # Not all at the same moment, five minutes after the cluster came back.
+        seconds = _SHORTEST_WATCH + link.connection.random.randrange(_SHORTEST_WATCH)
+        asked = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        query = Query((*self._query.pairs, *asked.items()))
+        ask = self._ask(link, query, self._asking.fleet.limits.list_seconds)
+        headers = (*ask.headers, ("accept-encoding", "identity"))
+        return replace(ask, headers=headers, quiet_seconds=_QUIET_SECONDS)
+
+    def _ask(self, link: Link, query: Query, seconds: float) -> Ask:
+        ask = self._asking.ask(link, query, seconds=seconds)
+        info = self._asking.route.info
+        # The old way to watch is a path of its own, under which nothing can be listed.
+        old, plain = f"/{info.version}/watch/", f"/{info.version}/"
+        return replace(ask, path=ask.path.replace(old, plain, 1))

@@ -1,0 +1,98 @@
+"""May I: a question that each cluster answers for itself, and the fleet for all of them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.client.requests import Ask
+from clusterspace.errors import ClusterMisbehaved
+from clusterspace.gateway import fanout
+from clusterspace.gateway.answers.asking import Asking
+from clusterspace.gateway.directory import Link
+from clusterspace.gateway.flow import HUB, Naming, Reach, Reply, Route, Subject
+from clusterspace.gateway.merge import failures, reviews
+from clusterspace.gateway.merge.reviews import Opinion
+from clusterspace.gateway.rewriting import inbound
+from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.serving.messages import Response
+from clusterspace.serving.responses import value_response
+
+_RESOURCE: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
+_METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+"""By which method a verb reaches a cluster; all others read."""
+
+
+def is_review(route: Route) -> bool:
+    """Whether somebody asks what they may do themselves."""
+    info = route.info
+    is_asked = (info.group, info.resource) == _RESOURCE and info.verb == "create"
+    return is_asked and not route.is_relayed
+
+
+async def answer_review(asking: Asking) -> Response:
+    """Ask every cluster the question is about; one that is out of reach has no say."""
+    is_about_one = asking.route.reach is Reach.ONE
+    clusters = (asking.route.naming.cluster,) if is_about_one else asking.fleet.everybody()
+    for cluster in clusters:
+        asking.fleet.directory.require(cluster, is_create=True)
+    targets = await asking.targets(clusters)
+    body = await asking.call.request.read_body(BODY_LIMIT)
+
+    async def ask(link: Link) -> Reply:
+        return asking.note(await _ask(asking, link, body))
+
+    at_once = asking.fleet.limits.clusters_at_once
+    replies = await fanout.ask_all(await asking.links(targets.chosen), ask, at_once=at_once)
+    verdict = failures.judge(replies, targets.skipped, for_reflector=False)
+    if verdict.error is not None:
+        raise verdict.error
+    if verdict.warning:
+        asking.call.warn(verdict.warning)
+    status = reviews.merge(await _within_reach(asking, verdict.answered))
+    answered: dict[str, Any] = msgspec.json.decode(verdict.answered[0].body)
+    return value_response(asking.call, 201, {**answered, "status": status})
+
+
+async def _ask(asking: Asking, link: Link, body: bytes) -> Reply:
+    """Return a review that says something; any other answer is a failure."""
+    version_for = asking.version_for(link.cluster)
+    naming, subject = Naming(link.cluster), Subject.of(asking.route.info)
+    content_type = asking.call.header("content-type")
+    own = inbound.rewrite(body, content_type, naming, subject, version_for=version_for)
+    query, seconds = asking.route.info.query, asking.fleet.limits.list_seconds
+
+    def make_ask(link: Link) -> Ask:
+        return asking.ask(link, query, body=own, seconds=seconds)
+
+    reply = await fanout.ask_one(link, make_ask)
+    if reply.failure is not None:
+        return reply
+    try:
+        reviews.read_opinion(reply)
+    except ClusterMisbehaved as nonsense:
+        return Reply(link.cluster, reply.status, failure=nonsense)
+    return reply
+
+
+async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinion]:
+    """Return what clusters say; a yes is none where the hub lets the caller only look."""
+    opinions = [reviews.read_opinion(reply) for reply in replies]
+    method = _METHODS.get(_verb_in(replies[0].body), "GET")
+    members = [each.cluster for each in opinions if each.cluster != HUB]
+    reachable = await asking.fleet.gatekeeper.admit(asking.call.user, method, members)
+
+    def limited(opinion: Opinion) -> Opinion:
+        refused = None if opinion.cluster == HUB else reachable.find_refusal(opinion.cluster)
+        if refused is None:
+            return opinion
+        why = refused or f"not allowed to reach cluster {opinion.cluster} for this"
+        return Opinion(opinion.cluster, is_allowed=False, reason=why)
+
+    return [limited(each) for each in opinions]
+
+
+def _verb_in(review: bytes) -> str:
+    spec: dict[str, Any] = msgspec.json.decode(review).get("spec") or {}
+    asked = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
+    return str(asked.get("verb", ""))

@@ -1,0 +1,413 @@
+"""Watches of every cluster over real sockets: begun, broken, gone on with, and ended."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from tests.component.fake_clusters import status
+from tests.component.gateway.fleet_site import (
+    ROOT,
+    TABLE,
+    Site,
+    fake_member,
+    fleet_site,
+    member_at,
+)
+from tests.component.gateway.watch_streams import Watching, watching
+from tests.flows.fleets import Side, until
+
+from clusterspace.client.places import Place
+from clusterspace.client.requests import Ask
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.watch import LineSplitter
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.gateway.merge import versions
+from clusterspace.processes.fleet import FleetSettings, running_fleet
+from clusterspace.runtime.informers import Informer
+from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MAPS = "/api/v1/namespaces/shop/configmaps"
+INITIAL = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+SHOP = Place(CONFIG_MAPS, "shop")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    async with fleet_site(tmp_path_factory.mktemp("fleet"), list_seconds=2.0) as running:
+        for side in (running.hub, *running.members.values()):
+            await side.client.create(Place(NAMESPACES), namespace("shop"))
+        yield running
+
+
+async def create(member: Side, name: str, **labels: str) -> None:
+    made = config_map(name, {"k": name}, namespace="shop", labels=labels)
+    await member.client.create(SHOP, made)
+
+
+async def change(side: Side, name: str, value: str) -> None:
+    held = await side.client.get(SHOP.at(f"shop/{name}"))
+    await side.client.update(SHOP.at(f"shop/{name}"), {**held, "data": {"k": value}})
+
+
+async def delete(side: Side, name: str) -> None:
+    held = await side.client.get(SHOP.at(f"shop/{name}"))
+    await side.client.delete(SHOP.at(f"shop/{name}"), DeleteOptions(held["metadata"]["uid"]))
+
+
+@asynccontextmanager
+async def watch(site: Site, query: str = "", **options: Any) -> AsyncGenerator[Watching]:
+    connection = site.connection(ROOT)
+    async with watching(connection, f"{MAPS}?watch=1{query}", **options) as found:
+        yield found
+
+
+async def listed_version(site: Site) -> str:
+    answer = await site.ask("GET", MAPS)
+    return str(answer.body["metadata"]["resourceVersion"])
+
+
+async def test_a_watch_from_a_list_tells_what_happens_in_every_cluster(site: Site):
+    version = await listed_version(site)
+    async with watch(site, f"&resourceVersion={version}") as found:
+        await create(site.members["east"], "a1")
+        await create(site.members["west"], "a1")
+        await create(site.hub, "a1")
+        await change(site.members["west"], "a1", "new")
+        await delete(site.members["east"], "a1")
+
+        await found.until(lambda each: len(each.told) >= 5)
+
+    assert set(found.told) == {
+        ("ADDED", "a1.clusterspace.east"),
+        ("ADDED", "a1.clusterspace.west"),
+        ("ADDED", "a1"),
+        ("MODIFIED", "a1.clusterspace.west"),
+        ("DELETED", "a1.clusterspace.east"),
+    }
+    assert all(
+        versions.is_vector(each["object"]["metadata"]["resourceVersion"]) for each in found.events
+    )
+
+
+async def test_what_a_watch_shows_can_be_written_back(site: Site):
+    await create(site.members["east"], "b1")
+    async with watch(site) as found:
+        await found.until_told(("ADDED", "b1.clusterspace.east"))
+    shown = next(
+        each["object"]
+        for each in found.events
+        if each["object"]["metadata"]["name"] == "b1.clusterspace.east"
+    )
+
+    answer = await site.ask("PUT", f"{MAPS}/b1.clusterspace.east", {**shown, "data": {"k": "2"}})
+
+    assert answer.code == 200, answer.body
+
+
+async def test_a_table_has_one_header_and_a_column_for_the_cluster(site: Site):
+    await create(site.members["east"], "c1")
+    await create(site.members["west"], "c1")
+    async with watch(site, accept=TABLE) as found:
+        await found.until(lambda each: len(each.lines) >= 2)
+        await create(site.members["east"], "c2")
+
+        def shows_new(each: Watching) -> bool:
+            return any(b"c2.clusterspace.east" in line for line in each.lines)
+
+        await found.until(shows_new)
+
+    headers = [each["object"]["columnDefinitions"] for each in found.events]
+    assert [column["name"] for column in headers[0]] == ["Name", "Cluster", "Data", "Age"]
+    assert set(map(str, headers[1:])) == {"None"}
+    rows = [each["object"]["rows"][0] for each in found.events]
+    assert ["c1.clusterspace.west", "west", 1] in [row["cells"][:3] for row in rows]
+    assert {row["object"]["kind"] for row in rows} == {"PartialObjectMetadata"}
+
+
+async def test_a_table_without_objects_has_none(site: Site):
+    await create(site.members["east"], "d1")
+    async with watch(site, "&includeObject=None", accept=TABLE) as found:
+        await found.until(lambda each: bool(each.lines))
+
+    assert found.events[0]["object"]["rows"][0]["object"] is None
+
+
+async def test_metadata_alone_can_be_watched(site: Site):
+    await create(site.members["west"], "e1")
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    async with watch(site, INITIAL, accept=accept) as found:
+        await found.until(lambda each: bool(each.ends))
+
+    assert {each["object"]["kind"] for each in found.events} == {"PartialObjectMetadata"}
+    assert ("ADDED", "e1.clusterspace.west") in found.told
+
+
+async def test_selectors_hold_in_every_cluster(site: Site):
+    version = await listed_version(site)
+    query = f"&resourceVersion={version}&labelSelector=side%3Dleft"
+    async with watch(site, query) as found:
+        await create(site.members["east"], "f1", side="right")
+        await create(site.members["east"], "f2", side="left")
+        await create(site.members["west"], "f3", side="right")
+        await create(site.members["west"], "f4", side="left")
+        await found.until(lambda each: len(each.told) == 2)
+        await asyncio.sleep(0.1)
+
+    assert sorted(found.told) == [
+        ("ADDED", "f2.clusterspace.east"),
+        ("ADDED", "f4.clusterspace.west"),
+    ]
+
+
+async def test_an_informer_is_told_once_that_it_has_everything(site: Site):
+    await create(site.members["east"], "g1")
+    await create(site.members["west"], "g2")
+    async with watch(site, INITIAL) as found:
+        await found.until(lambda each: bool(each.ends))
+        initial = list(found.events)
+        await create(site.members["west"], "g3")
+        await found.until_told(("ADDED", "g3.clusterspace.west"))
+
+    assert len(found.ends) == 1
+    end = initial[-1]["object"]
+    assert (end["kind"], end["apiVersion"]) == ("ConfigMap", "v1")
+    assert set(versions.decode(end["metadata"]["resourceVersion"], ("karmada", "east", "west"))) \
+        == {"karmada", "east", "west"}  # fmt: skip
+    names = {each["object"]["metadata"].get("name") for each in initial}
+    assert {"g1.clusterspace.east", "g2.clusterspace.west"} <= names
+
+
+async def test_a_client_goes_on_from_any_event_it_was_told(site: Site):
+    version = await listed_version(site)
+    async with watch(site, f"&resourceVersion={version}") as found:
+        for number in range(3):
+            await create(site.members["east"], f"h{number}")
+            await create(site.members["west"], f"h{number}")
+        await found.until(lambda each: len(each.told) == 6)
+    for index, event in enumerate(found.events):
+        resumed = event["object"]["metadata"]["resourceVersion"]
+        async with watch(site, f"&resourceVersion={resumed}") as later:
+            await later.until(lambda each, left=5 - index: len(each.told) == left)
+
+        assert sorted(later.told) == sorted(found.told[index + 1 :])
+
+
+async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site):
+    version = await listed_version(site)
+    async with watch(site, f"&resourceVersion={version}") as found:
+        await create(site.members["east"], "i1")
+        await found.until_told(("ADDED", "i1.clusterspace.east"))
+    await create(site.members["west"], "i2")
+    settings = FleetSettings(site.hub.settings, site.directory / "other", port=0)
+    async with running_fleet(settings) as second:
+        other = Site(site.fleet, second, site.members, "other")
+        async with watch(other, f"&resourceVersion={found.version}") as later:
+            await later.until_told(("ADDED", "i2.clusterspace.west"))
+        await other.close()
+
+    assert later.told == [("ADDED", "i2.clusterspace.west")]
+
+
+@pytest.mark.parametrize("version", ["12345", "cs1.AAAA", "cs9.xyz"])
+async def test_a_version_of_somebody_else_is_too_old(site: Site, version: str):
+    answer = await site.ask("GET", f"{MAPS}?watch=1&resourceVersion={version}")
+
+    assert (answer.code, answer.body["reason"]) == (410, "Expired")
+
+
+async def test_wishes_that_make_no_sense_are_refused(site: Site):
+    answer = await site.ask("GET", f"{MAPS}?watch=1&sendInitialEvents=true")
+    late = await site.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=soon")
+
+    assert (answer.code, late.code) == (422, 400)
+
+
+async def test_a_watch_ends_in_time_and_in_good_order(site: Site):
+    async with watch(site, "&allowWatchBookmarks=true&timeoutSeconds=3") as found:
+        await found.until(lambda each: each.is_over)
+
+    assert found.events[-1]["type"] == "BOOKMARK"
+
+
+async def test_a_watch_from_now_on_begins_with_nothing(site: Site):
+    await create(site.members["east"], "j1")
+    query = "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+    async with watch(site, query) as found:
+        await create(site.members["west"], "j2")
+        await found.until_told(("ADDED", "j2.clusterspace.west"))
+
+    assert found.told == [("ADDED", "j2.clusterspace.west")]
+
+
+async def test_one_object_is_watched_in_its_own_cluster(site: Site):
+    await create(site.members["east"], "k1")
+    query = "&fieldSelector=metadata.name%3Dk1.clusterspace.east"
+    async with watch(site, query) as found:
+        await found.until_told(("ADDED", "k1.clusterspace.east"))
+        await change(site.members["east"], "k1", "new")
+        await found.until_told(("MODIFIED", "k1.clusterspace.east"))
+
+    own = (await site.members["east"].client.get(SHOP.at("shop/k1")))["metadata"]
+    assert found.version == own["resourceVersion"]
+
+
+@asynccontextmanager
+async def north(site: Site, directory: Any) -> AsyncGenerator[tuple[Side, FaultProxy]]:
+    """A member behind a proxy that the test breaks; it has one ConfigMap, n1."""
+    async with hub_for_test(directory, name="north") as settings, client_for_test(settings) as own:
+        side = Side(settings, own)
+        await side.client.create(Place(NAMESPACES), namespace("shop"))
+        await create(side, "n1")
+        async with (
+            fault_proxy(own.connection) as proxy,
+            member_at(site, "north", proxy.settings.server),
+        ):
+            yield side, proxy
+
+
+async def test_a_member_that_stops_and_starts_is_not_noticed(site: Site, tmp_path: Any):
+    async with north(site, tmp_path) as (side, proxy), watch(site, INITIAL) as found:
+        await found.until(lambda each: bool(each.ends))
+        down = status_reply(503, "ServiceUnavailable")
+        proxy.inject(down, times=None)
+        proxy.cut()
+        await create(side, "n2")
+        await create(site.members["east"], "l1")
+        await found.until_told(("ADDED", "l1.clusterspace.east"))
+        await asyncio.sleep(0.5)
+        proxy.heal()
+        await found.until_told(("ADDED", "n2.clusterspace.north"))
+
+        assert "DELETED" not in {kind for kind, _ in found.told}
+        assert found.told.count(("ADDED", "n1.clusterspace.north")) == 1
+        assert not found.is_over
+
+
+async def test_a_member_that_forgot_is_told_as_the_difference(site: Site, tmp_path: Any):
+    async with north(site, tmp_path) as (side, proxy), watch(site, INITIAL) as found:
+        await found.until(lambda each: bool(each.ends))
+        before = len(found.told)
+        proxy.inject(status_reply(503, "ServiceUnavailable"), times=None)
+        proxy.cut()
+        await create(side, "n2")
+        await delete(side, "n1")
+        proxy.heal()
+        proxy.inject(status_reply(410, "Expired"), when=is_watch)
+        await found.until_told(("DELETED", "n1.clusterspace.north"))
+        await create(side, "n3")
+        await found.until_told(("ADDED", "n3.clusterspace.north"))
+
+        assert found.told[before:] == [
+            ("ADDED", "n2.clusterspace.north"),
+            ("DELETED", "n1.clusterspace.north"),
+            ("ADDED", "n3.clusterspace.north"),
+        ]
+
+
+async def test_a_client_that_went_on_lists_again_when_a_member_forgot(site: Site, tmp_path: Any):
+    async with north(site, tmp_path) as (_, proxy):
+        version = await listed_version(site)
+        proxy.inject(status_reply(410, "Expired"), when=is_watch)
+        async with watch(site, f"&resourceVersion={version}") as found:
+            await found.until(lambda each: each.is_over)
+
+        assert found.events[-1]["type"] == "ERROR"
+        assert found.events[-1]["object"]["code"] == 410
+
+
+async def test_a_member_that_joins_is_spliced_in_and_one_that_leaves_ends_the_watch(
+    site: Site, tmp_path: Any
+):
+    async with watch(site, INITIAL) as found:
+        await found.until(lambda each: bool(each.ends))
+        async with north(site, tmp_path):
+            await found.until_told(("ADDED", "n1.clusterspace.north"))
+            await found.until(lambda each: each.events[-1]["type"] == "BOOKMARK")
+            assert len(found.ends) == 1
+            version = found.version
+        await found.until(lambda each: each.is_over)
+    answer = await site.ask("GET", f"{MAPS}?watch=1&resourceVersion={version}")
+
+    assert found.events[-1]["object"]["reason"] == "Expired"
+    assert (answer.code, answer.body["reason"]) == (410, "Expired")
+
+
+async def test_people_are_warned_and_informers_refused_when_a_member_cannot_be_asked(site: Site):
+    async def refuse(_request: web.Request) -> web.Response:
+        return status(503, "ServiceUnavailable")
+
+    async with fake_member(site, "south", refuse):
+        async with watch(site) as found:
+            assert "south" in found.headers["warning"]
+            await create(site.members["east"], "m1")
+            await found.until_told(("ADDED", "m1.clusterspace.east"))
+        refused = await site.ask("GET", f"{MAPS}?watch=1{INITIAL}")
+        assert refused.code == 503
+
+        version = await listed_version(site)
+        async with watch(site, f"&resourceVersion={version}") as found:
+            assert found.status == 200
+
+
+async def test_a_client_that_does_not_read_is_cut_off_with_a_reason(site: Site):
+    await create(site.members["east"], "o1")
+    version = await listed_version(site)
+    splitter, lines = LineSplitter(), list[bytes]()
+    ask = Ask("GET", f"{MAPS}?watch=1&resourceVersion={version}")
+    async with site.connection(ROOT).stream(ask) as answer:
+        for number in range(120):
+            await change(site.members["east"], "o1", f"{number}" + "x" * 250_000)
+        async for chunk in answer.chunks():
+            lines += splitter.feed(chunk)
+
+    last = json.loads(lines[-1])
+    assert (last["type"], last["object"]["code"]) == ("ERROR", 410)
+    assert "too slow" in last["object"]["message"]
+    assert len(lines) < 120
+
+
+async def test_an_informer_keeps_what_a_silent_member_has(site: Site, tmp_path: Any):
+    informer = Informer(ClusterClient(site.connection(ROOT)), SHOP)
+    deleted: list[str] = []
+    informer.add_handler(
+        lambda update: deleted.append(update.key) if update.after is None else None
+    )
+    async with north(site, tmp_path) as (side, proxy):
+        task = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        proxy.inject(status_reply(503, "ServiceUnavailable"), times=None)
+        proxy.cut()
+        await create(side, "n2")
+        await asyncio.sleep(0.5)
+        proxy.heal()
+
+        async def has_both() -> bool:
+            held = (informer.cache.find(f"shop/{each}.clusterspace.north") for each in ("n1", "n2"))
+            return all(each is not None for each in held)
+
+        await until(has_both)
+        assert deleted == []
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_resource_nobody_serves_is_not_found(site: Site):
+    answer = await site.ask("GET", "/apis/example.com/v1/things?watch=1")
+
+    assert answer.code == 404
+
+
+async def test_no_stream_is_left_behind(site: Site):
+    async def none_is_left() -> bool:
+        return len(site.running.fleet.streams) == 0
+
+    await until(none_is_left)

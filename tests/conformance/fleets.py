@@ -1,0 +1,70 @@
+"""A whole fleet as its users run it: a hub, simulated members, and the fleet API server."""
+
+import asyncio
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.hubs import RunningHub, running_hub, running_server, tokens_in
+
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.membership.push_join import JoinRequest
+from clusterspace.processes.joining import join_cluster
+
+MEMBERS = ("east", "west")
+
+
+@dataclass(frozen=True)
+class RunningFleet:
+    """The way in to all clusters, and the way to each alone."""
+
+    server: RunningHub
+    hub: RunningHub
+    members: dict[str, RunningHub]
+
+    def cluster(self, name: str) -> RunningHub:
+        """Return the way to one cluster that does not lead through the fleet API server."""
+        return self.members.get(name, self.hub)
+
+
+@contextmanager
+def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
+    """Run a fleet of processes for as long as the block lasts."""
+    with ExitStack() as stack:
+        starting = [running_hub(_made(directory / "hub"))]
+        starting += [_running_sim(_made(directory / name), name) for name in MEMBERS]
+        with (
+            ThreadPoolExecutor() as pool
+        ):  # each takes seconds to start, and none waits for another
+            hub, *sims = pool.map(stack.enter_context, starting)
+        members = dict(zip(MEMBERS, sims, strict=True))
+        for name, member in members.items():
+            join(hub, member, name)
+        arguments = ("fleet", "--hub-kubeconfig", str(hub.kubeconfig), "--port", "0", *options)
+        server = stack.enter_context(running_server(_made(directory / "fleet"), *arguments))
+        yield RunningFleet(server, hub, members)
+
+
+def _running_sim(directory: Path, name: str) -> AbstractContextManager[RunningHub]:
+    return running_server(
+        directory, "sim", name, "--nodes", "1", "--node-pods", "5000", *tokens_in(directory)
+    )
+
+
+def join(hub: RunningHub, member: RunningHub, name: str) -> None:
+    """Make a cluster a member, as an administrator does."""
+    request = JoinRequest(name, settings_of(member, name))
+    asyncio.run(join_cluster(request, settings_of(hub, "hub"), lambda _: None))
+
+
+def settings_of(server: RunningHub, name: str) -> ConnectionSettings:
+    """Return how the administrator of a cluster reaches it."""
+    return read_kubeconfig([server.kubeconfig]).settings(cluster=name)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory

@@ -1,0 +1,122 @@
+"""kubectl on the unified view: the right object in the right cluster, and no other touched."""
+
+import subprocess
+from collections.abc import Generator
+
+import pytest
+from tests.conformance.fleets import RunningFleet, running_fleet
+from tests.conformance.kubectl_claims import Command
+from tests.conformance.kubectl_fleet_commands import COMMANDS, OF_THE_FLEET
+from tests.conformance.kubectl_fleet_stage import FleetStage, FleetStages, Form
+from tests.conformance.kubectl_stage import find_program
+
+BOTH = pytest.mark.parametrize("form", list(Form), ids=lambda form: form.value)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
+    find_program("kubectl")
+    with running_fleet(tmp_path_factory.mktemp("fleet")) as running:
+        yield running
+        assert running.server.errors() == []
+
+
+@pytest.fixture(scope="module")
+def stages(fleet: RunningFleet, tmp_path_factory: pytest.TempPathFactory) -> FleetStages:
+    return FleetStages(fleet, tmp_path_factory.mktemp("kubectl"))
+
+
+def run(command: Command, stage: FleetStage) -> None:
+    """Run a command, and see that it ended and acted as the table says."""
+    if " diff " in command.text:
+        find_program("diff")
+    for first in filter(None, command.after.split("; ")):
+        prepared = stage.kubectl(first)
+        assert prepared.exit_code == 0, prepared
+
+    ran = stage.kubectl(f"{command.text} {command.flags}")
+
+    assert ran.exit_code == command.exit_code, ran
+    assert stage.place(command.sentence) in ran.error
+    for check in command.checks:
+        check(stage, ran)
+
+
+@BOTH
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.text)
+def test_a_command_acts_in_the_cluster_it_says_and_nowhere_else(
+    command: Command, form: Form, stages: FleetStages
+) -> None:
+    stage = stages.open(form)
+    stage.furnish(command.given or ())
+    before = stage.elsewhere()
+
+    run(command, stage)
+
+    assert stage.elsewhere() == before
+
+
+@pytest.mark.parametrize("command", OF_THE_FLEET, ids=lambda command: command.text)
+def test_a_command_about_all_clusters_reaches_all(command: Command, stages: FleetStages) -> None:
+    stage = stages.open(Form.NAMES)
+    stage.furnish(command.given or ())
+
+    run(command, stage)
+
+
+@BOTH
+def test_delete_returns_when_the_finalizer_is_gone_and_not_before(
+    form: Form, stages: FleetStages
+) -> None:
+    stage = stages.open(form)
+    stage.furnish(["web"])
+    path = stage.path("deployments", "web")
+    stage.hub.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+
+    with stage.start("-n NS@ delete deploy web@ --timeout=60s") as deleting:
+        assert deleting.stdout is not None
+        assert "deleted" in deleting.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            deleting.wait(timeout=1)
+        assert stage.read("deployments", "web")["metadata"]["deletionTimestamp"]
+        stage.hub.patch(path, {"metadata": {"finalizers": None}})
+        assert deleting.wait(timeout=20) == 0
+
+    assert not stage.exists("deployments", "web")
+    assert all(other.exists("deployments", "web") for other in stage.others)
+
+
+def test_a_wait_for_the_end_of_something_unreachable_does_not_succeed(
+    fleet: RunningFleet, stages: FleetStages
+) -> None:
+    """A cluster that cannot be asked has not lost its objects."""
+    stage = stages.open(Form.NAMES)
+    cluster = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": "lost"},
+        "spec": {
+            "syncMode": "Push",
+            "apiEndpoint": "https://127.0.0.1:1",
+            "insecureSkipTLSVerification": True,
+            "secretRef": {"namespace": "karmada-cluster", "name": "lost"},
+            "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "lost"},
+        },
+    }
+    secrets = "/api/v1/namespaces/karmada-cluster/secrets"
+    fleet.hub.create(secrets, {"metadata": {"name": "lost"}, "data": {"token": "eA=="}})
+    fleet.hub.create("/apis/cluster.karmada.io/v1alpha1/clusters", cluster)
+    try:
+        impatient = "--timeout=2s --request-timeout=2s"
+        waited = stage.kubectl(f"-n NS wait --for=delete deploy/web.clusterspace.lost {impatient}")
+        deleted = stage.kubectl(f"-n NS delete deploy web.clusterspace.lost {impatient}")
+        listed = stage.kubectl("-n NS get deploy")
+    finally:
+        fleet.hub.ask("DELETE", "/apis/cluster.karmada.io/v1alpha1/clusters/lost")
+        fleet.hub.ask("DELETE", f"{secrets}/lost")
+
+    assert (waited.exit_code, deleted.exit_code) == (1, 1)
+    assert waited.output == ""
+    assert "not found" not in deleted.error.lower()
+    assert listed.exit_code == 0
+    assert "Warning: the answer is incomplete: 1 of 4 clusters unreachable: lost" in listed.error
