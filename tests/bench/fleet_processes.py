@@ -50,7 +50,7 @@ def sim_settings(directory: Path, name: str) -> ConnectionSettings:
 
 @contextmanager
 def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
-    """Run the controllers as a user does; yield the id of the process."""
+    """Run the controllers as a user does, and let them end in good order; yield their process."""
     command = [sys.executable, "-m", "clusterspace", "controllers"]
     command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
     with (kubeconfig.parent / "controllers.log").open("wb") as log:
@@ -58,7 +58,7 @@ def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
     try:
         yield process.pid
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
 
 

@@ -440,3 +440,20 @@ async def test_a_header_that_comes_twice_is_read_as_one_list():
         answered = await connection.ask(GET)
 
     assert answered.headers["warning"] == '299 - "one", 299 - "two"'
+
+
+async def test_a_stream_whose_connection_was_closed_meanwhile_is_unreachable() -> None:
+    async def trickle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first\n")
+        await asyncio.sleep(5)
+        return response
+
+    async with asked_by(trickle) as connection, connection.stream(GET) as answer:
+        chunks = answer.chunks()
+        assert await anext(chunks) == b"first\n"
+        await connection.close()
+
+        with pytest.raises(ClusterUnreachable, match="the connection was closed"):
+            await anext(chunks)

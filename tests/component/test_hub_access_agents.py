@@ -116,6 +116,10 @@ async def test_an_agent_does_its_work(site: HubSite) -> None:
         "spec": {"workload": {"manifests": []}},
     }
     own_works = WORKS.format("karmada-es-west")
+    held = {"metadata": {"finalizers": ["karmada.io/execution-controller"]}}
+    applied = {"type": "Applied", "status": "True", "reason": "x", "message": ""}
+    told = {"status": {"conditions": [{**applied, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+    assert (await site.ask("POST", own_works, work)).status == 201
     expected = (
         ("POST", CLUSTERS, cluster("west"), 201),
         ("GET", f"{CLUSTERS}/west", None, 200),
@@ -124,9 +128,10 @@ async def test_an_agent_does_its_work(site: HubSite) -> None:
         ("PATCH", f"{LEASES}/west", {"spec": {"leaseDurationSeconds": 40}}, 200),
         ("POST", SECRETS, secret("west-impersonator"), 201),
         ("GET", f"{SECRETS}/west-impersonator", None, 200),
-        ("POST", own_works, work, 201),
         ("GET", own_works, None, 200),
-        ("DELETE", f"{own_works}/w", None, 200),
+        ("GET", f"{own_works}/w", None, 200),
+        ("PATCH", f"{own_works}/w", held, 200),
+        ("PATCH", f"{own_works}/w/status", told, 200),
         ("GET", "/api/v1/namespaces/karmada-es-west", None, 200),
         ("GET", "/apis", None, 200),
     )
@@ -134,6 +139,28 @@ async def test_an_agent_does_its_work(site: HubSite) -> None:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         answer = await site.ask(method, path, body, token=token, content_type=kind)
         assert (method, path, answer.status) == (method, path, status), answer.body
+
+
+async def test_an_agent_gives_no_orders_to_itself(site: HubSite) -> None:
+    work = {
+        "apiVersion": "work.karmada.io/v1alpha1",
+        "kind": "Work",
+        "metadata": {"name": "w"},
+        "spec": {"workload": {"manifests": []}},
+    }
+    own_works = WORKS.format("karmada-es-west")
+    assert (await site.ask("POST", own_works, work)).status == 201
+    other = {"spec": {"suspendDispatching": True}}
+    refused = (
+        ("POST", own_works, {**work, "metadata": {"name": "another"}}),
+        ("PATCH", f"{own_works}/w", other),
+        ("DELETE", f"{own_works}/w", None),
+        ("DELETE", own_works, None),
+    )
+    for method, path, body in refused:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = await site.ask(method, path, body, token="agent-west", content_type=kind)
+        assert (method, path, answer.status) == (method, path, 403), answer.body
 
 
 async def test_a_body_that_names_another_cluster_is_refused(site: HubSite) -> None:

@@ -39,8 +39,8 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
         with (
             ThreadPoolExecutor() as pool
         ):  # each takes seconds to start, and none waits for another
-            hub, *sims = pool.map(stack.enter_context, starting)
-        members = dict(zip(MEMBERS, sims, strict=True))
+            hub, *sims = pool.map(lambda each: stack.enter_context(each), starting)
+        members: dict[str, RunningHub] = dict(zip(MEMBERS, sims, strict=True))
         for name, member in members.items():
             join(hub, member, name)
         arguments = ("fleet", "--hub-kubeconfig", str(hub.kubeconfig), "--port", "0", *options)

@@ -116,7 +116,7 @@ def _connect_problem(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name is not known"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return f"no TLS connection{_tls_reason(error.os_error)}"
+        return f"no TLS connection{_tls_reason(cast('OSError', error.os_error))}"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return f"no TLS connection{_tls_reason(error)}"
     number = error.errno if isinstance(error, OSError) else None

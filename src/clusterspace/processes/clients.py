@@ -9,7 +9,9 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.client.connection import Connection
+from clusterspace.client.credentials import CredentialSource
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
+from clusterspace.client.pools import ConnectionLimits
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Pem
 
@@ -44,9 +46,20 @@ def read_pem(pem: Pem) -> bytes:
     return pem.data if pem.file is None else pem.file.read_bytes()
 
 
-def connect(settings: ConnectionSettings, clock: Clock | None = None) -> ClusterClient:
+def connect(
+    settings: ConnectionSettings,
+    clock: Clock | None = None,
+    limits: ConnectionLimits | None = None,
+    credentials: CredentialSource | None = None,
+) -> ClusterClient:
     """Return a client; whoever asked for it closes its connection."""
-    connection = Connection(settings, clock=clock or SystemClock(), random=SystemRandom())
+    connection = Connection(
+        settings,
+        clock=clock or SystemClock(),
+        random=SystemRandom(),
+        limits=limits,
+        credentials=credentials,
+    )
     return ClusterClient(connection)
 
 

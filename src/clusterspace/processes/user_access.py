@@ -1,14 +1,19 @@
 """How users reach members: by the impersonator's credentials, acting as themselves."""
 
 from random import SystemRandom
+from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.connection import Connection
 from clusterspace.client.connections import Connections
+from clusterspace.client.pools import ConnectionLimits
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import CredentialsUnusable, UnusableKubeconfig
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.membership.connections import settings_of
+
+LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
+"""Every client that watches holds a stream to each cluster, and lists must not wait for them."""
 
 
 def user_settings(
@@ -35,4 +40,8 @@ def user_settings(
 
 def open_connections(clock: Clock) -> Connections:
     """Return connections to members, none of them open yet."""
-    return Connections(lambda settings: Connection(settings, clock=clock, random=SystemRandom()))
+
+    def open_one(settings: ConnectionSettings) -> Connection:
+        return Connection(settings, clock=clock, random=SystemRandom(), limits=LIMITS)
+
+    return Connections(open_one)

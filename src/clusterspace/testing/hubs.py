@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -104,6 +105,44 @@ async def real_server_for_test(
         )
         await _wait_ready(settings)
         yield RealServer(settings, etcd_url, assets, server.pid)
+
+
+@asynccontextmanager
+async def real_controllers_for_test(
+    real: RealServer, directory: Path, *controllers: str
+) -> AsyncGenerator[None]:
+    """Run these controllers of a kube-controller-manager beside a kube-apiserver.
+
+    `directory` is the server's own; where the program is missing the asking test is skipped.
+    """
+    program = real.assets / "kube-controller-manager"
+    if not program.exists():
+        pytest.skip("no kube-controller-manager: set KUBEBUILDER_ASSETS to where it is")
+    kubeconfig = directory / "controllers.kubeconfig"
+    kubeconfig.write_bytes(_admin_kubeconfig(real.settings.server))
+    flags = [
+        f"--kubeconfig={kubeconfig}",
+        f"--service-account-private-key-file={directory / 'sa.key'}",
+        f"--controllers={','.join(controllers)}",
+        "--leader-elect=false",
+        "--secure-port=0",
+    ]
+    async with _running(program, flags, directory):
+        yield
+
+
+def _admin_kubeconfig(server: str) -> bytes:
+    cluster = {"server": server, "insecure-skip-tls-verify": True}
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "real",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": "real", "user": {"token": _TOKEN}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "real"}}],
+        }
+    )
 
 
 def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:

@@ -167,11 +167,17 @@ class _Checker:
         self._ends = 0
         self._seen: set[tuple[str, str, str, str, str]] = set()
         if segment.vector:
-            for cluster, state in state_at(segment.vector, logs).items():
+            self._begin_at(segment.vector)
+
+    def _begin_at(self, vector: str) -> None:
+        """Believe that the client has all that the vector promises."""
+        for cluster, position in self._positions(vector).items():
+            if position:
                 member = self._members[cluster]
-                member.state = state
-                member.truth = dict(state)
-                member.position = int(self._positions(segment.vector)[cluster])
+                member.advance(int(position))
+                member.state = dict(member.truth)
+            elif self._segment.told:
+                self._say(f"went on from {vector}, where {cluster} had been told in part")
 
     def check(self, told: Told) -> None:
         if told.type == "ERROR":

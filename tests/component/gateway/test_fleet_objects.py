@@ -247,13 +247,6 @@ async def test_a_watch_of_one_cluster_comes_with_the_names_that_were_asked_for(s
     assert plain["object"]["metadata"]["name"] == "watched"
 
 
-async def test_a_watch_of_all_clusters_is_refused_with_a_sentence(site: Site):
-    answer = await site.ask("GET", f"{MAPS}?watch=true")
-
-    assert (answer.code, answer.body["reason"]) == (405, "MethodNotAllowed")
-    assert "a watch is for one cluster" in answer.message
-
-
 async def test_logs_and_shells_are_passed_on(site: Site):
     west = site.members["west"].client
     await west.create(Place(PODS, "default"), pod("shell"))

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -215,6 +215,22 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
         await other.close()
 
     assert later.told == [("ADDED", "i2.clusterspace.west")]
+
+
+async def test_a_gateway_that_stops_ends_its_watches_in_good_order(site: Site):
+    settings = FleetSettings(site.hub.settings, site.directory / "brief", port=0)
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(running_fleet(settings))
+        brief = Site(site.fleet, running, site.members, "brief")
+        async with watch(brief, INITIAL) as found:
+            await found.until(lambda each: bool(each.ends))
+            stopping = asyncio.create_task(stack.aclose())
+            await found.until(lambda each: each.is_over)
+        await stopping
+        await brief.close()
+
+    assert not found.is_broken
+    assert found.events[-1]["type"] != "ERROR"
 
 
 @pytest.mark.parametrize("version", ["12345", "cs1.AAAA", "cs9.xyz"])

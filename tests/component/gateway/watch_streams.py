@@ -23,6 +23,7 @@ class Watching:
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[bytes] = field(default_factory=list)
     is_over: bool = False
+    is_broken: bool = False
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -69,7 +70,7 @@ class Watching:
                     self.lines += splitter.feed(chunk)
                     self._news.set()
         except ClusterError:
-            pass  # a stream that breaks is over, too
+            self.is_broken = True
         self.is_over = True
         self._news.set()
 

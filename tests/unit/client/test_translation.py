@@ -1,5 +1,10 @@
+import errno
+import ssl
+
+import aiohttp
 import msgspec
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 
 from clusterspace.client.requests import Answer
 from clusterspace.client.translation import failure_of, transport_error
@@ -82,3 +87,40 @@ def test_a_broken_connection_may_have_had_an_effect():
 
     assert isinstance(error, ClusterUnreachable)
     assert error.was_sent
+
+
+ADDRESS = ("10.1.2.3", 6443)
+KEY = ConnectionKey(*ADDRESS, True, True, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (OSError(errno.ECONNREFUSED, f"Connect call failed {ADDRESS}"), "refused the connection"),
+        (OSError(errno.EHOSTUNREACH, f"Connect call failed {ADDRESS}"), "no route leads to it"),
+        (OSError(errno.ENETDOWN, f"{ADDRESS}"), "no connection can be made: Network is down"),
+        (OSError(f"Multiple exceptions: {ADDRESS}"), "no connection can be made"),
+    ],
+)
+def test_a_connection_that_fails_is_told_without_the_address(raised: OSError, said: str) -> None:
+    error = transport_error("west", aiohttp.ClientConnectorError(KEY, raised))
+
+    assert isinstance(error, ClusterUnreachable)
+    assert (error.why, error.was_sent) == (said, False)
+
+
+def test_a_certificate_for_another_address_is_told_without_either() -> None:
+    mismatch = ssl.SSLCertVerificationError()
+    mismatch.verify_message = "IP address mismatch, certificate is not valid for '10.1.2.3'."
+    error = transport_error("west", aiohttp.ClientConnectorCertificateError(KEY, mismatch))
+
+    assert error.why == "its certificate is not trusted: IP address mismatch"
+
+
+def test_where_a_redirect_leads_is_not_told() -> None:
+    answer = Answer(302, {"location": "https://10.1.2.3/login?token=x"}, b"")
+
+    error = failure_of("west", answer)
+
+    assert isinstance(error, ClusterMisbehaved)
+    assert error.why == "answered 302, a redirect, and those are never followed"

@@ -10,7 +10,14 @@ from clusterspace.client.requests import Ask
 from clusterspace.errors import ClusterMisbehaved, Expired
 from clusterspace.gateway import fanout, respond
 from clusterspace.gateway.answers.asking import Asking
-from clusterspace.gateway.answers.pages import Slice, Stop, plan_page, read_limit, without_paging
+from clusterspace.gateway.answers.pages import (
+    Slice,
+    Stop,
+    how_many_next,
+    plan_page,
+    read_limit,
+    without_paging,
+)
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Reply, Skipped, Subject
 from clusterspace.gateway.merge import continues, failures, lists, tables, versions
@@ -21,9 +28,6 @@ from clusterspace.gateway.routes import naming_in
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 from clusterspace.serving.messages import Response
-
-_BEHIND_AT_ONCE: Final = 8
-"""Clusters asked together when a page goes on behind the one it began in."""
 
 _NOT_OLDER: Final = "NotOlderThan"
 
@@ -88,9 +92,8 @@ class _Walk:
         pinned = versions.decode(place.versions, self._everybody)
         remaining, token = place.remaining(pinned), place.token
         await self._require_reach(remaining)
+        count = 1  # alone at first: a cluster that was reached in a page may well fill the next
         while remaining:
-            # Alone at first: a cluster that is in the middle of its items mostly fills the page.
-            count = 1 if token else _BEHIND_AT_ONCE
             asked, remaining = remaining[:count], remaining[count:]
             start = Slice(self._room, token)
             parts = self._whole(await self._ask(asked, self._slices(pinned, start)), place)
@@ -100,6 +103,7 @@ class _Walk:
             if stop is not None:
                 return self._page(place.versions, stop)
             token = ""
+            count = how_many_next(self._room, [part.count for part in parts])
         return self._page(place.versions, None)
 
     async def _require_reach(self, clusters: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from clusterspace.serving.request_info import Query
 
 _PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
 _MOST_DIGITS: Final = 18
+_MOST_TOGETHER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,21 @@ def plan_page(parts: Sequence[Part], room: int, *, is_fresh: bool) -> PagePlan:
         if part.metadata.continue_token:
             return PagePlan(tuple(taken), Stop(part.cluster, part.metadata.continue_token))
     return PagePlan(tuple(taken))
+
+
+def how_many_next(room: int, counts: Sequence[int]) -> int:
+    """Return how many clusters to ask together for the rest of a page.
+
+    As many as would fill it if they are like those asked before, `counts` items each: what does
+    not fit is listed in vain. No room means that there is no bound.
+
+    >>> how_many_next(400, [100]), how_many_next(10, [500]), how_many_next(0, [3])
+    (4, 1, 8)
+    """
+    usual = sum(counts) // len(counts) if counts else 0
+    if not room or not usual:
+        return _MOST_TOGETHER
+    return max(1, min(_MOST_TOGETHER, room // usual))
 
 
 def read_limit(query: Query) -> int:

@@ -14,6 +14,7 @@ from clusterspace.gateway.flow import HUB, Naming, Reach, Reply, Route, Subject
 from clusterspace.gateway.merge import failures, reviews
 from clusterspace.gateway.merge.reviews import Opinion
 from clusterspace.gateway.rewriting import inbound
+from clusterspace.kube.objects import find_at
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.messages import Response
 from clusterspace.serving.responses import value_response
@@ -93,6 +94,6 @@ async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinio
 
 
 def _verb_in(review: bytes) -> str:
-    spec: dict[str, Any] = msgspec.json.decode(review).get("spec") or {}
-    asked = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
-    return str(asked.get("verb", ""))
+    asked: Any = msgspec.json.decode(review)
+    kinds = ("resourceAttributes", "nonResourceAttributes")
+    return next((str(verb) for kind in kinds if (verb := find_at(asked, "spec", kind, "verb"))), "")

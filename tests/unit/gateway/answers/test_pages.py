@@ -8,6 +8,7 @@ from clusterspace.errors import BadRequest
 from clusterspace.gateway.answers.pages import (
     Slice,
     Stop,
+    how_many_next,
     plan_page,
     read_limit,
     without_paging,
@@ -105,3 +106,21 @@ def test_a_slice_says_the_version_only_where_it_may():
     )
     assert later.pairs == (("labelSelector", "a=b"), ("limit", "3"), ("continue", "more"))
     assert unversioned.pairs == (("labelSelector", "a=b"),)
+
+
+@pytest.mark.parametrize(
+    ("room", "counts", "wanted"),
+    [
+        (500, [], 8),
+        (500, [0, 0], 8),
+        (500, [5], 8),
+        (400, [100], 4),
+        (400, [100, 300], 2),
+        (10, [500], 1),
+        (0, [500], 8),
+    ],
+)
+def test_no_more_clusters_are_asked_than_a_page_may_need(
+    room: int, counts: list[int], wanted: int
+) -> None:
+    assert how_many_next(room, counts) == wanted

@@ -83,6 +83,16 @@ def test_long_lists_come_in_pieces_that_fit_together() -> None:
     ]
 
 
+def test_only_those_names_of_the_hub_change_that_read_like_a_member_s() -> None:
+    hub = Naming("karmada", qualifies_marked=True)
+    items = [{"metadata": {"name": name}} for name in ("a", "a.clusterspace.m1", "a.clusterspace.")]
+    body = json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()
+
+    answer = merged(read_part(body, hub))
+
+    assert names_in(answer) == ["a", "a.clusterspace.m1.clusterspace.karmada", "a.clusterspace."]
+
+
 def test_large_objects_do_not_make_large_pieces() -> None:
     items = [{"metadata": {"name": f"{index}"}, "data": "x" * 100_000} for index in range(100)]
     body = json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()

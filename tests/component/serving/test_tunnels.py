@@ -1,0 +1,262 @@
+"""A tunnel between a client and another server: bytes, ends and slowness pass; nothing is kept."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+from tests.component.serving.wire import Pki, Running, request, running, wait_for
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.serving.calls import Call
+from clusterspace.serving.messages import Response
+from clusterspace.serving.middleware.catch_errors import catch_errors
+from clusterspace.serving.relays import Passage, relay
+from clusterspace.serving.request_info import read_request
+from clusterspace.serving.requests import Request
+from clusterspace.serving.tunnels import tunnel
+
+PODS = "/api/v1/namespaces/default/pods/web"
+EXEC = request(
+    "POST", f"{PODS}/exec", "Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0"
+)
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
+PIECE = b"x" * 65536
+MOST_AHEAD = 32 * 1024 * 1024  # two connections, and the kernel keeps up to ten megabytes of each
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Far:
+    """A server at the far end; says what it was asked and how its connections went."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self.asked: list[bytes] = []
+        self.opened = self.closed = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.opened += 1
+        try:
+            self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+            await self._talk(reader, writer)
+        except ConnectionError:
+            return
+        finally:
+            self.closed += 1
+            writer.close()
+
+
+@asynccontextmanager
+async def passing_on(far: Far, pki: Pki | None = None) -> AsyncGenerator[Running]:
+    """Run a server that passes everything on to the far end."""
+    server = await asyncio.start_server(far.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = ConnectionSettings("west", f"http://127.0.0.1:{port}")
+    connection = Connection(settings, clock=SystemClock(), random=Random(1))
+
+    async def pass_on(call: Call) -> Response | None:
+        passage = Passage(connection, call.info.path, ())
+        if call.request.is_upgrade:
+            return await tunnel(call, passage, call.info)
+        return await relay(call, passage)
+
+    async def handle(asked: Request) -> Response | None:
+        info = read_request(asked.method, asked.path, asked.query)
+        return await catch_errors(Call(asked, info, "r1"), pass_on)
+
+    async with server, running(handle, pki=pki) as run:
+        yield run
+        await connection.close()
+
+
+async def test_an_end_said_by_the_client_reaches_the_far_end_which_may_still_answer() -> None:
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED)
+        content = await reader.read(-1)
+        writer.write(b"%d bytes" % len(content))
+        await writer.drain()
+
+    async with passing_on(Far(count)) as run:
+        client = await run.client()
+        await client.send(EXEC + b"a line")
+        assert (await client.head())[0] == 101
+        client.writer.write_eof()
+
+        assert await client.rest() == b"6 bytes"
+
+
+async def test_the_last_words_of_the_far_end_arrive_before_its_end() -> None:
+    async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + PIECE * 16)
+        await writer.drain()
+
+    async with passing_on(Far(say)) as run:
+        client = await run.client()
+        await client.send(EXEC)
+
+        _, _, said = (await client.rest()).partition(b"\r\n\r\n")
+        assert said == PIECE * 16
+
+
+async def test_a_client_that_does_not_read_stops_the_far_end_and_loses_nothing() -> None:
+    total = 4 * MOST_AHEAD
+    sent = 0
+
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(SWITCHED)
+        while sent < total:
+            writer.write(PIECE)
+            sent += len(PIECE)
+            await writer.drain()
+
+    async with passing_on(Far(flood)) as run:
+        client = await run.client()
+        client.stop_reading()
+        await client.send(EXEC)
+        await _wait_until_still(lambda: sent)
+        assert 0 < sent < MOST_AHEAD
+
+        client.resume_reading()
+        await client.head()
+        received = 0
+        while piece := await client.reader.read(1024 * 1024):
+            received += len(piece)
+        assert received == total
+
+
+async def test_a_far_end_that_does_not_read_stops_the_client() -> None:
+    goes_on = asyncio.Event()
+    counted = 0
+
+    async def sleep_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal counted
+        writer.write(SWITCHED)
+        await goes_on.wait()
+        while counted < 2 * MOST_AHEAD:
+            counted += len(await reader.read(1024 * 1024))
+
+    sent = 0
+
+    async with passing_on(Far(sleep_first)) as run:
+        client = await run.client()
+        await client.send(EXEC)
+        await client.head()
+
+        async def send() -> None:
+            nonlocal sent
+            while sent < 2 * MOST_AHEAD:
+                await client.send(PIECE)
+                sent += len(PIECE)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send())
+            await _wait_until_still(lambda: sent)
+            assert 0 < sent < MOST_AHEAD
+            goes_on.set()
+        assert await client.rest() == b""
+    assert counted == 2 * MOST_AHEAD
+
+
+@BOTH_TRANSPORTS
+async def test_the_last_words_of_a_client_arrive_and_then_the_far_end_is_left(
+    pki: Pki, over_tls: bool
+) -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED)
+        heard.append(await reader.read(-1))
+
+    far = Far(listen)
+    async with passing_on(far, pki if over_tls else None) as run:
+        client = await run.client()
+        await client.send(EXEC)
+        await client.head()
+        await client.send(PIECE)
+        client.close()
+
+        await wait_for(lambda: heard)
+    assert heard == [PIECE]
+
+
+async def test_a_refused_upgrade_is_a_status_and_nobody_speaks_again_on_either_connection() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sentence = b'container not found ("web")'
+        head = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+        writer.write(head % len(sentence) + sentence)
+        assert await reader.read(-1) == b""
+
+    far = Far(refuse)
+    async with passing_on(far) as run:
+        client = await run.client()
+        await client.send(EXEC)
+        answer = await client.answer()
+        await client.send(request("GET", "/version"))
+
+        assert (answer.status, answer.headers["connection"]) == (404, "close")
+        assert answer.status_message() == 'container not found ("web")'
+        assert await client.rest() == b""
+        await wait_for(lambda: far.closed)
+    assert len(far.asked) == 1
+
+
+async def test_a_cluster_that_does_not_know_us_is_not_the_client_s_fault() -> None:
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}'
+        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+
+    async with passing_on(Far(refuse)) as run:
+        answer = await run.ask(EXEC)
+
+    assert answer.status == 503
+    assert "does not accept the credentials" in answer.status_message()
+
+
+async def test_a_log_passes_line_by_line_as_it_is_written() -> None:
+    said: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while line := await said.get():
+            writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+        writer.write(b"0\r\n\r\n")
+
+    async with passing_on(Far(speak)) as run:
+        client = await run.client()
+        await client.send(request("GET", f"{PODS}/log?follow=true"))
+        await client.head()
+        for number in range(3):
+            said.put_nowait(b"%d\n" % number)
+            assert await client.chunk() == b"%d\n" % number
+        said.put_nowait(b"")
+        assert await client.chunk() == b""
+
+
+async def test_who_leaves_before_a_log_has_begun_leaves_nothing_behind() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+
+    far = Far(say_nothing)
+    async with passing_on(far) as run:
+        client = await run.client()
+        await client.send(request("GET", f"{PODS}/log?follow=true"))
+        await wait_for(lambda: far.asked)
+        client.vanish()
+
+        await wait_for(lambda: far.closed)
+
+
+async def _wait_until_still(count: Callable[[], int]) -> None:
+    """Wait until something has begun, and then has not changed for a while."""
+    await wait_for(count)
+    before = -1
+    while before != count():
+        before = count()
+        await asyncio.sleep(0.2)

@@ -1,0 +1,101 @@
+"""Commands that show things, asked for every form."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from click.testing import CliRunner
+
+from clusterspace.api.clusters import CLUSTERS
+from clusterspace.cli.main import main
+from clusterspace.client.places import Place
+from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+WEST = {
+    "apiVersion": CLUSTERS.api_version,
+    "kind": "Cluster",
+    "metadata": {"name": "west"},
+    "spec": {"syncMode": "Push", "id": "w-1", "apiEndpoint": "https://127.0.0.1:1", "region": "eu"},
+}
+
+
+@pytest_asyncio.fixture
+async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
+    async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
+        await hub_client.create(Place(CLUSTERS), WEST)
+        yield tmp_path / "kubeconfig"
+
+
+async def shown(kubeconfig: Path, *words: str) -> str:
+    arguments = [*words, "--kubeconfig", str(kubeconfig)]
+    told = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    assert told.exit_code == 0, told.output
+    return told.output
+
+
+async def test_clusters_in_every_form(kubeconfig: Path) -> None:
+    documents = (
+        json.loads(await shown(kubeconfig, "clusters", "-o", "json")),
+        yaml.safe_load(await shown(kubeconfig, "clusters", "-o", "yaml")),
+    )
+
+    for each in documents:
+        assert [item["metadata"]["name"] for item in each["items"]] == ["west"]
+        assert "managedFields" not in each["items"][0]["metadata"]
+    assert "w-1" not in await shown(kubeconfig, "clusters")
+    assert "w-1" in await shown(kubeconfig, "clusters", "-o", "wide")
+    named = await shown(kubeconfig, "clusters", "-o", "name")
+    assert named == "cluster.cluster.karmada.io/west\n"
+
+
+async def test_tokens_in_every_form(kubeconfig: Path) -> None:
+    token = await shown(kubeconfig, "token", "create", "east")
+    token_id = token.partition(".")[0]
+
+    (told,) = json.loads(await shown(kubeconfig, "token", "list", "-o", "json"))
+
+    assert (told["token_id"], told["cluster_name"], told["state"]) == (token_id, "east", "unused")
+    assert await shown(kubeconfig, "token", "list", "-o", "name") == f"{token_id}\n"
+    assert token_id in await shown(kubeconfig, "token", "list")
+
+
+def test_watching_is_for_tables_only() -> None:
+    told = CliRunner().invoke(main, ["clusters", "--watch", "-o", "json"])
+
+    assert told.exit_code == 2
+    assert "--watch shows a table" in told.output
+
+
+def test_the_parts_of_a_local_fleet_in_every_form(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    files.prepare()
+    hub = PartRecord("hub", "ready", pid=1, restarts=0, port=5443, log="hub.log")
+    with files.held():
+        files.write_record(RunRecord(pid=1, started=0.0, is_ready=True, parts=(hub,)))
+
+        def status(output: str) -> str:
+            arguments = ["status", "--data-dir", str(tmp_path), "-o", output]
+            return CliRunner().invoke(main, arguments).output
+
+        assert json.loads(status("json"))["parts"][0]["port"] == 5443
+        assert yaml.safe_load(status("yaml"))["is_ready"] is True
+        assert status("name") == "hub\n"
+        assert status("table").splitlines()[1].split() == [
+            *("hub", "ready", "1", "5443", "0", "hub.log"),
+        ]
+
+
+@pytest.mark.parametrize("verb", ["status", "logs"])
+def test_without_a_local_fleet_the_next_step_is_said(verb: str, tmp_path: Path) -> None:
+    part = ["hub"] if verb == "logs" else []
+
+    told = CliRunner().invoke(main, [verb, *part, "--data-dir", str(tmp_path / "none")])
+
+    assert told.exit_code == 1
+    assert told.output.startswith("Error: ")
+    assert len(told.output.splitlines()) == 1

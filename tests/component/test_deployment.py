@@ -1,0 +1,180 @@
+"""What is in deploy/ works with the commands there are, and a Kubernetes API accepts it."""
+
+import configparser
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import pytest_asyncio
+import yaml
+
+from clusterspace import __version__
+from clusterspace.cli.main import main
+from clusterspace.client.discovery import Discovery
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.writes import WriteOptions
+from clusterspace.membership import agent_manifests
+from clusterspace.testing.builders import NAMESPACES, namespace
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+UNITS = sorted(DEPLOY.glob("systemd/*.service"))
+MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
+PROGRAM = "/opt/clusterspace/bin/clusterspace"
+STRICT_DRY_RUN = WriteOptions(is_dry_run=True, field_validation="Strict")
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(file.read_text()))
+
+
+def pods_of(file: Path) -> Iterator[dict[str, Any]]:
+    for document in documents(file):
+        if document["kind"] == "Deployment":
+            yield document["spec"]["template"]["spec"]
+
+
+def containers() -> Iterator[dict[str, Any]]:
+    for file in MANIFESTS:
+        for pod in pods_of(file):
+            yield from (*pod.get("initContainers", ()), *pod["containers"])
+
+
+def parse(words: list[str]) -> click.Context:
+    """Parse a command line of ours; UsageError when it has what no command takes."""
+    root = click.Context(main, info_name="clusterspace")
+    name, command, rest = main.resolve_command(root, words)
+    assert command is not None
+    return command.make_context(name, rest, parent=root)
+
+
+def read_unit(file: Path) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
+    unit.read(file)
+    return unit
+
+
+@pytest_asyncio.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[ClusterClient]:
+    async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
+        yield hub_client
+
+
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.stem)
+def test_a_unit_runs_a_command_that_exists(file: Path) -> None:
+    program, *words = read_unit(file)["Service"]["ExecStart"].split()
+
+    assert program == PROGRAM
+    assert parse(words).info_name == file.stem.removeprefix("clusterspace-")
+
+
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.stem)
+def test_a_unit_runs_as_nobody_special(file: Path) -> None:
+    service = read_unit(file)["Service"]
+
+    assert service["User"] == "clusterspace"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["CapabilityBoundingSet"] == ""
+
+
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.stem)
+def test_systemd_accepts_a_unit(file: Path, tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("systemd-analyze is not on the PATH")
+    for each in UNITS:  # they name one another
+        (tmp_path / each.name).write_text(each.read_text().replace(PROGRAM, "/bin/true"))
+
+    told = subprocess.run(
+        [verify, "verify", str(tmp_path / file.name)], capture_output=True, text=True, check=False
+    )
+
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_containers_run_commands_that_exist() -> None:
+    names = {
+        parse([*container.get("command", [])[1:], *container.get("args", [])]).info_name
+        for container in containers()
+    }
+
+    assert names == {"hub", "fleet", "controllers", "agent"}
+
+
+def test_containers_have_no_rights_on_their_machine() -> None:
+    for container in containers():
+        held = container["securityContext"]
+        assert held["allowPrivilegeEscalation"] is False
+        assert held["readOnlyRootFilesystem"] is True
+        assert held["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_variables_of_our_own_service_are_not_taken_for_settings() -> None:
+    """A Service called clusterspace-hub would set CLUSTERSPACE_HUB_PORT to tcp://..."""
+    (pod,) = pods_of(DEPLOY / "kubernetes" / "clusterspace.yaml")
+
+    assert pod["enableServiceLinks"] is False
+
+
+def test_every_image_is_of_this_version() -> None:
+    files = [path for path in DEPLOY.rglob("*") if path.is_file()]
+    named = {each for file in files for each in re.findall(r"clusterspace:\d\S*", file.read_text())}
+
+    assert named == {f"clusterspace:{__version__}"}
+    assert {container["image"] for container in containers()} == named
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+async def test_an_api_server_accepts_the_manifests(file: Path, hub: ClusterClient) -> None:
+    served = (await Discovery(hub.connection).served()).resources
+    resource_of = {(each.group_version.api_version, each.kind): each for each in served}
+    await hub.create(Place(NAMESPACES), namespace(documents(file)[0]["metadata"]["name"]))
+
+    for document in documents(file):
+        resource = resource_of[document["apiVersion"], document["kind"]]
+        metadata = document["metadata"]
+        place = Place(
+            resource.group_version_resource, metadata.get("namespace", ""), metadata["name"]
+        )
+        applied = await hub.apply(place, document, STRICT_DRY_RUN)
+        assert applied["metadata"]["name"] == metadata["name"]
+
+
+def test_the_agent_is_the_one_that_registering_makes() -> None:
+    made = (
+        agent_manifests.namespace(""),
+        agent_manifests.account(""),
+        agent_manifests.role(""),
+        agent_manifests.role_binding(""),
+        agent_manifests.deployment(f"clusterspace:{__version__}", ""),
+    )
+    unmarked = [
+        {
+            **each,
+            "metadata": {
+                key: value
+                for key, value in each["metadata"].items()
+                if key not in ("labels", "annotations")
+            },
+        }
+        for each in made
+    ]
+
+    assert documents(DEPLOY / "kubernetes" / "agent.yaml") == unmarked
+
+
+def test_the_container_image_is_made_of_what_is_here() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+
+    assert all((DEPLOY.parent / each).exists() for line in copied for each in line.split())
+    assert 'ENTRYPOINT ["clusterspace"]' in text
+    (user,) = re.findall(r"^USER (\d+)", text, re.MULTILINE)
+    assert int(user) == 65532

@@ -1,0 +1,305 @@
+"""Both ends of the declarative door against a hub, one step at a time."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.component.execution_site import make_namespace
+from tests.flows.invited_members import ACCOUNTS, member_cluster, work_for
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.clusters import WORKS, execution_namespace
+from clusterspace.api.member_clusters import MEMBER_CLUSTERS
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import Invalid
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.membership import names
+from clusterspace.membership.member_clusters import places
+from clusterspace.membership.member_clusters.agent import MembershipAgent
+from clusterspace.membership.member_clusters.upkeep import (
+    MemberClusterSettings,
+    MemberClusterUpkeep,
+)
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.reconcile import Outcome, Request, RequeueAfter
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+V1 = GroupVersionResource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
+
+
+class ShiftedClock(SystemClock):
+    """A clock that can be put forward."""
+
+    shift = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift
+
+    def now(self) -> float:
+        return super().now() + self.shift
+
+
+@dataclass
+class Doorway:
+    """A hub, a member, and both ends of the door between them."""
+
+    settings: ConnectionSettings
+    hub: ClusterClient
+    upkeep: MemberClusterUpkeep
+    agent: MembershipAgent
+    clock: ShiftedClock
+
+    async def look(self) -> Outcome:
+        """Let the hub's end take a step."""
+        return await self.upkeep.reconcile(Request("west"))
+
+    async def report(self) -> Outcome:
+        """Let the member's end take a step."""
+        return await self.agent.reconcile(Request("west", "fleet-member-west"))
+
+    async def join(self) -> None:
+        await self.hub.create(Place(MEMBER_CLUSTERS), member_cluster(period=60))
+        await self.look()
+        await self.report()
+        await self.look()
+        await make_namespace(self.hub, execution_namespace("west"))
+        await self.look()
+
+    async def get(self) -> Object:
+        return await self.hub.get(places.member_cluster_place("west"))
+
+    async def condition(self, condition_type: str) -> Object:
+        return find_condition((await self.get())["status"]["conditions"], condition_type) or {}
+
+    async def let_go(self) -> None:
+        held = await self.get()
+        await self.hub.delete(places.member_cluster_place("west"), DeleteOptions(uid_of(held)))
+
+
+@pytest.fixture
+async def doorway(tmp_path: Path) -> AsyncGenerator[Doorway]:
+    async with (
+        hub_for_test(tmp_path / "hub") as settings,
+        hub_for_test(tmp_path / "member", name="west") as member_settings,
+        client_for_test(settings) as hub,
+        client_for_test(member_settings) as member,
+    ):
+        clock = ShiftedClock()
+        events = EventRecorder(hub, component="test", clock=clock)
+        upkeep = MemberClusterUpkeep(hub, events, clock, MemberClusterSettings(force_seconds=60))
+        agent = MembershipAgent(hub, member, clock=clock, random=Random(1), patience_seconds=10)
+        yield Doorway(settings, hub, upkeep, agent, clock)
+
+
+async def test_it_is_looked_again_just_when_a_heartbeat_would_be_missed(doorway: Doorway) -> None:
+    await doorway.join()
+    outcome = await doorway.look()
+    assert isinstance(outcome, RequeueAfter)
+    assert 80 < outcome.seconds <= 90
+
+    doorway.clock.shift = 95
+    await doorway.look()
+
+    assert (await doorway.condition("HeartbeatReceived"))["reason"] == "HeartbeatLost"
+    assert (await doorway.condition("Joined"))["status"] == "True"
+
+
+async def test_heartbeats_are_spread_around_their_period(doorway: Doorway) -> None:
+    await doorway.join()
+    waits: list[float] = []
+    for _ in range(20):
+        outcome = await doorway.report()
+        assert isinstance(outcome, RequeueAfter)
+        waits.append(outcome.seconds)
+    assert all(57 <= each <= 63 for each in waits)
+    assert len(set(waits)) > 10
+
+
+async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_passes_it_on(
+    doorway: Doorway,
+) -> None:
+    await doorway.join()
+    await doorway.hub.create(Place(WORKS, execution_namespace("west")), work_for("west", "stuck"))
+    await doorway.let_go()
+    await doorway.look()
+    await doorway.report()
+    assert (await doorway.condition("Joined"))["status"] == "True"
+
+    doorway.clock.shift = 11
+    cluster = await doorway.hub.get(names.cluster_place("west"))
+    assert find_at(cluster, "metadata", "deletionTimestamp")
+    await doorway.report()
+    await doorway.look()
+
+    joined = await doorway.condition("Joined")
+    internal = await doorway.hub.get(places.internal_place("west"))
+    agent = internal["status"]["agentStatus"][0]["conditions"]
+    said = find_condition(agent, "Joined") or {}
+    assert (said["status"], said["reason"]) == ("Unknown", "InternalMemberClusterFailedToLeave")
+    assert (joined["status"], joined["reason"]) == ("Unknown", "MemberClusterJoinStateUnknown")
+    assert "not withdrawn yet" in joined["message"]
+
+
+async def test_an_agent_told_what_no_agent_does_goes_on_as_before(doorway: Doorway) -> None:
+    await doorway.join()
+    place = places.internal_place("west")
+    before = await doorway.hub.get(place)
+    await commit(doorway.hub, place, before, with_value(before, "Dance", "spec", "state"))
+    await doorway.report()
+    after = await doorway.hub.get(place)
+    assert after["status"] == before["status"]
+
+    await doorway.look()
+    assert find_at(await doorway.hub.get(place), "spec", "state") == "Join"
+
+
+async def test_a_cluster_that_is_no_longer_ours_is_left_alone_and_said(doorway: Doorway) -> None:
+    await doorway.join()
+    place = names.cluster_place("west")
+    before = await doorway.hub.get(place)
+    foreign = await commit(doorway.hub, place, before, with_metadata(before, ownerReferences=None))
+    held = await doorway.get()
+    tainted = with_value(held, [{"key": "a", "effect": "NoSchedule"}], "spec", "taints")
+    await commit(doorway.hub, places.member_cluster_place("west"), held, tainted)
+    await doorway.look()
+
+    assert "joined by another door" in (await doorway.condition("Joined"))["message"]
+    assert await doorway.hub.get(place) == foreign
+
+
+async def test_an_identity_that_is_replaced_loses_its_rights(doorway: Doorway) -> None:
+    await doorway.join()
+    held = await doorway.get()
+    jane = with_value(held, {"kind": "User", "name": "jane"}, "spec", "identity")
+    await commit(doorway.hub, places.member_cluster_place("west"), held, jane)
+    await doorway.look()
+
+    for place in (
+        places.binding_place("west", "fleet-member-west"),
+        places.binding_place("west", "karmada-cluster"),
+        places.binding_place("west", execution_namespace("west")),
+        places.cluster_binding_place("west"),
+    ):
+        (subject,) = (await doorway.hub.get(place))["subjects"]
+        assert (subject["kind"], subject["name"]) == ("User", "jane")
+
+
+async def test_reporting_on_a_cluster_changes_nothing_but_its_status(doorway: Doorway) -> None:
+    await doorway.join()
+    async with client_for_test(await _as_agent(doorway)) as agent:
+        place = names.cluster_place("west")
+        before = await agent.get(place)
+        bold = with_metadata(before, labels={"region": "mars"}, finalizers=["mine/forever"])
+        bold = {
+            **bold,
+            "spec": {**bold["spec"], "taints": []},
+            "status": {"kubernetesVersion": "v9"},
+        }
+        await agent.update(place.part("status"), bold)
+        after = await agent.get(place)
+
+    assert after["status"]["kubernetesVersion"] == "v9"
+    assert after["spec"] == before["spec"]
+    for field in ("labels", "finalizers", "ownerReferences", "annotations"):
+        assert after["metadata"].get(field) == before["metadata"].get(field)
+
+
+async def _as_agent(doorway: Doorway) -> ConnectionSettings:
+    await make_namespace(doorway.hub, ACCOUNTS)
+    account = Place(names.SERVICE_ACCOUNTS, ACCOUNTS, "agent-west")
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "agent-west"},
+    }
+    await doorway.hub.create(account.collection, body)
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await doorway.hub.create(account.part("token"), wanted)
+    token = str(find_at(answer, "status", "token"))
+    return replace(doorway.settings, identity=Identity(token=token))
+
+
+async def test_both_versions_are_served_and_the_newer_knows_no_delete_options(
+    doorway: Doorway,
+) -> None:
+    wanted = {**member_cluster(), "apiVersion": V1.api_version}
+    await doorway.hub.create(Place(V1), wanted)
+    held = await doorway.get()
+    skipping = with_value(held, {"validationMode": "Skip"}, "spec", "deleteOptions")
+    await commit(doorway.hub, places.member_cluster_place("west"), held, skipping)
+
+    newer = await doorway.hub.get(Place(V1, name="west"))
+    assert newer["spec"]["identity"] == held["spec"]["identity"]
+    assert "deleteOptions" not in newer["spec"]
+    assert (await doorway.get())["spec"]["deleteOptions"] == {"validationMode": "Skip"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"heartbeatPeriodSeconds": 0}, "greater than or equal to 1"),
+        ({"heartbeatPeriodSeconds": 601}, "less than or equal to 600"),
+        ({"identity": None}, "spec.identity: Required value"),
+        ({"identity": {"kind": "ServiceAccount", "name": "a"}}, "spec.identity.namespace"),
+        ({"taints": [{"key": "", "effect": "NoSchedule"}]}, "spec.taints[0].key"),
+        ({"taints": "all"}, "spec.taints: Invalid value"),
+        ({"taints": ["all"]}, "spec.taints[0]: Invalid value"),
+        (
+            {"taints": [{"key": f"k{n}", "effect": "NoSchedule"} for n in range(101)]},
+            "must have at most 100 items",
+        ),
+        ({"deleteOptions": {"validationMode": "Never"}}, "validationMode: Unsupported value"),
+    ],
+    ids=[
+        "too often",
+        "too rare",
+        "nobody",
+        "nowhere",
+        "no key",
+        "no list",
+        "no taint",
+        "too many",
+        "unknown mode",
+    ],
+)
+@pytest.mark.parametrize("resource", [MEMBER_CLUSTERS, V1], ids=lambda each: each.version)
+async def test_bad_input_is_refused_with_its_place(
+    doorway: Doorway, resource: GroupVersionResource, spec: dict[str, Any], complaint: str
+) -> None:
+    if resource == V1 and "deleteOptions" in spec:
+        pytest.skip("v1 has no delete options: they are pruned, not refused")
+    base = member_cluster()
+    merged = {key: each for key, each in {**base["spec"], **spec}.items() if each is not None}
+    wanted = {**base, "apiVersion": resource.api_version, "spec": merged}
+    with pytest.raises(Invalid) as refused:
+        await doorway.hub.create(Place(resource), wanted)
+    assert complaint in refused.value.message
+
+
+async def test_kubectl_shows_the_columns_people_know(doorway: Doorway, tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    await doorway.join()
+    kubeconfig = str(tmp_path / "hub" / "kubeconfig")
+    command = [kubectl, "--kubeconfig", kubeconfig, "get", "memberclusters", "-o", "wide"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    header, row = output.decode().splitlines()
+    assert header.split() == [
+        "NAME", "JOINED", "AGE", "MEMBER-AGENT-LAST-SEEN", "NODE-COUNT", "AVAILABLE-CPU",
+        "AVAILABLE-MEMORY", "ALLOCATABLE-CPU", "ALLOCATABLE-MEMORY",
+    ]  # fmt: skip
+    name, joined, _age, _seen, nodes, *amounts = row.split()
+    assert (name, joined, nodes, amounts) == ("west", "True", "0", ["0", "0", "0", "0"])
