@@ -50,7 +50,7 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
 
 def _running_sim(directory: Path, name: str) -> AbstractContextManager[RunningHub]:
     return running_server(
-        directory, "sim", name, "--nodes", "1", "--node-pods", "5000", *tokens_in(directory)
+        directory, "sim", name, "--nodes", "4", "--node-pods", "250", *tokens_in(directory)
     )
 
 

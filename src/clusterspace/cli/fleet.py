@@ -66,6 +66,7 @@ def fleet(
     async def work() -> None:
         settings = FleetSettings(
             hub=hub_settings(hub_kubeconfig),
+            read_hub=lambda: hub_settings(hub_kubeconfig),
             data_dir=data_dir,
             host=host,
             port=port,

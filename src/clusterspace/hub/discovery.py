@@ -1,30 +1,17 @@
 """/api, /apis and below: what is served, in the legacy form and in the aggregated one."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from clusterspace.hub import forms
-from clusterspace.hub.catalog import Catalog, Served
-from clusterspace.kube.objects import Object
-from clusterspace.kube.resources import GroupVersion, Subresource, version_priority
+from clusterspace.hub.catalog import Catalog
+from clusterspace.kube import discovery_documents
+from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
+from clusterspace.kube.resources import GroupVersion, ResourceInfo, version_priority
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
 from clusterspace.serving.negotiation import aggregated_version
 from clusterspace.serving.responses import headers_for, value_response
-
-_AGGREGATED: Final = "APIGroupDiscoveryList"
-_GROUP: Final = "apidiscovery.k8s.io"
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A group with its versions, the preferred one first, and what each serves."""
-
-    name: str
-    versions: tuple[tuple[str, tuple[Served, ...]], ...]
 
 
 class Discovery:
@@ -38,55 +25,46 @@ class Discovery:
         wanted = aggregated_version(call.header("accept"))
         if wanted:
             return self._aggregated(call, wanted, is_core=True)
-        body = {
-            "kind": "APIVersions",
-            "versions": ["v1"],
-            "serverAddressByClientCIDRs": [
-                {"clientCIDR": "0.0.0.0/0", "serverAddress": call.header("host")}
-            ],
-        }
-        return value_response(call, 200, body)
+        address = call.header("host")
+        return value_response(call, 200, discovery_documents.core_versions(self._groups(), address))
 
     def root_of_groups(self, call: Call) -> Response:
         """Answer GET /apis."""
         wanted = aggregated_version(call.header("accept"))
         if wanted:
             return self._aggregated(call, wanted, is_core=False)
-        groups = [_group_body(each) for each in self._groups() if each.name]
-        return value_response(
-            call, 200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-        )
+        return value_response(call, 200, discovery_documents.group_list(self._groups()))
 
     def group(self, call: Call, name: str) -> Response | None:
         """Answer GET /apis/GROUP; None when there is no such group."""
         found = next((each for each in self._groups() if each.name == name), None)
         if found is None or not name:
             return None
-        return value_response(
-            call, 200, {"kind": "APIGroup", "apiVersion": "v1", **_group_body(found)}
-        )
+        return value_response(call, 200, discovery_documents.group_document(found))
 
     def version(self, call: Call, group: str, version: str) -> Response | None:
         """Answer GET /api/v1 or /apis/GROUP/VERSION; None when there is no such version."""
-        for each in self._groups():
-            for held, resources in each.versions:
-                if (each.name, held) == (group, version):
-                    return value_response(call, 200, _resource_list(group, version, resources))
-        return None
+        found = self._find_version(group, version)
+        if found is None:
+            return None
+        hashes = _storage_hashes(self._catalog, GroupVersion(group, version))
+        return value_response(call, 200, discovery_documents.resource_list(group, found, hashes))
 
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served in this version of this group."""
-        return any(
-            each.name == group and any(held == version for held, _ in each.versions)
-            for each in self._groups()
-        )
+        return self._find_version(group, version) is not None
 
-    def _groups(self) -> tuple[_Group, ...]:
+    def _groups(self) -> tuple[ServedGroup, ...]:
         return _grouped(self._catalog, self._catalog.revision)
+
+    def _find_version(self, group: str, version: str) -> ServedVersion | None:
+        versions = (each.versions for each in self._groups() if each.name == group)
+        return next((each for held in versions for each in held if each.version == version), None)
 
     def _aggregated(self, call: Call, version: str, *, is_core: bool) -> Response:
         body, etag = _aggregated_document(self._catalog, self._catalog.revision, version, is_core)
-        content_type = f"application/json;g={_GROUP};v={version};as={_AGGREGATED}"
+        group, kind = discovery_documents.AGGREGATED_GROUP, discovery_documents.AGGREGATED_KIND
+        content_type = f"application/json;g={group};v={version};as={kind}"
         headers = [
             *(pair for pair in headers_for(call, content_type) if pair[0] != "Cache-Control"),
             ("Cache-Control", "public"),
@@ -99,16 +77,16 @@ class Discovery:
 
 
 @lru_cache(maxsize=4)
-def _grouped(catalog: Catalog, _revision: int) -> tuple[_Group, ...]:
-    held: dict[str, dict[str, list[Served]]] = {}
+def _grouped(catalog: Catalog, _revision: int) -> tuple[ServedGroup, ...]:
+    held: dict[str, dict[str, list[ResourceInfo]]] = {}
     for served in catalog.all():
         info = served.info
-        held.setdefault(info.group, {}).setdefault(info.version, []).append(served)
+        held.setdefault(info.group, {}).setdefault(info.version, []).append(info)
     return tuple(
-        _Group(
+        ServedGroup(
             name,
             tuple(
-                (version, tuple(versions[version]))
+                ServedVersion(version, tuple(versions[version]))
                 for version in sorted(versions, key=version_priority)
             ),
         )
@@ -116,104 +94,18 @@ def _grouped(catalog: Catalog, _revision: int) -> tuple[_Group, ...]:
     )
 
 
+def _storage_hashes(catalog: Catalog, wanted: GroupVersion) -> dict[str, str]:
+    return {
+        served.info.plural: served.storage_version_hash
+        for served in catalog.all()
+        if (served.info.group, served.info.version) == (wanted.group, wanted.version)
+    }
+
+
 @lru_cache(maxsize=8)
 def _aggregated_document(
     catalog: Catalog, revision: int, version: str, is_core: bool
 ) -> tuple[bytes, str]:
     groups = [each for each in _grouped(catalog, revision) if (each.name == "") is is_core]
-    body = forms.encode(
-        {
-            "kind": _AGGREGATED,
-            "apiVersion": f"{_GROUP}/{version}",
-            "metadata": {},
-            "items": [_aggregated_group(each) for each in groups],
-        }
-    )
+    body = forms.encode(discovery_documents.aggregated(groups, version))
     return body, f'"{hashlib.sha256(body).hexdigest().upper()}"'
-
-
-def _aggregated_group(group: _Group) -> Object:
-    return {
-        "metadata": {"name": group.name} if group.name else {},
-        "versions": [
-            {
-                "version": version,
-                "resources": [_aggregated_resource(each) for each in resources],
-                "freshness": "Current",
-            }
-            for version, resources in group.versions
-        ],
-    }
-
-
-def _aggregated_resource(served: Served) -> Object:
-    info = served.info
-    body: Object = {
-        "resource": info.plural,
-        "responseKind": {"group": info.group, "version": info.version, "kind": info.kind},
-        "scope": "Namespaced" if info.namespaced else "Cluster",
-        "singularResource": info.singular,
-        "verbs": list(info.verbs),
-    }
-    if info.short_names:
-        body["shortNames"] = list(info.short_names)
-    if info.categories:
-        body["categories"] = list(info.categories)
-    if info.subresources:
-        body["subresources"] = [_aggregated_subresource(each) for each in info.subresources]
-    return body
-
-
-def _aggregated_subresource(part: Subresource) -> Object:
-    kind = {"group": part.group, "version": part.version, "kind": part.kind}
-    return {"subresource": part.name, "responseKind": kind, "verbs": list(part.verbs)}
-
-
-def _group_body(group: _Group) -> Object:
-    versions = [
-        {"groupVersion": GroupVersion(group.name, version).api_version, "version": version}
-        for version, _ in group.versions
-    ]
-    return {"name": group.name, "versions": versions, "preferredVersion": versions[0]}
-
-
-def _resource_list(group: str, version: str, resources: Sequence[Served]) -> Object:
-    body: Object = {"kind": "APIResourceList"}
-    if group:
-        # The core group's list has never carried its own apiVersion.
-        body["apiVersion"] = "v1"
-    body["groupVersion"] = GroupVersion(group, version).api_version
-    body["resources"] = [entry for each in resources for entry in _resource_entries(each)]
-    return body
-
-
-def _resource_entries(served: Served) -> Iterable[Object]:
-    info = served.info
-    entry: Object = {
-        "name": info.plural,
-        "singularName": info.singular,
-        "namespaced": info.namespaced,
-        "kind": info.kind,
-        "verbs": list(info.verbs),
-    }
-    if info.short_names:
-        entry["shortNames"] = list(info.short_names)
-    if info.categories:
-        entry["categories"] = list(info.categories)
-    if served.storage_version_hash:
-        entry["storageVersionHash"] = served.storage_version_hash
-    yield entry
-    for part in info.subresources:
-        yield _subresource_entry(served, part)
-
-
-def _subresource_entry(served: Served, part: Subresource) -> Object:
-    info = served.info
-    entry: Object = {
-        "name": f"{info.plural}/{part.name}",
-        "singularName": "",
-        "namespaced": info.namespaced,
-    }
-    if (part.group, part.version) != (info.group, info.version):
-        entry |= {"group": part.group, "version": part.version}
-    return {**entry, "kind": part.kind, "verbs": list(part.verbs)}

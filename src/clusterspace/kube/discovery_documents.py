@@ -1,6 +1,6 @@
 """What a server tells of the resources it serves: the aggregated documents and the legacy ones."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,12 +59,22 @@ def group_document(group: ServedGroup) -> Object:
     return {"kind": "APIGroup", "apiVersion": "v1", **_group_body(group)}
 
 
-def resource_list(group: str, served: ServedVersion) -> Object:
-    """Return the APIResourceList of one version of a group."""
+def resource_list(
+    group: str, served: ServedVersion, storage_hashes: Mapping[str, str] | None = None
+) -> Object:
+    """Return the APIResourceList of one version of a group.
+
+    `storage_hashes` says for resources, by plural, in which form they are stored.
+    """
+    hashes = storage_hashes or {}
     group_version = GroupVersion(group, served.version)
     # The core group's list has never carried its own apiVersion.
     head: Object = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if group else {})
-    listed = [entry for each in served.resources for entry in _resource_entries(each)]
+    listed = [
+        entry
+        for each in served.resources
+        for entry in _resource_entries(each, hashes.get(each.plural, ""))
+    ]
     return {**head, "groupVersion": group_version.api_version, "resources": listed}
 
 
@@ -115,7 +125,7 @@ def _group_body(group: ServedGroup) -> Object:
     return {"name": group.name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_entries(info: ResourceInfo) -> Iterator[Object]:
+def _resource_entries(info: ResourceInfo, storage_hash: str) -> Iterator[Object]:
     yield {
         "name": info.plural,
         "singularName": info.singular,
@@ -123,6 +133,7 @@ def _resource_entries(info: ResourceInfo) -> Iterator[Object]:
         "kind": info.kind,
         "verbs": list(info.verbs),
         **_other_names(info),
+        **({"storageVersionHash": storage_hash} if storage_hash else {}),
     }
     for part in info.subresources:
         yield _subresource_entry(info, part)

@@ -13,7 +13,7 @@ from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.errors import TaskFailed
 from clusterspace.gateway.answers.asking import Fleet, FleetLimits
 from clusterspace.gateway.answers.documents import Documents
@@ -27,6 +27,7 @@ from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.processes.clients import connect
 from clusterspace.processes.fleet_tls import FleetTls
 from clusterspace.processes.hub_chain import handler_of
+from clusterspace.processes.hub_identity import HubIdentity, ReadSettings
 from clusterspace.processes.installation import Installation, server_url, write_private
 from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.processes.stopping import stop_event
@@ -62,6 +63,8 @@ class FleetSettings:
     limits: FleetLimits = field(default_factory=FleetLimits)
     server_names: tuple[str, ...] = ()
     """What else clients call this server: the certificate has these names too."""
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from, if it came from a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
-        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS)
+        known_as = HubIdentity(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
+        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, known_as)
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
@@ -105,8 +109,13 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 
         stack.push_async_callback(drain)
         documents.is_ready = True
-        content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, settings.hub.identity)
-        write_private(installation.kubeconfig, content)
+
+        def write_kubeconfig(identity: Identity) -> None:
+            content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, identity)
+            write_private(installation.kubeconfig, content)
+
+        write_kubeconfig(settings.hub.identity)
+        tasks.keep("kubeconfig", lambda: known_as.tell_changes(write_kubeconfig), restart=_restarts)
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
         yield RunningFleet(url, fleet)

@@ -1,0 +1,339 @@
+"""What one list of every cluster costs, beside the members' own lists in the same run.
+
+python -m tests.bench fleet
+
+Hub and fleet API server are processes as users start them; the members are hubs with a thousand
+pods each, in two further processes. All of them, and the client, share the processors of this
+machine. So the figures come with the processor time of each, and with the time a client takes that
+asks all members itself, at once: no server in between could be faster than that.
+"""
+
+import asyncio
+import http.client
+import multiprocessing
+import os
+import shutil
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvloop
+from tests.bench.api_servers import running_hub as running_hub_process
+from tests.bench.api_servers import usage_of
+from tests.bench.bench_hub import pod
+from tests.component.hub_wire import ADMIN, TOKENS
+
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.places import Place
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.kube.objects import Object
+from clusterspace.membership.push_join import JoinRequest
+from clusterspace.processes.clients import open_client
+from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.processes.joining import join_cluster
+from clusterspace.telemetry.logs import Format, Level, configure
+from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map
+
+MEMBERS = 10
+PAIR = 2
+"""As many members as were behind Karmada's search proxy when it took 1,009 ms for one list."""
+MEMBER_PROCESSES = 2
+PODS_EACH = 1_000
+MAPS_EACH = 100
+MAP_BYTES = 100_000
+"""Ten members with a hundred of these make a list of 100 MB."""
+CREATES_AT_ONCE = 32
+ROUNDS = 15
+PATIENCE = 120.0
+PODS_PATH = "/api/v1/namespaces/default/pods"
+MAPS_PATH = "/api/v1/namespaces/default/configmaps"
+
+
+# -- the members -----------------------------------------------------------------------------------
+
+
+def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    """Run members in this process until the pipe says something."""
+    configure(Format.JSON, Level.ERROR, sys.stderr)
+    uvloop.run(_serve_members(directory, members, pipe))
+
+
+async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    async with AsyncExitStack() as stack:
+        for name in members:
+            home = directory / name
+            home.mkdir()
+            tokens = home / "tokens.csv"
+            tokens.write_text(TOKENS)
+            settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
+            await stack.enter_async_context(running_hub(settings))
+            await _fill(settings_in(home, name))
+        pipe.send(None)
+        await asyncio.to_thread(pipe.recv)
+
+
+async def _fill(settings: ConnectionSettings) -> None:
+    maps = [config_map(f"map-{each:03}", {"k": "x" * MAP_BYTES}) for each in range(MAPS_EACH)]
+    pods = [pod(each) for each in range(PODS_EACH)]
+    async with open_client(settings) as member:
+
+        async def create_all(place: Place, wanted: Sequence[Object]) -> None:
+            rest = iter(wanted)
+
+            async def create() -> None:
+                for each in rest:
+                    await member.create(place, each)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(CREATES_AT_ONCE):
+                    group.create_task(create())
+
+        await create_all(Place(PODS, "default"), pods)
+        await create_all(Place(CONFIG_MAPS, "default"), maps)
+
+
+@contextmanager
+def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
+    """Run all members, spread over some processes; yield the ids of those."""
+    spawning = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        waiting: list[Callable[[], object]] = []
+        processes: list[int] = []
+        for number in range(MEMBER_PROCESSES):
+            ours, theirs = spawning.Pipe()
+            share = members[number::MEMBER_PROCESSES]
+            process = spawning.Process(target=run_members, args=(directory, share, theirs))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.kill)
+            waiting.append(ours.recv)
+            processes.append(process.pid or 0)
+        for wait_until_ready in waiting:
+            wait_until_ready()
+        yield tuple(processes)
+
+
+def settings_in(directory: Path, name: str) -> ConnectionSettings:
+    return read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+
+
+# -- the fleet API server --------------------------------------------------------------------------
+
+
+@contextmanager
+def running_fleet(directory: Path, hub_kubeconfig: Path) -> Generator[int]:
+    """Run the fleet API server as a user does; yield the id of the process."""
+    command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
+    command += ["--hub-kubeconfig", str(hub_kubeconfig), "--data-dir", str(directory)]
+    with (directory.parent / "fleet.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not (directory / "kubeconfig").exists():
+            assert process.poll() is None, "the fleet API server ended at once"
+            assert time.monotonic() < deadline, "the fleet API server is not ready"
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+class Lister:
+    """A client that reads lists over one connection, with as little as it can."""
+
+    def __init__(self, settings: ConnectionSettings, authority: Path) -> None:
+        place = urlsplit(settings.server)
+        trust = ssl.create_default_context(cafile=str(authority))
+        self._connection = http.client.HTTPSConnection(
+            place.hostname or "", place.port, context=trust
+        )
+        self._room = memoryview(bytearray(2**20))
+
+    def read(self, path: str) -> int:
+        """Return how many bytes the list has."""
+        self._connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})
+        answer = self._connection.getresponse()
+        assert answer.status == 200, answer.read()
+        size = 0
+        while taken := answer.readinto(self._room):
+            size += taken
+        return size
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everybody who takes part."""
+
+    directory: Path
+    fleet: Lister
+    members: dict[str, Lister]
+    processes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long something took in each round, and the processor time of each party in all."""
+
+    seconds: list[float]
+    size: int
+    cpu: dict[str, float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def shares(self) -> str:
+        rounds = len(self.seconds)
+        each = (f"{name} {used / rounds * 1e3:.0f}" for name, used in self.cpu.items())
+        return f"processor ms: {', '.join(each)}"
+
+
+def timed(scene: Scene, work: Callable[[], int], rounds: int = ROUNDS) -> Timing:
+    work()
+    before = {name: usage_of(ids).cpu_seconds for name, ids in scene.processes.items()}
+    own = time.process_time()
+    seconds: list[float] = []
+    size = 0
+    for _ in range(rounds):
+        started = time.perf_counter()
+        size = work()
+        seconds.append(time.perf_counter() - started)
+    cpu = {name: usage_of(ids).cpu_seconds - before[name] for name, ids in scene.processes.items()}
+    return Timing(seconds, size, {**cpu, "client": time.process_time() - own})
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def measure_lists(scene: Scene, names: Sequence[str]) -> None:
+    """Compare one list of all with the lists of each, asked alone and asked at once."""
+    alone = {name: timed(scene, lambda n=name: scene.members[n].read(PODS_PATH)) for name in names}
+    slowest = max(alone.values(), key=lambda each: each.median)
+    with ThreadPoolExecutor(len(names)) as pool:
+        readers = [scene.members[name] for name in names]
+        direct = timed(scene, lambda: sum(pool.map(lambda each: each.read(PODS_PATH), readers)))
+    unified = timed(scene, lambda: scene.fleet.read(PODS_PATH))
+    print(f"{len(names)} members x {PODS_EACH:,} pods, {unified.size / 1e6:.1f} MB:")
+    for what, timing in (
+        ("the slowest member's own list", slowest),
+        ("all members asked at once by a client", direct),
+        ("one list of the fleet", unified),
+    ):
+        print(f"  {what:40} {timing.median * 1e3:6.0f} ms  {timing.shares()}")
+    cost = unified.cpu["fleet"] / ROUNDS / (unified.size / 1e6)
+    for what, figure in (
+        ("in lists of the slowest member", f"{unified.median / slowest.median:.2f} x"),
+        ("in lists of all members at once", f"{unified.median / direct.median:.2f} x"),
+        ("processor time of the fleet", f"{cost * 1e3:.1f} ms per MB merged"),
+    ):
+        print(f"  {what:40} {figure}")
+
+
+def measure_memory(scene: Scene) -> None:
+    """Stream a list of 100 MB, and see how high the fleet's memory goes."""
+    (fleet,) = scene.processes["fleet"]
+    before = usage_of([fleet]).resident_bytes
+    Path(f"/proc/{fleet}/clear_refs").write_text("5")  # forget the highest mark so far
+    size = scene.fleet.read(MAPS_PATH)
+    grown = _highest_resident(fleet) - before
+    print(f"a list of {size / 1e6:.0f} MB: {grown / 1e6:.0f} MB more memory at most", end="")
+    print(f" ({grown / size:.2f} x), {before / 1e6:.0f} MB before")
+
+
+def _highest_resident(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def measure_kubectl(scene: Scene, names: Sequence[str]) -> None:
+    """Compare one command with one command for each context."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        print("kubectl not found: not compared")
+        return
+
+    def get_pods(home: Path, *options: str) -> int:
+        environment = {
+            "KUBECONFIG": str(home / "kubeconfig"),
+            "KUBECACHEDIR": str(scene.directory / "cache"),
+            "HOME": str(scene.directory),
+            "PATH": os.environ.get("PATH", ""),
+        }
+        command = [kubectl, "get", "pods", *options]
+        ran = subprocess.run(command, env=environment, capture_output=True)
+        assert ran.returncode == 0, ran.stderr
+        return len(ran.stdout.splitlines())
+
+    homes = [scene.directory / name for name in names]
+    for options in (("-l", "app=app-1"), ()):
+        loop = timed(scene, lambda given=options: sum(get_pods(home, *given) for home in homes), 3)
+        once = timed(scene, lambda given=options: get_pods(scene.directory / "fleet", *given), 3)
+        print(f"kubectl get pods {' '.join(options)}: {once.size - 1:,} pods, ", end="")
+        print(
+            f"{once.median * 1e3:.0f} ms on the fleet, {loop.median * 1e3:.0f} ms once per ", end=""
+        )
+        print(f"context: {loop.median / once.median:.1f} x")
+
+
+# -- how it is run ---------------------------------------------------------------------------------
+
+
+async def join_all(directory: Path, hub: Path, names: Sequence[str]) -> None:
+    for name in names:
+        request = JoinRequest(name, settings_in(directory / name, name))
+        await join_cluster(request, settings_in(hub, "hub"), lambda _: None)
+
+
+def wait_until_listed(scene: Scene, size: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while scene.fleet.read(PODS_PATH) < size:
+        assert time.monotonic() < deadline, "the fleet does not list all members"
+        time.sleep(0.1)
+
+
+def main() -> None:
+    names = [f"member-{number:02}" for number in range(MEMBERS)]
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        directory = Path(name)
+        hub = stack.enter_context(running_hub_process(directory / "hub"))
+        members = stack.enter_context(running_members(directory, names))
+        kubeconfig = directory / "hub" / "kubeconfig"
+        fleet = stack.enter_context(running_fleet(directory / "fleet", kubeconfig))
+        scene = Scene(
+            directory,
+            lister_in(directory / "fleet"),
+            {name: lister_in(directory / name) for name in names},
+            {"hub": hub.processes, "members": members, "fleet": (fleet,)},
+        )
+        each = scene.members[names[0]].read(PODS_PATH)
+        for joined in (names[:PAIR], names):
+            asyncio.run(
+                join_all(directory, directory / "hub", joined[0 if len(joined) == PAIR else PAIR :])
+            )
+            wait_until_listed(scene, each * len(joined))
+            measure_lists(scene, joined)
+        measure_memory(scene)
+        measure_kubectl(scene, names)
+
+
+def lister_in(home: Path) -> Lister:
+    return Lister(settings_in(home, home.name), home / "pki" / "ca.crt")
+
+
+if __name__ == "__main__":
+    main()
