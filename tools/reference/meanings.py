@@ -28,6 +28,7 @@ KINDS: Final = {
     "clusterspace.membership.member_clusters.usage": "InternalMemberCluster",
     "clusterspace.membership.status": "Cluster",
     "clusterspace.propagation": "ResourceBinding and ClusterResourceBinding",
+    "clusterspace.propagation.placements": "ClusterResourcePlacement and its bindings",
 }
 """Whose conditions a module sets; the longest match counts."""
 
@@ -57,6 +58,37 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.membership.member_clusters.upkeep", "reason"): (
         "clusterspace.membership.member_clusters.heartbeats:LOST",
     ),
+    ("clusterspace.propagation.placements.upkeep", "each['reason']"): (),
+    ("clusterspace.propagation.placements.reports", "each.reason"): (
+        "FailedToTakeOver",
+        "NotTakenOver",
+        "ManifestApplyFailed",
+    ),
+    ("clusterspace.propagation.placements.statuses", "kind"): (
+        "clusterspace.propagation.placements.statuses:ROLLOUT_STARTED",
+        "clusterspace.propagation.placements.reports:OVERRIDDEN",
+        "clusterspace.propagation.placements.reports:WORK_SYNCHRONIZED",
+        "clusterspace.propagation.placements.reports:AVAILABLE",
+        "clusterspace.api.works:APPLIED",
+    ),
+    ("clusterspace.propagation.placements.statuses", "reason"): (
+        "ApplyFailed",
+        "ApplyPending",
+        "ApplySucceeded",
+        "NoOverrideSpecified",
+        "OverriddenFailed",
+        "OverriddenPending",
+        "ResourceAvailable",
+        "ResourceAvailableUnknown",
+        "ResourceNotAvailableYet",
+        "RolloutControlledByExternalController",
+        "RolloutNotStartedYet",
+        "RolloutStarted",
+        "RolloutStartedUnknown",
+        "WorkNotSynchronizedYet",
+        "WorkSynchronized",
+        "WorkSynchronizedUnknown",
+    ),
     # The kind of what was made, and what became of it: RoleCreated, NamespaceUpdated.
     ("clusterspace.membership.member_clusters.inviting", "provision.kind + happened"): (),
 }
@@ -64,7 +96,10 @@ INDIRECT: Final[Indirect] = {
 TYPES: Final = {
     "Applied": "Whether every manifest is on the member as the hub wants it.",
     "Approved": "Whether the certificate may be signed.",
-    "Available": "Whether the API group is served; the hub serves all of its own.",
+    "Available": (
+        "Of an APIService, whether its group is served; of a placement, whether everything is "
+        "available on its clusters."
+    ),
     "Complete": "Whether the Job completed on every cluster it was placed on.",
     "CompleteAPIEnablements": "Whether all of what the cluster serves is known.",
     "DeletionsPaused": (
@@ -80,25 +115,37 @@ TYPES: Final = {
     "Joined": "Whether the agent says that it joined.",
     "Leaving": "What becomes of the resources on a member that leaves.",
     "NamesAccepted": "Whether no other kind has the names this one asks for.",
+    "Overridden": "Whether overrides were made; a placement has none.",
     "PodScheduled": "Whether the Pod may be given a node; the hub runs none.",
     "Ready": (
         "Whether the cluster answers and is well. False and Unknown keep everything where it is."
     ),
     "ReadyToJoin": "Whether the hub has made all the agent needs.",
+    "RolloutStarted": (
+        "Whether the newest state was rolled out; of a placement, to all its clusters."
+    ),
     "Scheduled": "Whether clusters were found for the object.",
     "SuccessCriteriaMet": "Whether the Job reached its goal on every cluster.",
     "Terminating": "Whether the definition is being deleted, and its objects first.",
+    "WorkSynchronized": "Whether every object was handed to the cluster, or to all clusters.",
     "WorksWritten": "Whether the binding's Works were written for every cluster.",
 }
 
 REASONS: Final = {
+    "AllWorkAreAvailable": "Every object on the cluster is available.",
+    "AllWorkHaveBeenApplied": "Every object is on the cluster.",
+    "AllWorkSynced": "Every object is handed to the cluster.",
     "AppliedFailed": "Some manifests could not be applied; the message names them.",
     "AppliedSuccessful": "Every manifest was applied.",
+    "ApplyFailed": "Some clusters would not have some objects; see failedPlacements.",
+    "ApplyInProgress": "The cluster has not told yet.",
     "ApplyOverridePolicyFailed": (
         "An override cannot be made in this object; its Work stays as it was."
     ),
+    "ApplyPending": "Some clusters have not told yet.",
     "ApplyPolicyFailed": "A policy matches, and could not be applied to the template.",
     "ApplyPolicySucceed": "The template follows this policy now.",
+    "ApplySucceeded": "Every cluster has every object.",
     "AutoApproved": "The agent of this very cluster asks.",
     "ClusterLeaving": "The cluster is on its way out; the message says what it waits for.",
     "ClusterNotReachable": "No connection to the cluster.",
@@ -115,6 +162,7 @@ REASONS: Final = {
     "Dispatching": "The Work is sent.",
     "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
+    "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",
     "HeartbeatLost": "The agent has not been heard for one and a half periods.",
@@ -133,11 +181,13 @@ REASONS: Final = {
     "InternalMemberClusterLeft": "The agent left.",
     "InternalMemberClusterUnhealthy": "The cluster is not well.",
     "InvalidResourceSelector": "A selector of the policy names a kind that cannot be propagated.",
+    "InvalidResourceSelectors": "What the placement selects cannot be told; nothing new is placed.",
     "JobFailed": "The Job failed on the clusters the message names.",
     "KeepingResources": "What was placed on the member stays there.",
     "KindConflict": "Another definition has this kind.",
     "ListKindConflict": "Another definition has this list kind.",
     "Local": "The group is served by the hub itself.",
+    "ManifestApplyFailed": "The cluster refused the object; the message says why.",
     "MemberClusterForceLeft": "The agent did not answer in time, and was given up.",
     "MemberClusterJoinStateUnknown": (
         "The agent has not said that it joined, or may not join; the message says which."
@@ -149,17 +199,39 @@ REASONS: Final = {
     "MemberClusterReadyToJoin": "The hub has made all the agent needs.",
     "NoClusterFit": "No cluster passed the filters; the message counts the reasons.",
     "NoConflicts": "Nobody else has these names.",
+    "NoOverrideSpecified": "There are no overrides.",
     "NotAccepted": "Some names belong to another kind.",
+    "NotAllWorkAreAvailabilityTrackable": (
+        "Every object is there; some cannot tell whether they are available."
+    ),
+    "NotAllWorkAreAvailable": "Some objects on the cluster are not available yet.",
+    "NotAllWorkHaveBeenApplied": "The cluster would not have some objects.",
     "NotAllowed": "Whoever asks may not have this certificate.",
+    "NotTakenOver": "An object is there already, and the placement never takes over.",
+    "OverriddenFailed": "An override could not be made.",
+    "OverriddenPending": "Overrides are still being made.",
     "Partial": "Some API groups could not be listed; what was known of them is kept.",
     "PluralConflict": "Another definition has this plural name.",
     "ReCreateSuccessful": "The object was deleted on the member, and made again.",
     "RemovingResources": "What was placed on the member will be removed.",
+    "ResourceAvailable": "Everything is available on every cluster.",
+    "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",
+    "ResourceNotAvailableYet": "Something is not available yet; the message says what and where.",
     "Resumed": "A person said that deletions go on.",
+    "RolloutControlledByExternalController": (
+        "The strategy is External: nothing is rolled out here."
+    ),
+    "RolloutNotStartedYet": "The cluster waits until enough others are available.",
+    "RolloutStarted": "The newest state is rolled out.",
+    "RolloutStartedUnknown": "Nothing is known yet of some clusters.",
     "ScheduleBindingFailed": "No clusters were found.",
     "ScheduleBindingSucceed": "Clusters were found.",
+    "ScheduleFailed": "A cluster that is asked for was not found; the message says why.",
+    "Scheduled": "The cluster is picked.",
     "SchedulerError": "The placement cannot be carried out as it is written.",
     "SchedulingGated": "The Pod names gates that nobody has lifted yet.",
+    "SchedulingPolicyFulfilled": "The placement has the clusters it asks for.",
+    "SchedulingPolicyUnfulfilled": "Clusters are missing; the message says why others do not do.",
     "ShortNamesConflict": "Another definition has one of these short names.",
     "SignerValidationFailure": "The request asks for what this signer does not sign.",
     "SingularConflict": "Another definition has this singular name.",
@@ -178,4 +250,7 @@ REASONS: Final = {
         "ten minutes."
     ),
     "Unschedulable": "The clusters that fit have too little room together.",
+    "WorkNotSynchronizedYet": "Some objects are still to be handed to the cluster.",
+    "WorkSynchronized": "Every object is handed to every cluster.",
+    "WorkSynchronizedUnknown": "Nothing is known yet of some clusters.",
 }

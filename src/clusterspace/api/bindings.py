@@ -33,6 +33,12 @@ class TemplateReference:
         """The kind of the template."""
         return GroupVersionKind.of(self.api_version, self.kind)
 
+    @property
+    def outline(self) -> Object:
+        """As much of the template as an Event needs; the object itself may not be at hand."""
+        metadata = {"name": self.name, "namespace": self.namespace, "uid": self.uid}
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}
+
 
 @dataclass(frozen=True, slots=True)
 class TargetCluster:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1123_label_problems
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, annotations_of, find_at, name_of
 from clusterspace.kube.resources import GroupVersionResource
 
 CLUSTERS: Final = GroupVersionResource("cluster.karmada.io", "v1alpha1", "clusters")
@@ -25,6 +25,7 @@ CLUSTER_NAMESPACE: Final = "karmada-cluster"
 EXECUTION_PREFIX: Final = "karmada-es-"
 FINALIZER: Final = "karmada.io/cluster-controller"
 WORK_FINALIZER: Final = "karmada.io/execution-controller"
+KEEP_ON_LEAVE: Final = "clusterspace.io/keep-resources-on-leave"
 SYSTEM_LABELS: Final = {"karmada.io/system": "true"}
 
 NOT_READY_TAINT: Final = "cluster.karmada.io/not-ready"
@@ -93,6 +94,11 @@ def id_of(cluster: Object) -> str:
 def is_pull(cluster: Object) -> bool:
     """Whether an agent inside the cluster reports for it."""
     return find_at(cluster, "spec", "syncMode") == PULL
+
+
+def keeps_on_leave(cluster: Object) -> bool:
+    """Whether what was placed on the cluster stays there when it leaves."""
+    return annotations_of(cluster).get(KEEP_ON_LEAVE) == "true"
 
 
 def taints_of(cluster: Object) -> tuple[Object, ...]:

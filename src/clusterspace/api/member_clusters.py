@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
-from clusterspace.api.clusters import cluster_name_causes
+from clusterspace.api.clusters import KEEP_ON_LEAVE, cluster_name_causes
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import label_value_problems, qualified_name_problems
@@ -35,7 +35,6 @@ FLEET_WORK_FINALIZER: Final = "kubernetes-fleet.io/work-cleanup"
 NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 FLEET_LABEL: Final = "kubernetes-fleet.io/is-fleet-resource"
 
-KEEP_ON_LEAVE: Final = "clusterspace.io/keep-resources-on-leave"
 """Annotation of a MemberCluster: `true` lets what was placed stay on the member when it leaves."""
 
 FORCE_LEAVE: Final = "clusterspace.io/force-leave"

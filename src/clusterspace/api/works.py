@@ -15,6 +15,9 @@ KIND: Final = "Work"
 APPLIED: Final = "Applied"
 DISPATCHING: Final = "Dispatching"
 
+ALREADY_EXISTS: Final = "already exists in the cluster"
+"""In what is said of a manifest whose place is taken by an object that is not ours."""
+
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 UNKNOWN: Final = "Unknown"

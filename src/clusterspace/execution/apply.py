@@ -40,6 +40,7 @@ FIELD_MANAGER: Final = "clusterspace-execution"
 
 _AS_US: Final = WriteOptions(field_manager=FIELD_MANAGER)
 _APART: Final = ("metadata", "status")
+_METADATA: Final = "f:metadata"
 _VOLATILE: Final = FieldSet.of(
     ("f:status",),
     *(
@@ -105,6 +106,12 @@ def content_difference(before: Object, after: Object) -> FieldSet:
     """Return what is different between two states of an object, names and stamps aside."""
     kind = GroupVersionKind.of(str(before.get("apiVersion")), str(before.get("kind")))
     return _difference(kind, before, after, _schema_of(kind)).without(ownership.APART)
+
+
+def changes_content(update: Update | None) -> bool:
+    """Whether an update changes anything besides the labels and annotations of an object."""
+    paths = () if update is None else update.fields.paths()
+    return any(path[0] != _METADATA for path in paths)
 
 
 def leaf_paths(fields: FieldSet) -> list[Path]:
@@ -197,6 +204,10 @@ async def _apply_once(
         case Verdict.UPDATE:
             return await _update(member, place, manifest, live or {}, Action.UPDATED)
         case Verdict.ADOPT:
+            return await _update(member, place, manifest, live or {}, Action.ADOPTED)
+        case Verdict.ADOPT_IF_SAME:
+            if changes_content(plan_update(manifest, live or {})):
+                return Applied(Action.CONFLICTS, live or {})
             return await _update(member, place, manifest, live or {}, Action.ADOPTED)
         case Verdict.LEAVE:
             return Applied(Action.LEFT, live or {})

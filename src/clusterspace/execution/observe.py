@@ -8,7 +8,7 @@ import msgspec
 from clusterspace.api import stamps
 from clusterspace.api.interpreter.health import health_of
 from clusterspace.api.interpreter.reflection import reflect_status
-from clusterspace.api.works import identifier_of
+from clusterspace.api.works import ALREADY_EXISTS, identifier_of
 from clusterspace.execution.apply import Update, leaf_paths
 from clusterspace.execution.ownership import managers_at, names_of
 from clusterspace.execution.takeover import owner_text, subject_text
@@ -41,7 +41,7 @@ def conflict_text(manifest: Object, live: Object, cluster: str, update: Update |
     differing = _content_fields(update)
     says = f"they differ in {differing}" if differing else "it says the same"
     return (
-        f"{subject_text(manifest)} already exists in the cluster {cluster} and the"
+        f"{subject_text(manifest)} {ALREADY_EXISTS} {cluster} and the"
         f" {stamps.CONFLICT_RESOLUTION} strategy value is {resolution}:"
         f" {owner_text(live)}, it was written by {names_of(_writers(live))}, and {says}"
     )

@@ -143,8 +143,10 @@ class Placer:
         if seen is not None:
             return seen
         conditions = find_at(work, "status", "conditions")
-        was_tried = find_condition(conditions, APPLIED) is not None
-        return await self._member.find(place) if was_tried else None
+        if find_condition(conditions, APPLIED) is None:
+            return None  # never tried before
+        await self._sightings.wait_listed(place.resource)
+        return self._sightings.look(place) or await self._member.find(place)
 
     async def _carry_out(self, order: _Order) -> Placed:
         if self._is_as_it_should_be(order):

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.clusters import WORKS
+from clusterspace.api.fleet_placements import is_placed
 from clusterspace.api.works import APPLIED, DISPATCHING, suspends_dispatching
 from clusterspace.client.places import place_of
 from clusterspace.client.resources import Client
 from clusterspace.execution.observe import manifest_status
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.runtime.commit import commit
 
 APPLIED_SUCCESSFUL: Final = "AppliedSuccessful"
@@ -40,7 +41,7 @@ def next_status(work: Object, findings: Sequence[Finding], now: float) -> Object
     """Return the status of a Work, seeing what became of its manifests."""
     status: Object = work.get("status") or {}
     conditions = set_condition(status.get("conditions"), _dispatching(work), now).conditions
-    applied = None if suspends_dispatching(work) else _applied(conditions, findings)
+    applied = None if suspends_dispatching(work) else _applied(work, conditions, findings)
     if applied is not None:
         conditions = set_condition(conditions, applied, now).conditions
     told = [
@@ -62,20 +63,28 @@ def _dispatching(work: Object) -> Condition:
     )
 
 
-def _applied(conditions: list[Object], findings: Sequence[Finding]) -> Condition | None:
-    """Return what to say about Applied; None when what is said already still holds."""
+def _applied(
+    work: Object, conditions: list[Object], findings: Sequence[Finding]
+) -> Condition | None:
+    """Return what to say about Applied; None when what is said already still holds.
+
+    A placement goes on to the next cluster when this one is done, so its Works also say which of
+    their states that is about.
+    """
+    generation = int(metadata_of(work).get("generation") or 0) if is_placed(work) else None
     problems = [each.problem for each in findings if each.problem]
     if problems:
         done = len(findings) - len(problems)
         message = f"Failed to apply all manifests ({done}/{len(findings)}): {'; '.join(problems)}"
-        return Condition(APPLIED, FALSE, APPLIED_FAILED, message[:_LONGEST_MESSAGE])
+        short = message[:_LONGEST_MESSAGE]
+        return Condition(APPLIED, FALSE, APPLIED_FAILED, short, generation)
     if any(each.is_recreated for each in findings):
         message = "Manifest has been created again after it was deleted in the cluster"
-        return Condition(APPLIED, TRUE, RECREATED, message)
-    if is_true(conditions, APPLIED):
+        return Condition(APPLIED, TRUE, RECREATED, message, generation)
+    if is_true(conditions, APPLIED) and generation is None:
         return None
     message = "Manifest has been successfully applied"
-    return Condition(APPLIED, TRUE, APPLIED_SUCCESSFUL, message)
+    return Condition(APPLIED, TRUE, APPLIED_SUCCESSFUL, message, generation)
 
 
 class Reporter:

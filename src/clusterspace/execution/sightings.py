@@ -7,6 +7,7 @@ its namespace is missing, the others are followed too.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -30,6 +31,7 @@ from clusterspace.runtime.informers import Informer, Update
 _log = structlog.get_logger(__name__)
 
 _MANAGED: Final = ListOptions(label_selector=f"{stamps.MANAGED}={MANAGED}")
+LIST_SECONDS: Final = 10.0
 _WATCHED: Final = frozenset({"list", "watch"})
 
 
@@ -102,6 +104,18 @@ class Sightings:
         """Return an object as it was last seen; None says nothing about whether it is there."""
         informer = self._informers.get(place.resource)
         return None if informer is None else informer.cache.find(place.key)
+
+    async def wait_listed(self, resource: GroupVersionResource) -> None:
+        """Wait while objects of a kind are listed for the first time, but no longer than a while.
+
+        After a start there may be thousands to look at, and one list is quicker than all of them.
+        """
+        informer = self._informers.get(resource)
+        if self._tasks is None or informer is None or informer.trouble is not None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIST_SECONDS):
+                await informer.wait_synced()
 
     def note_written(self, place: Place, stored: Object) -> None:
         """Remember what we wrote ourselves: being told of it is no news."""

@@ -4,6 +4,7 @@
     it is on its way out                          wait until it is gone
     it bears the stamp of our Work or binding     update it
     it is not ours, and we are told to overwrite  adopt it
+    it is not ours, and may be had if it agrees   adopt it if the manifest says the same
     it is a namespace nobody asked us to own      leave it as it is, and use it
     it is not ours                                a conflict: it is not touched, and we say so
 
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from clusterspace.api import stamps
+from clusterspace.api.fleet_placements import IF_NO_DIFF, TAKE_OVER
 from clusterspace.api.interpreter.kinds import kind_of
 from clusterspace.kube.objects import (
     Object,
@@ -40,6 +42,7 @@ class Verdict(Enum):
     WAIT = "wait"
     UPDATE = "update"
     ADOPT = "adopt"
+    ADOPT_IF_SAME = "adopt if it says the same"
     LEAVE = "leave"
     CONFLICT = "conflict"
 
@@ -54,6 +57,8 @@ def judge(manifest: Object, live: Object | None) -> Verdict:
         return Verdict.UPDATE
     if annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) == OVERWRITE:
         return Verdict.ADOPT
+    if annotations_of(manifest).get(TAKE_OVER) == IF_NO_DIFF:
+        return Verdict.ADOPT_IF_SAME
     if _is_shared_namespace(manifest):
         return Verdict.LEAVE
     return Verdict.CONFLICT

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from clusterspace.api.clusters import WORK_FINALIZER, WORKS
+from clusterspace.api.clusters import CLUSTERS, WORK_FINALIZER, WORKS, keeps_on_leave
 from clusterspace.api.works import manifests_of, preserves_resources
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
@@ -38,21 +38,20 @@ class Withdrawer:
 
         The Work is asked for live: nothing is deleted on the word of a cache.
         """
-        place = place_of(WORKS, work)
-        fresh = await self._hub.find(place)
-        if fresh is None or uid_of(fresh) != uid_of(work) or not is_being_deleted(fresh):
+        fresh = await self._read_live(work)
+        if fresh is None or not is_being_deleted(fresh):
             return True
         if WORK_FINALIZER not in finalizers_of(fresh):
             return True
         manifests = (*manifests_of(fresh), *prune.dropped_manifests(fresh))
-        if preserves_resources(fresh):
+        if preserves_resources(fresh) or await self._is_kept_on_leave():
             await self._hand_over(manifests)
         else:
             left = await self._delete(fresh, manifests)
             if left is None:
                 return False
             fresh = left
-        await release(self._hub, place, fresh, WORK_FINALIZER)
+        await release(self._hub, place_of(WORKS, work), fresh, WORK_FINALIZER)
         _log.info("work withdrawn", cluster=self._sightings.cluster, work=name_of(work))
         return True
 
@@ -60,10 +59,20 @@ class Withdrawer:
         """Delete what a living Work no longer lists; return whether all of it could go."""
         if not prune.dropped_manifests(work):
             return True
-        fresh = await self._hub.find(place_of(WORKS, work))
-        if fresh is None or uid_of(fresh) != uid_of(work):
+        fresh = await self._read_live(work)
+        if fresh is None:
             return True
         return await self._delete(fresh, prune.dropped_manifests(fresh)) is not None
+
+    async def _is_kept_on_leave(self) -> bool:
+        """Whether the cluster is to keep what it has; its Works may not have heard of it yet."""
+        cluster = await self._hub.find(Place(CLUSTERS, name=self._sightings.cluster))
+        return cluster is not None and is_being_deleted(cluster) and keeps_on_leave(cluster)
+
+    async def _read_live(self, work: Object) -> Object | None:
+        """Return the Work as it is now; None when it is gone, or another took its place."""
+        fresh = await self._hub.find(place_of(WORKS, work))
+        return fresh if fresh is not None and uid_of(fresh) == uid_of(work) else None
 
     async def _hand_over(self, manifests: Sequence[Object]) -> None:
         for manifest in manifests:

@@ -100,9 +100,7 @@ class Executor:
         self._hands = hands or member
         self._office = office
         self._sightings = Sightings(member, cluster_name, self._look_at)
-        self._teller = Teller(
-            office.events, cluster_name, tells_templates=office.tells_templates
-        )
+        self._teller = Teller(office.events, cluster_name, tells_templates=office.tells_templates)
         self._placer = Placer(self._hands, self._sightings, self._teller, office.clock)
         self._guard = DeletionGuard(office.hub, office.find_cluster, office.events, office.clock)
         self._withdrawer = Withdrawer(office.hub, self._hands, self._sightings, self._guard)

@@ -6,10 +6,15 @@ print it back unchanged until the year 2242.
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 from clusterspace.errors import MalformedTimestamp
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_USUAL_LENGTH = len("2006-01-02T15:04:05Z")
+_REMEMBERED = 4096
+"""Servers write and read the same few seconds over and over: those of now, and of what is busy."""
 
 _RFC_3339 = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
@@ -21,7 +26,12 @@ _RFC_3339 = re.compile(
 
 def format_time(seconds: float) -> str:
     """Return whole seconds, as `metav1.Time` prints: `2006-01-02T15:04:05Z`."""
-    moment = _EPOCH + timedelta(seconds=seconds // 1)
+    return _format_whole(seconds // 1)
+
+
+@lru_cache(_REMEMBERED)
+def _format_whole(seconds: float) -> str:
+    moment = _EPOCH + timedelta(seconds=seconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 
 
@@ -33,6 +43,16 @@ def format_micro_time(seconds: float) -> str:
 
 def parse_time(text: str) -> float:
     """Read either form, with any offset and any number of decimals, into seconds."""
+    # Of other lengths nothing is remembered: clients may send as many decimals as they like.
+    return _parse_usual(text) if len(text) == _USUAL_LENGTH else _parse(text)
+
+
+@lru_cache(_REMEMBERED)
+def _parse_usual(text: str) -> float:
+    return _parse(text)
+
+
+def _parse(text: str) -> float:
     found = _RFC_3339.fullmatch(text)
     if found is None:
         raise _unreadable(text)

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.clusters import (
     FINALIZER,
+    KEEP_ON_LEAVE,
     WORK_FINALIZER,
     execution_namespace,
     is_pull,
@@ -250,7 +251,14 @@ def placed_objects(works: Iterable[Object]) -> list[str]:
 
 
 async def keep_resources(hub: Client, cluster_name: str) -> int:
-    """Let what Works placed stay on the member when they are withdrawn; return how many Works."""
+    """Let what Works placed stay on the member when they are withdrawn; return how many Works.
+
+    The Cluster says so first: Works may be written anew while it leaves.
+    """
+    cluster_place = names.cluster_place(cluster_name)
+    cluster = await hub.get(cluster_place)
+    marks = {**annotations_of(cluster), KEEP_ON_LEAVE: "true"}
+    await commit(hub, cluster_place, cluster, with_metadata(cluster, annotations=marks))
     place = names.works_place(cluster_name)
     works = await hub.list_objects(place)
     for work in works:

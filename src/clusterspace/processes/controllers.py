@@ -165,9 +165,12 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         hub = connect(settings.hub, clock)
         stack.push_async_callback(hub.connection.close)
+        # The lease has a connection of its own: renewing must not queue up behind the work.
+        lease_hub = connect(settings.hub, clock)
+        stack.push_async_callback(lease_hub.connection.close)
         identity = f"{socket.gethostname()}_{os.getpid()}"
         candidacy = Candidacy(_LEASE, identity, settings.lease)
-        election = LeaderElection(hub, candidacy, clock=clock, random=SystemRandom())
+        election = LeaderElection(lease_hub, candidacy, clock=clock, random=SystemRandom())
 
         async def work(epoch: int) -> None:
             _log.info("controllers are working", epoch=epoch)

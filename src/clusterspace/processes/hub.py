@@ -26,6 +26,7 @@ from clusterspace.hub.admission.clusters import ClusterRules
 from clusterspace.hub.admission.member_clusters import MemberClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
 from clusterspace.hub.admission.permanent_ids import PermanentIds
+from clusterspace.hub.admission.placements import PlacementRules
 from clusterspace.hub.admission.policies import PolicyRules
 from clusterspace.hub.admission.services import ServiceAddresses
 from clusterspace.hub.app import HubApp
@@ -101,6 +102,7 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             ServiceAddresses(),
             MemberClusterRules(),
             ClusterRules(),
+            PlacementRules(),
             PolicyRules(),
             PermanentIds(),
         ),

@@ -21,6 +21,8 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.propagation import dependencies
 from clusterspace.propagation.detector import Detector
 from clusterspace.propagation.distributor import DependencyDistributor
+from clusterspace.propagation.placements.sources import PlacementInformers, PlacementSources
+from clusterspace.propagation.placements.triggers import placement_tasks
 from clusterspace.propagation.policy_upkeep import PolicyUpkeep
 from clusterspace.propagation.scheduling.scheduler import Scheduler, SchedulerSources
 from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
@@ -67,10 +69,17 @@ class Propagation:
         self._cluster_bindings = Informer(hub, Place(CLUSTER_RESOURCE_BINDINGS), indexes=indexes)
         self._works = Informer(hub, Place(WORKS), indexes=WORK_INDEXES)
         self._namespaces = Informer(hub, Place(NAMESPACES))
+        self._placements = PlacementInformers.of(hub)
 
     def tasks(self) -> Tasks:
         """Return everything that is to run, by name."""
-        return {**self._followers(), **self._claiming(), **self._scheduling(), **self._working()}
+        return {
+            **self._followers(),
+            **self._claiming(),
+            **self._placing(),
+            **self._scheduling(),
+            **self._working(),
+        }
 
     def _followers(self) -> Tasks:
         return {
@@ -106,6 +115,20 @@ class Propagation:
             ).run,
         }
 
+    def _placing(self) -> Tasks:
+        around = self._around
+        sources = PlacementSources(
+            own=self._placements,
+            bindings=self._bindings,
+            cluster_bindings=self._cluster_bindings,
+            works=self._works,
+            clusters=around.clusters,
+            templates=self._templates,
+        )
+        return placement_tasks(
+            around.hub, sources, around.events, clock=around.clock, random=around.random
+        )
+
     def _scheduling(self) -> Tasks:
         around = self._around
         sources = SchedulerSources(self._bindings, self._cluster_bindings, around.clusters)
@@ -134,6 +157,7 @@ class Propagation:
             override_policies=self._overrides,
             cluster_override_policies=self._cluster_overrides,
             templates=self._templates,
+            snapshots=self._placements.resource_snapshots,
         )
         works, namespaces, statuses = build_work_controllers(tools, caches)
         view = HubView(

@@ -24,6 +24,9 @@ Placing:
     statuses.py            Works back to binding back to template
     work_controllers.py    the controllers of the three, each with what wakes it
 
+By placement:
+    placements/            ClusterResourcePlacements, compiled into the same bindings
+
 For people:
     explanation/           why one object is where it is
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.fleet_placements import is_placed, parent_of
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client
 from clusterspace.errors import AlreadyExists
@@ -123,7 +124,7 @@ class Detector:
             return Done()
         if is_being_deleted(binding) or not is_own(binding, template):
             # Its deletion is an event for this template.
-            self._complain(template, policy, f"{place} is another object's, which must go first")
+            self._complain(template, policy, _whose(place, binding))
             return Done()
         wanted = bound(binding, template, policy, takes_version=takes_version)
         written = await commit(self._hub_client, place, binding, wanted)
@@ -179,6 +180,13 @@ class Detector:
     def _complain(self, template: Object, policy: Policy, why: str) -> None:
         message = f"Apply policy({policy.key}) failed: {why}"
         self._events.record(template, _FAILED, message, is_warning=True)
+
+
+def _whose(place: Place, binding: Object) -> str:
+    """Return whom a binding belongs to that a policy cannot have."""
+    if is_placed(binding):
+        return f"ClusterResourcePlacement {parent_of(binding)} places it"
+    return f"{place} is another object's, which must go first"
 
 
 def _claim_beside(template: Object, binding: Object | None) -> Claim | None:

@@ -93,6 +93,10 @@ class TemplateInformers:
         found = self._kinds.get(kind)
         return None if found is None else found.group_version_resource
 
+    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        """Return all that is known of a kind; None when none of its objects may be templates."""
+        return self._kinds.get(kind)
+
     def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
         """Return a template from the cache, or None; ask the hub before acting on a None."""
         resource = self.find_resource(kind)
@@ -122,6 +126,14 @@ class TemplateInformers:
         within = selector.namespace or namespace
         meant = keys_in(keys, namespace=within, name=selector.name)
         return [template_request(resource, key) for key in meant]
+
+    def within(self, namespace: str) -> list[TemplateRequest]:
+        """Return everything in a namespace that may be a template."""
+        return [
+            template_request(resource, key)
+            for resource, informer in self._informers.items()
+            for key in keys_in(informer.cache.keys(), namespace=namespace)
+        ]
 
     async def run(self) -> None:
         """Follow every kind until cancelled."""

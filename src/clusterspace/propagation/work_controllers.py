@@ -15,6 +15,7 @@ from clusterspace.propagation.works.namespace_works import (
     NamespaceWorks,
     when_namespace_work_strays,
 )
+from clusterspace.propagation.works.revisions import Revisions
 from clusterspace.propagation.works.sources import Templates, WorkSources
 from clusterspace.propagation.works.triggers import (
     BindingTriggers,
@@ -48,6 +49,8 @@ class WorkCaches:
     override_policies: Informer
     cluster_override_policies: Informer
     templates: Templates
+    snapshots: Informer | None = None
+    """With `works.revisions.SNAPSHOT_INDEXES`; without it, placements are not served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ def works_controller(tools: Tools, caches: WorkCaches, known: KnownWorks) -> Con
         cluster_override_policies=caches.cluster_override_policies,
         templates=caches.templates,
         works=known,
+        revisions=None if caches.snapshots is None else Revisions(caches.snapshots),
     )
     works = BindingWorks(tools.hub_client, sources, tools.events, clock=tools.clock)
     controller = _controller(tools, "works", works.reconcile)
@@ -114,9 +118,13 @@ def namespaces_controller(tools: Tools, caches: WorkCaches, known: KnownWorks) -
 def statuses_controller(tools: Tools, caches: WorkCaches) -> Controller:
     """Return the controller that shows what Works report."""
     sources = StatusSources(
-        caches.bindings, caches.cluster_bindings, caches.works, caches.templates
+        bindings=caches.bindings,
+        cluster_bindings=caches.cluster_bindings,
+        works=caches.works,
+        clusters=caches.clusters,
+        templates=caches.templates,
     )
-    statuses = BindingStatuses(tools.hub_client, sources, clock=tools.clock)
+    statuses = BindingStatuses(tools.hub_client, sources, tools.events, clock=tools.clock)
     controller = _controller(tools, "statuses", statuses.reconcile)
     for informer in (caches.bindings, caches.cluster_bindings):
         controller.watch(informer, when_more_than_status_changed, settle_seconds=SETTLE_SECONDS)

@@ -125,6 +125,9 @@ class Controller:
                 await self._attempt(request)
             finally:
                 self._queue.done(request)
+            # Most attempts after a start find nothing to do, and wait for nobody. Thousands of
+            # them in a row would leave no turn to others, such as who renews the lease.
+            await self._clock.sleep(0)
 
     async def _attempt(self, request: Request) -> None:
         """Reconcile once, under an id that every log line and every request of ours repeats."""

@@ -74,17 +74,40 @@ class TokenBucket:
 
     def take(self, now: float) -> bool:
         """Take a token if there is one."""
-        self._tokens = min(self._tokens + (now - self._at) / REFILL_SECONDS, float(BURST))
-        self._at = now
+        self._tokens, self._at = self._tokens_at(now), now
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
 
-    @property
-    def is_full(self) -> bool:
+    def is_full(self, now: float) -> bool:
         """Whether forgetting this bucket changes nothing."""
-        return self._tokens >= BURST - 1
+        return self._tokens_at(now) >= BURST - 1
+
+    def _tokens_at(self, now: float) -> float:
+        return min(self._tokens + (now - self._at) / REFILL_SECONDS, float(BURST))
+
+
+class Buckets:
+    """A bucket for every object that had events lately."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, TokenBucket] = {}
+        self._many = MOST_WAITING
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, uid: str, now: float) -> bool:
+        """Take a token of one object if it has one."""
+        if len(self._held) >= self._many:
+            self._forget_full(now)
+        return self._held.setdefault(uid, TokenBucket(now)).take(now)
+
+    def _forget_full(self, now: float) -> None:
+        """Drop buckets that are full again; not before they have doubled, for it means all."""
+        self._held = {uid: held for uid, held in self._held.items() if not held.is_full(now)}
+        self._many = max(MOST_WAITING, 2 * len(self._held))
 
 
 class EventRecorder:
@@ -95,7 +118,7 @@ class EventRecorder:
         self._component = component
         self._clock = clock
         self._waiting: dict[Occurrence, Tally] = {}
-        self._buckets: dict[str, TokenBucket] = {}
+        self._buckets = Buckets()
         self._news = asyncio.Event()
         self.dropped = 0
         """Events nobody will read: the object had too many, or too many waited."""
@@ -142,10 +165,7 @@ class EventRecorder:
                 _log.debug("event not written", reason=str(error), about=occurrence.name)
 
     def _may_write(self, uid: str) -> bool:
-        now = self._clock.monotonic()
-        if len(self._buckets) > MOST_WAITING:
-            self._buckets = {key: held for key, held in self._buckets.items() if not held.is_full}
-        return self._buckets.setdefault(uid, TokenBucket(now)).take(now)
+        return self._buckets.take(uid, self._clock.monotonic())
 
     async def _write(self, occurrence: Occurrence, tally: Tally) -> None:
         event = event_of(occurrence, tally, self._component)

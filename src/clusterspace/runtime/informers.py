@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import structlog
@@ -26,11 +27,12 @@ STALE_SECONDS: Final = 300.0
 _CHECK_SECONDS: Final = STALE_SECONDS / 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Update:
     """What happened to one object; `before` and `after` are undecoded, and None when absent.
 
-    The last known state of a deleted object is `before`.
+    The last known state of a deleted object is `before`. Each is decoded once at most, however
+    many handlers want to know: they share what they get.
     """
 
     key: str
@@ -44,10 +46,18 @@ class Update:
 
     def decode_before(self) -> Object | None:
         """Return the object as it was, or None."""
-        return None if self.before is None else decode_object(self.before)
+        return self._decoded_before
 
     def decode_after(self) -> Object | None:
         """Return the object as it is, or None."""
+        return self._decoded_after
+
+    @cached_property
+    def _decoded_before(self) -> Object | None:
+        return None if self.before is None else decode_object(self.before)
+
+    @cached_property
+    def _decoded_after(self) -> Object | None:
         return None if self.after is None else decode_object(self.after)
 
 

@@ -2,6 +2,7 @@ from typing import Any
 
 from tests.unit.execution.member_objects import ordered
 
+from clusterspace.api.fleet_placements import PARENT
 from clusterspace.execution.report import Finding, next_status
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object
@@ -59,3 +60,17 @@ def test_a_suspended_work_says_nothing_new_about_being_applied() -> None:
     assert (told["status"], told["reason"]) == ("False", "SuspendDispatching")
     assert applied(status) == {}
     assert "manifestStatuses" not in status
+
+
+def test_a_placements_work_says_which_of_its_states_it_tells_of() -> None:
+    def placed(generation: int, status: Object | None = None) -> Object:
+        metadata = {"name": "w", "labels": {PARENT: "crp"}, "generation": generation}
+        return {**work(status), "metadata": metadata}
+
+    first = next_status(placed(1), [Finding(MANIFEST, live=MANIFEST)], 0)
+    second = next_status(placed(2, first), [Finding(MANIFEST, live=MANIFEST)], 5)
+    third = next_status(placed(3, second), [Finding(MANIFEST, problem="no")], 9)
+
+    told = [applied(each)["observedGeneration"] for each in (first, second, third)]
+    assert told == [1, 2, 3]
+    assert applied(first)["lastTransitionTime"] == applied(second)["lastTransitionTime"]

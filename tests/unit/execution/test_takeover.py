@@ -4,6 +4,7 @@ import pytest
 from tests.unit.execution.member_objects import ordered
 
 from clusterspace.api import stamps
+from clusterspace.api.fleet_placements import IF_NO_DIFF, TAKE_OVER
 from clusterspace.execution.takeover import Verdict, is_ours, judge, owner_text
 from clusterspace.kube.objects import annotations_of, labels_of, with_metadata
 from clusterspace.testing.builders import config_map, namespace
@@ -94,3 +95,12 @@ def test_a_namespace_that_is_merely_needed_is_shared() -> None:
 
     assert judge(needed, namespace("shop")) is Verdict.LEAVE
     assert judge(manifest, namespace("shop")) is Verdict.CONFLICT, "a policy asked for this one"
+
+
+def test_what_may_be_had_if_it_agrees_is_adopted_on_that_condition() -> None:
+    wish = {**annotations_of(ordered(config_map("a"))), TAKE_OVER: IF_NO_DIFF}
+    manifest = with_metadata(ordered(config_map("a"), resolution="abort"), annotations=wish)
+
+    assert judge(manifest, config_map("a")) is Verdict.ADOPT_IF_SAME
+    assert judge(manifest, manifest) is Verdict.UPDATE
+    assert judge(manifest, None) is Verdict.CREATE

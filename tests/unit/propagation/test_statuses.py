@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from tests.unit.propagation.works.work_objects import binding, work
 
@@ -5,11 +7,16 @@ from clusterspace.api.works import Report, identifier_of, manifests_of
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object
 from clusterspace.propagation.statuses import (
+    PATIENCE_SECONDS,
+    Patience,
     is_fully_applied,
     item_of,
     reports_in,
+    told_clusters,
     with_reports,
 )
+from clusterspace.runtime.reconcile import Request
+from clusterspace.testing.clocks import ManualClock
 
 NOW, LATER = 0.0, 1000.0
 
@@ -133,3 +140,30 @@ def test_what_a_work_reports_reaches_the_binding() -> None:
         "health": "Unhealthy",
         "status": {"replicas": 2},
     }
+
+
+def test_a_cluster_has_told_something_once_its_work_has_a_condition() -> None:
+    refusal = {"conditions": [{"type": "Applied", "status": "False"}]}
+    works = [
+        {**work("north"), "status": refusal},
+        {**work("south"), "status": {}},
+        {**work("east"), "status": {"conditions": None}},
+        work("west"),
+    ]
+
+    assert told_clusters(json.dumps(each).encode() for each in works) == {"north"}
+
+
+async def test_silent_clusters_are_waited_for_only_so_long_and_then_anew() -> None:
+    clock = ManualClock()
+    patience, request = Patience(clock), Request("web-deployment", "default")
+
+    waits = [patience.left(request)]
+    await clock.advance(0.25)
+    waits.append(patience.left(request))
+    await clock.advance(PATIENCE_SECONDS)
+    waits.append(patience.left(request))
+    patience.end(request)
+    waits.append(patience.left(request))
+
+    assert waits == [PATIENCE_SECONDS, PATIENCE_SECONDS - 0.25, -0.25, PATIENCE_SECONDS]

@@ -69,6 +69,25 @@ async def test_done_is_done_until_something_changes():
     assert len(set(counted.ids)) == 2
 
 
+async def test_thousands_of_attempts_with_nothing_to_do_do_not_keep_others_waiting():
+    reconciled: list[str] = []
+
+    async def reconcile(request: Request) -> Outcome:
+        reconciled.append(request.name)
+        return Done()
+
+    async with running(reconcile, ManualClock(), Counted(Done())) as controller:
+        for number in range(1000):
+            controller.add(Request(f"web-{number}", "default"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        in_ten_turns = len(reconciled)
+        while len(reconciled) < 1000:  # noqa: ASYNC110 - it is turns that are counted
+            await asyncio.sleep(0)
+
+    assert 0 < in_ten_turns <= 10 * ControllerSettings().workers
+
+
 async def test_requeue_after_comes_back_in_time():
     clock, counted = ManualClock(), Counted(RequeueAfter(10))
     async with running(counted.reconcile, clock, counted) as controller:

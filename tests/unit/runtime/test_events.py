@@ -1,7 +1,14 @@
 from tests.unit.runtime.hub_in_memory import HubInMemory
 
 from clusterspace.errors import ClusterTimeout
-from clusterspace.runtime.events import BURST, REFILL_SECONDS, EventRecorder, TokenBucket
+from clusterspace.runtime.events import (
+    BURST,
+    MOST_WAITING,
+    REFILL_SECONDS,
+    Buckets,
+    EventRecorder,
+    TokenBucket,
+)
 from clusterspace.testing.builders import pod
 from clusterspace.testing.clocks import ManualClock
 
@@ -82,3 +89,18 @@ def test_a_bucket_refills_slowly_and_not_over_its_rim():
     assert bucket.take(REFILL_SECONDS)
     assert not bucket.take(REFILL_SECONDS)
     assert [bucket.take(1e6) for _ in range(BURST + 1)][-1] is False
+
+
+def test_objects_that_had_no_events_for_a_while_are_forgotten():
+    buckets = Buckets()
+    for number in range(MOST_WAITING):
+        for _ in range(3):
+            buckets.take(f"uid-{number}", now=0)
+
+    buckets.take("busy", now=REFILL_SECONDS / 2)
+    before = len(buckets)
+    for number in range(MOST_WAITING):
+        buckets.take(f"new-{number}", now=3 * REFILL_SECONDS)
+
+    assert before == MOST_WAITING + 1
+    assert len(buckets) <= MOST_WAITING + 1

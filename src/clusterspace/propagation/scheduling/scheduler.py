@@ -76,9 +76,6 @@ class Scheduler:
 
     async def reconcile(self, request: Request) -> Outcome:
         """Bring one binding to where it should be."""
-        # Most looks end without a write, and thousands come at once when a Cluster changes:
-        # whoever else has something to do gets a turn in between.
-        await self._clock.sleep(0)
         source = self._source_of(request)
         binding = source.cache.find(request.key)
         if binding is None or not is_to_schedule(binding):
@@ -141,7 +138,7 @@ class Scheduler:
         message = decision.message
         if decision.is_success:
             message = f"{message} Result: {result_text(decision.targets)}"
-        for about in (binding, _template_of(binding)):
+        for about in (binding, template_of(binding).outline):
             self._events.record(about, reason, message, is_warning=not decision.is_success)
         _log.info(
             "binding scheduled" if decision.is_success else "binding not scheduled",
@@ -167,17 +164,3 @@ def _removes(binding: Object, decision: Decision) -> bool:
 def _condition_of(binding: Object) -> tuple[object, ...]:
     held = find_condition(find_at(binding, "status", "conditions"), SCHEDULED) or {}
     return held.get("status"), held.get("reason"), held.get("message")
-
-
-def _template_of(binding: Object) -> Object:
-    """Return what an event needs to know of the template; the object itself is not at hand."""
-    template = template_of(binding)
-    return {
-        "apiVersion": template.api_version,
-        "kind": template.kind,
-        "metadata": {
-            "name": template.name,
-            "namespace": template.namespace,
-            "uid": template.uid,
-        },
-    }

@@ -8,6 +8,7 @@
     plans.py            the Works wanted and the Works present, to what has to be written
     known_works.py      the Works present: the cache, and our own writes it has not seen yet
     writing.py          writing and removing Works, one at a time
+    revisions.py        states of objects as placements wrote them down
     sources.py          the caches that say what is wanted
     triggers.py         whose Works and statuses have to be looked at, because something changed
     binding_works.py    keeps the Works of bindings

@@ -129,13 +129,15 @@ class BindingWorks:
         Namespaces have Works before a policy claims them.
         """
         works = self._sources.works
+        own = works.of_binding(request.key)
         free = (
             (outline.cluster, found)
             for outline in outlines
-            if (found := works.find(outline.namespace, outline.name)) is not None
+            if outline.cluster not in own
+            and (found := works.find(outline.namespace, outline.name)) is not None
             and is_free_for(found, outline.template)
         )
-        return {**dict(free), **works.of_binding(request.key)}
+        return {**own, **dict(free)}
 
     def _render(self, binding: Object, template: Object) -> Rendered:
         policies = self._sources.policies_for(template)
@@ -148,8 +150,11 @@ class BindingWorks:
                 why = "there is no such cluster"
                 failures.append(Failure(target.name, SYNC_FAILED, why))
                 continue
+            if cluster.is_leaving:
+                continue  # its Works are being withdrawn, and nothing new goes there
             try:
-                made = outline_for_binding(binding, template, target, cluster.traits, policies)
+                state = self._sources.state_for(binding, template, target.name)
+                made = outline_for_binding(binding, state, target, cluster.traits, policies)
             except OverrideFailed as error:
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
             else:

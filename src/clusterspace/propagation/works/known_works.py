@@ -11,6 +11,7 @@ from clusterspace.api.works import binding_key_of, cluster_of
 from clusterspace.client.places import Place, key_of
 from clusterspace.client.raw_objects import version_in
 from clusterspace.kube.objects import Object, name_of, namespace_of, resource_version_of
+from clusterspace.propagation.works.revisions import BY_PARENT, by_parent
 from clusterspace.runtime.caches import IndexKeys
 from clusterspace.runtime.informers import Informer, Update
 
@@ -23,7 +24,7 @@ def by_binding(work: Object) -> Iterable[str]:
     return (key,) if key else ()
 
 
-WORK_INDEXES: Final[dict[str, IndexKeys]] = {BY_BINDING: by_binding}
+WORK_INDEXES: Final[dict[str, IndexKeys]] = {BY_BINDING: by_binding, BY_PARENT: by_parent}
 """What an informer of Works must have."""
 
 

@@ -18,6 +18,14 @@ from clusterspace.api.bindings import (
     preserves_resources,
 )
 from clusterspace.api.clusters import WORK_FINALIZER, execution_namespace
+from clusterspace.api.fleet_placements import (
+    MANIFEST_HASH,
+    PARENT,
+    TAKE_OVER,
+    hashes_of,
+    is_placed,
+    parent_of,
+)
 from clusterspace.api.interpreter import revision
 from clusterspace.api.interpreter.pruning import pruned
 from clusterspace.api.policies import OVERWRITE
@@ -94,7 +102,7 @@ def outline_for_binding(
             **_binding_annotations(binding),
             stamps.CONFLICT_RESOLUTION: conflict_resolution(binding, overridden.manifest),
         },
-        notes=notes_of(overridden),
+        notes={**notes_of(overridden), **_state_note(binding, target)},
         options={
             "preserveResourcesOnDeletion": preserves_resources(binding),
             "suspendDispatching": is_suspended(binding, target.name),
@@ -199,13 +207,23 @@ def _listed(keys: Mapping[str, str] | set[str]) -> str:
 
 def _binding_labels(binding: Object) -> Mapping[str, str]:
     label = stamps.CLUSTER_BINDING_ID if is_for_cluster_scope(binding) else stamps.BINDING_ID
-    return {label: labels_of(binding)[label]}
+    parent = {PARENT: parent_of(binding)} if is_placed(binding) else {}
+    return {label: labels_of(binding)[label], **parent}
 
 
 def _binding_annotations(binding: Object) -> Mapping[str, str]:
+    told = annotations_of(binding).get(TAKE_OVER)
+    take_over = {TAKE_OVER: told} if told else {}
     if is_for_cluster_scope(binding):
-        return {stamps.CLUSTER_BINDING_NAME: name_of(binding)}
+        return {stamps.CLUSTER_BINDING_NAME: name_of(binding), **take_over}
     return {
+        **take_over,
         stamps.BINDING_NAMESPACE: namespace_of(binding),
         stamps.BINDING_NAME: name_of(binding),
     }
+
+
+def _state_note(binding: Object, target: TargetCluster) -> Mapping[str, str]:
+    """Return which state of its object a placement wants in a cluster."""
+    wanted = hashes_of(binding).get(target.name) if is_placed(binding) else None
+    return {MANIFEST_HASH: wanted} if wanted else {}

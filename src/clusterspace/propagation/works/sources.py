@@ -4,13 +4,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clusterspace.api.bindings import TemplateReference, template_of
+from clusterspace.api.fleet_placements import hashes_of, identity_of, is_placed, parent_of
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Reader
-from clusterspace.errors import NotServed
-from clusterspace.kube.objects import Object, namespace_of, resource_version_of, uid_of
+from clusterspace.errors import Conflict, NotServed
+from clusterspace.kube.objects import (
+    Object,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
 from clusterspace.propagation.overrides.policies import OverridePolicies
 from clusterspace.propagation.works.known_works import KnownWorks
+from clusterspace.propagation.works.revisions import Revisions
 from clusterspace.propagation.works.triggers import BY_NAMESPACE
 from clusterspace.runtime.informers import Informer
 
@@ -38,6 +46,8 @@ class WorkSources:
     cluster_override_policies: Informer
     templates: Templates
     works: KnownWorks
+    revisions: Revisions | None = None
+    """What placements wrote down; without it only policies are served."""
 
     def find_binding(self, key: str) -> Object | None:
         """Return a binding of either kind, or None; only namespaced ones have a slash."""
@@ -55,13 +65,29 @@ class WorkSources:
     async def find_template(self, hub: Reader, binding: Object) -> Object | None:
         """Return the template in the state the binding knows, or a later one; None if it is gone.
 
-        A cache that is behind is no proof of anything: then the hub is asked.
+        A cache that is behind is no proof of anything: then the hub is asked. Of a placement's
+        template only the name counts: its states were written down, and outlive it.
         """
         wanted = template_of(binding)
+        if is_placed(binding):
+            return wanted.outline
         cached = self.templates.find(wanted.group_version_kind, wanted.namespace, wanted.name)
         if cached is not None and not is_older(cached, wanted.resource_version):
             return cached if uid_of(cached) == wanted.uid else None
         return await find_live_template(hub, self.templates, wanted)
+
+    def state_for(self, binding: Object, template: Object, cluster: str) -> Object:
+        """Return the state of the template that a cluster is to have.
+
+        One that was written down and is not in the cache will be: Conflict, and ask again.
+        """
+        if not is_placed(binding):
+            return template
+        identity, wanted = identity_of(template), hashes_of(binding).get(cluster, "")
+        found = self.revisions and self.revisions.find(parent_of(binding), identity, wanted)
+        if not found:
+            raise Conflict(f"no snapshot is known yet of {identity} as {cluster} is to have it")
+        return with_metadata(found, uid=uid_of(template))
 
 
 async def find_live_template(

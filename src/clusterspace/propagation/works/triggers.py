@@ -10,6 +10,7 @@ from clusterspace.errors import MalformedSelector
 from clusterspace.kube.objects import Object, metadata_of, namespace_of
 from clusterspace.propagation.scheduling.affinities import traits_of
 from clusterspace.propagation.targets import kept_clusters
+from clusterspace.propagation.works.revisions import BY_PARENT, by_parent
 from clusterspace.runtime.caches import IndexKeys
 from clusterspace.runtime.informers import Informer, Update
 from clusterspace.runtime.reconcile import Request, request_for
@@ -35,7 +36,11 @@ def by_namespace(kube_object: Object) -> Iterable[str]:
     return (namespace_of(kube_object),)
 
 
-BINDING_INDEXES: Final[dict[str, IndexKeys]] = {BY_CLUSTER: by_cluster, BY_KIND: by_template_kind}
+BINDING_INDEXES: Final[dict[str, IndexKeys]] = {
+    BY_CLUSTER: by_cluster,
+    BY_KIND: by_template_kind,
+    BY_PARENT: by_parent,
+}
 """What informers of bindings must have."""
 
 OVERRIDE_INDEXES: Final[dict[str, IndexKeys]] = {BY_NAMESPACE: by_namespace}

@@ -2,7 +2,7 @@
 
 from clusterspace.kube.field_paths import field_text
 from clusterspace.kube.schemas.reading import read_schema
-from clusterspace.kube.schemas.walk import places
+from clusterspace.kube.schemas.walk import holds_objects, places
 
 SCHEMA = read_schema(
     {
@@ -34,3 +34,25 @@ def test_each_place_comes_with_its_own_schema() -> None:
     types = [place.schema.type for place in places({"list": [1]}, SCHEMA)]
 
     assert types == ["object", "array", "integer"]
+
+
+def test_only_what_leads_to_whole_objects_is_visited_when_nothing_else_matters() -> None:
+    whole = {"type": "object", "x-kubernetes-embedded-resource": True}
+    schema = read_schema(
+        {
+            "type": "object",
+            "properties": {
+                "free": {"type": "object", "additionalProperties": whole},
+                "list": {"type": "array", "items": whole},
+                "plain": {"type": "object", "properties": {"text": {"type": "string"}}},
+                "words": {"type": "array", "items": {"type": "string"}},
+            },
+        }
+    )
+    pod = {"kind": "Pod"}
+    value = {"plain": {"text": "x"}, "list": [pod], "words": ["x"], "free": {"k": pod}}
+
+    visited = [field_text(place.steps) for place in places(value, schema, holds_objects)]
+
+    assert visited == ["<nil>", "list", "list[0]", "free", "free[k]"]
+    assert list(places(value, SCHEMA, holds_objects)) == []

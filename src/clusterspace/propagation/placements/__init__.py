@@ -1,0 +1,33 @@
+"""A ClusterResourcePlacement, compiled into the engine's bindings: picked, rolled out, told.
+
+    selectors ──> objects ──> snapshot ─┐
+                                        ├──> rollout ──> bindings of the engine ──> (Works)
+    policy ──> clusters ──> bindings ───┘                                              │
+                                  ▲  status <── reports <──────────────────────────────┘
+
+Decisions, which know nothing of a hub:
+    members.py      clusters, as placements see them
+    policies.py     which clusters a placement asks for, as values
+    spreading.py    how one more cluster changes the balance
+    picking.py      all, so many, or those named: which clusters, and why not the others
+    manifests.py    what is placed of an object, and what never is
+    selection.py    which objects are selected
+    snapshots.py    both, written down and numbered
+    bindings.py     a placement's bindings, one for each cluster
+    rollout.py      who gets the newest state now
+    handover.py     the engine's binding of each object; whose an object is
+    reports.py      what became of it on one cluster, by its Works
+    statuses.py     what a placement says of itself
+
+Steps, which read, decide and write:
+    sources.py      caches, writes, and our own latest ones
+    choosing.py     policy to clusters to bindings
+    gathering.py    selectors to objects to snapshot
+    rolling.py      bindings moved on, and handed to the engine
+    withdrawing.py  the end of a placement
+    upkeep.py       the steps in their order
+    triggers.py     what wakes them
+
+It schedules and applies nothing itself: filters, Works, takeover, drift and statuses are those of
+policies. docs/decisions/0009-placements-become-bindings.md has the reasons.
+"""

@@ -1,0 +1,376 @@
+"""A hub with members in this event loop, and everything that carries placements to them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.api.clusters import CLUSTERS, WORKS, execution_namespace
+from clusterspace.api.fleet_placements import (
+    API_VERSION,
+    FLEET_BINDINGS,
+    PARENT,
+    PLACEMENTS,
+)
+from clusterspace.api.policies import (
+    CLUSTER_OVERRIDE_POLICIES,
+    CLUSTER_PROPAGATION_POLICIES,
+    OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES,
+)
+from clusterspace.client.places import Place, place_of
+from clusterspace.client.resources import Client, ClusterClient, ListOptions
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import ClusterUnreachable, Conflict
+from clusterspace.execution.fleet import Executors, HubView
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.timestamps import format_time
+from clusterspace.propagation import dependencies
+from clusterspace.propagation.detector import Detector
+from clusterspace.propagation.distributor import DependencyDistributor
+from clusterspace.propagation.placements.sources import PlacementInformers, PlacementSources
+from clusterspace.propagation.placements.triggers import placement_tasks
+from clusterspace.propagation.policy_upkeep import PolicyUpkeep
+from clusterspace.propagation.scheduling.scheduler import Scheduler, SchedulerSources
+from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
+from clusterspace.propagation.triggers import Sources
+from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
+from clusterspace.propagation.works.known_works import WORK_INDEXES
+from clusterspace.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
+from clusterspace.runtime.commit import commit
+from clusterspace.runtime.controllers import Controller
+from clusterspace.runtime.events import EventRecorder
+from clusterspace.runtime.informers import Informer
+from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+
+PATIENCE = 20.0
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+APIS = [
+    {"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]},
+]
+
+
+def namespace_selector(name: str, **more: Any) -> Object:
+    return {"group": "", "version": "v1", "kind": "Namespace", "name": name, **more}
+
+
+def role_selector(**chosen: Any) -> Object:
+    kind = {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole"}
+    return {**kind, **chosen}
+
+
+def cluster_role(name: str, **labels: str) -> Object:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels},
+        "rules": [],
+    }
+
+
+def placement(
+    name: str = "crp", *selectors: Object, policy: Object | None = None, **strategy: Any
+) -> Object:
+    """Return a placement of the namespace `app`, unless told to select something else."""
+    spec: Object = {"resourceSelectors": list(selectors) or [namespace_selector("app")]}
+    if policy is not None:
+        spec["policy"] = policy
+    if strategy:
+        spec["strategy"] = strategy
+    metadata = {"name": name}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterResourcePlacement",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def pick_n(number: int, **more: Any) -> Object:
+    return {"placementType": "PickN", "numberOfClusters": number, **more}
+
+
+def pick_fixed(*names: str) -> Object:
+    return {"placementType": "PickFixed", "clusterNames": list(names)}
+
+
+def of_cluster(status: Object, cluster: str) -> Object:
+    """Return what a placement tells of one cluster."""
+    told = status.get("placementStatuses") or []
+    return next((each for each in told if each.get("clusterName") == cluster), {})
+
+
+@dataclass
+class PlacementSite:
+    """What a test sees and changes."""
+
+    hub: ClusterClient
+    directory: Path
+    stack: AsyncExitStack
+    members: dict[str, ClusterClient] = field(default_factory=dict)
+
+    async def join(self, name: str, *, labels: Object | None = None, **spec: Any) -> None:
+        """Start a member and make its Cluster, healthy from the first moment."""
+        if name not in self.members:
+            (self.directory / name).mkdir()
+            settings = await self.stack.enter_async_context(
+                hub_for_test(self.directory / name, name=name)
+            )
+            client = await self.stack.enter_async_context(client_for_test(settings))
+            self.members[name] = client
+        await self.declare(name, labels=labels, **spec)
+
+    async def declare(
+        self, name: str, *, labels: Object | None = None, is_ready: bool = True, **spec: Any
+    ) -> None:
+        """Make a Cluster that nothing need be behind."""
+        await self.hub.create(Place(NAMESPACES), namespace(execution_namespace(name)))
+        cluster = {
+            "apiVersion": "cluster.karmada.io/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {"syncMode": "Push", "id": f"id-of-{name}", **spec},
+        }
+        await self.hub.create(Place(CLUSTERS), cluster)
+        if is_ready:
+            await self.set_ready(name, "True")
+
+    async def set_ready(self, name: str, status: str, *, for_seconds: float = 0) -> None:
+        since = format_time(SystemClock().now() - for_seconds)
+        ready = {
+            "type": "Ready",
+            "status": status,
+            "reason": "Told",
+            "message": "",
+            "lastTransitionTime": since,
+        }
+        told = {"conditions": [ready], "apiEnablements": APIS}
+        await self.change(Place(CLUSTERS, "", name), lambda held: {**held, "status": told})
+
+    async def taint(self, name: str, *taints: Object) -> None:
+        place = Place(CLUSTERS, "", name)
+        await self.change(place, lambda held: with_value(held, list(taints), "spec", "taints"))
+
+    async def leave(self, name: str) -> None:
+        await self.delete(Place(CLUSTERS, "", name))
+
+    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+        while True:
+            held = await self.hub.get(place)
+            try:
+                return await commit(self.hub, place, held, edit(held))
+            except Conflict:
+                continue
+
+    async def edit_placement(self, name: str, value: Any, *path: str) -> None:
+        await self.change(
+            Place(PLACEMENTS, "", name), lambda held: with_value(held, value, "spec", *path)
+        )
+
+    async def put(self, resource: GroupVersionResource, made: Object) -> Object:
+        return await self.hub.create(place_of(resource, made).collection, made)
+
+    async def app(self, *config_maps: str, name: str = "app") -> None:
+        """Make a namespace with ConfigMaps in it."""
+        await self.put(NAMESPACES, namespace(name))
+        for each in config_maps:
+            await self.put(CONFIG_MAPS, config_map(each, {"v": "1"}, namespace=name))
+
+    async def place(self, made: Object) -> Object:
+        return await self.put(PLACEMENTS, made)
+
+    async def delete(self, place: Place, cluster: str = "") -> None:
+        client = self.members[cluster] if cluster else self.hub
+        held = await client.get(place)
+        await client.delete(place, DeleteOptions(uid=uid_of(held)))
+
+    async def status(self, name: str = "crp") -> Object:
+        return (await self.hub.get(Place(PLACEMENTS, "", name))).get("status") or {}
+
+    async def condition(self, kind: str, name: str = "crp") -> tuple[str, str]:
+        """Return status and reason of a condition, both empty while it is not there."""
+        conditions = (await self.status(name)).get("conditions")
+        held = find_condition(conditions, f"ClusterResourcePlacement{kind}") or {}
+        return str(held.get("status", "")), str(held.get("reason", ""))
+
+    async def message(self, kind: str, name: str = "crp") -> str:
+        conditions = (await self.status(name)).get("conditions")
+        held = find_condition(conditions, f"ClusterResourcePlacement{kind}") or {}
+        return str(held.get("message", ""))
+
+    async def is_settled(self, name: str = "crp") -> bool:
+        """Whether the newest generation is available everywhere."""
+        held = await self.hub.get(Place(PLACEMENTS, "", name))
+        conditions = find_at(held, "status", "conditions")
+        available = find_condition(conditions, "ClusterResourcePlacementAvailable") or {}
+        is_new = available.get("observedGeneration") == held["metadata"]["generation"]
+        return is_new and available.get("status") == "True"
+
+    async def until_settled(self, name: str = "crp") -> None:
+        async def holds() -> bool:
+            return await self.is_settled(name)
+
+        try:
+            await until(holds)
+        except TimeoutError:
+            raise AssertionError(f"not settled: {await self.status(name)}") from None
+
+    async def clusters(self, name: str = "crp") -> list[str]:
+        """Return the clusters that have a binding, picked ones only."""
+        named = ListOptions(label_selector=f"{PARENT}={name}")
+        held = await self.hub.list_objects(Place(FLEET_BINDINGS), named)
+        states = {each["spec"]["targetCluster"]: each["spec"]["state"] for each in held}
+        return sorted(each for each, state in states.items() if state != "Unscheduled")
+
+    async def until_clusters(self, *wanted: str, name: str = "crp") -> None:
+        async def look() -> Any:
+            return await self.clusters(name)
+
+        await until_value(look, sorted(wanted))
+
+    async def data(self, cluster: str, config_map: str, namespace: str = "app") -> Object | None:
+        """Return what a member has in a ConfigMap, or None when it has none."""
+        held = await self.members[cluster].find(Place(CONFIG_MAPS, namespace, config_map))
+        return None if held is None else held.get("data") or {}
+
+    async def until_data(self, cluster: str, config_map: str, wanted: Object | None) -> None:
+        async def look() -> Any:
+            return await self.data(cluster, config_map)
+
+        await until_value(look, wanted)
+
+    async def works(self, cluster: str) -> set[str]:
+        held = await self.hub.list_objects(Place(WORKS, execution_namespace(cluster)))
+        return {name_of(each) for each in held}
+
+    async def set_data(self, config_map: str, data: Object, namespace: str = "app") -> None:
+        place = Place(CONFIG_MAPS, namespace, config_map)
+        await self.change(place, lambda held: {**held, "data": data})
+
+    async def reach(self, cluster: Object) -> ClusterClient:
+        found = self.members.get(name_of(cluster))
+        if found is None:
+            raise ClusterUnreachable(name_of(cluster), "nothing is behind it", was_sent=False)
+        return found
+
+
+def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[str, Any]:
+    """Return everything that runs, as a process puts it together."""
+    clock, random = SystemClock(), Random(1)
+    events = EventRecorder(hub, component="test", clock=clock)
+    definitions = Informer(hub, Place(DEFINITIONS))
+    templates = TemplateInformers(hub, definitions, clock=clock)
+    indexes = {**dependencies.BINDING_INDEXES, **BINDING_INDEXES}
+    bindings = Informer(hub, Place(RESOURCE_BINDINGS), indexes=indexes)
+    cluster_bindings = Informer(hub, Place(CLUSTER_RESOURCE_BINDINGS), indexes=indexes)
+    works = Informer(hub, Place(WORKS), indexes=WORK_INDEXES)
+    clusters = Informer(hub, Place(CLUSTERS))
+    namespaces = Informer(hub, Place(NAMESPACES))
+    overrides = Informer(hub, Place(OVERRIDE_POLICIES), indexes=OVERRIDE_INDEXES)
+    cluster_overrides = Informer(hub, Place(CLUSTER_OVERRIDE_POLICIES))
+    claims = Sources(
+        templates,
+        policies=Informer(hub, Place(PROPAGATION_POLICIES)),
+        cluster_policies=Informer(hub, Place(CLUSTER_PROPAGATION_POLICIES)),
+        overrides=overrides,
+        cluster_overrides=cluster_overrides,
+        bindings=bindings,
+        cluster_bindings=cluster_bindings,
+    )
+    own = PlacementInformers.of(hub)
+    caches = WorkCaches(
+        bindings=bindings,
+        cluster_bindings=cluster_bindings,
+        works=works,
+        clusters=clusters,
+        namespaces=namespaces,
+        override_policies=overrides,
+        cluster_override_policies=cluster_overrides,
+        templates=templates,
+        snapshots=own.resource_snapshots,
+    )
+    scheduler = Scheduler(
+        hub, SchedulerSources(bindings, cluster_bindings, clusters), events, clock
+    )
+    scheduling = Controller("scheduler", scheduler.reconcile, clock=clock, random=random)
+    scheduling.watch(bindings)
+    scheduling.watch(cluster_bindings)
+    scheduling.watch(clusters, scheduler.affected_by)
+    sources = PlacementSources(
+        own=own,
+        bindings=bindings,
+        cluster_bindings=cluster_bindings,
+        works=works,
+        clusters=clusters,
+        templates=templates,
+    )
+    placements = placement_tasks(writer, sources, events, clock=clock, random=random)
+    workers = [
+        each(hub, claims, events, clock=clock, random=random)
+        for each in (Detector, PolicyUpkeep, DependencyDistributor)
+    ]
+    followed = (
+        definitions, templates, bindings, cluster_bindings, works, clusters, namespaces,
+        overrides, cluster_overrides, claims.policies, claims.cluster_policies,
+    )  # fmt: skip
+    controllers = build_work_controllers(Tools(hub, events, clock, random), caches)
+    executors = Executors(HubView(hub, clusters, works, events, clock, random), site.reach)
+    parts = (*followed, *workers, scheduling, *controllers, executors, events)
+    return {**{f"part {number}": each.run for number, each in enumerate(parts)}, **placements}
+
+
+@asynccontextmanager
+async def running(site: PlacementSite, writer: Client | None = None) -> AsyncGenerator[Any]:
+    """Run one life of everything; yields the tasks, which end when one is killed."""
+    runs = assembled(site.hub, writer or site.hub, site)
+    tasks = [asyncio.create_task(run(), name=name) for name, run in runs.items()]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def placement_site(directory: Path, *members: str) -> AsyncGenerator[PlacementSite]:
+    """Run a hub and members, with nothing at work between them."""
+    async with AsyncExitStack() as stack:
+        (directory / "the-hub").mkdir()
+        settings = await stack.enter_async_context(hub_for_test(directory / "the-hub"))
+        hub = await stack.enter_async_context(client_for_test(settings))
+        site = PlacementSite(hub, directory, stack)
+        for name in members:
+            await site.join(name)
+        yield site
+
+
+async def until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
+    """Wait until something holds; fail when it does not in time."""
+    async with asyncio.timeout(patience):
+        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
+            await asyncio.sleep(0.03)
+
+
+async def until_value(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+    """Wait until somebody sees what is wanted; say what was seen when they do not."""
+    seen: Any = None
+
+    async def holds() -> bool:
+        nonlocal seen
+        seen = await look()
+        return seen == wanted
+
+    try:
+        await until(holds)
+    except TimeoutError:
+        raise AssertionError(f"saw {seen!r}, not {wanted!r}") from None

@@ -1,0 +1,46 @@
+"""An executor that starts where all is as it should be looks at everything, and at little cost."""
+
+from pathlib import Path
+
+from tests.component.execution_site import Site, executing, new_name, two_clusters, work_of
+
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.kube.objects import Object, name_of
+from clusterspace.testing.builders import config_map
+from clusterspace.testing.crashes import CrashingClient
+
+WORKS = 40
+
+
+class Counting(CrashingClient):
+    """Counts the objects that are asked for one by one, beside the writes."""
+
+    def __init__(self, inner: Client) -> None:
+        super().__init__(inner)
+        self.asked = 0
+
+    async def find(self, place: Place) -> Object | None:
+        self.asked += 1
+        return await super().find(place)
+
+
+async def order_one(site: Site) -> str:
+    work = await site.order(work_of(config_map(new_name(), {"a": "1"})))
+    return name_of(work)
+
+
+async def test_what_is_placed_is_listed_after_a_start_and_not_asked_for_one_by_one(
+    tmp_path: Path,
+) -> None:
+    async with two_clusters(tmp_path) as site:
+        async with executing(site):
+            for name in [await order_one(site) for _ in range(WORKS)]:
+                await site.applied(name)
+        hands = Counting(site.member)
+
+        async with executing(site, hands=hands):
+            await site.applied(await order_one(site))
+
+    assert hands.asked == 0
+    assert hands.writes == 1

@@ -1,0 +1,146 @@
+"""Placements under hard conditions: killed at every write, asked again and again, half blind."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.component.placement_site import (
+    CONFIG_MAPS,
+    PlacementSite,
+    namespace_selector,
+    placement,
+    placement_site,
+    running,
+    until,
+)
+
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.api.clusters import CLUSTERS, WORKS
+from clusterspace.api.fleet_placements import (
+    FLEET_BINDINGS,
+    PLACEMENTS,
+    POLICY_SNAPSHOTS,
+    RESOURCE_SNAPSHOTS,
+)
+from clusterspace.client.places import Place
+from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
+from clusterspace.testing.crashes import CrashingClient, CrashPoint
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVERYTHING_OF_OURS = (
+    PLACEMENTS,
+    POLICY_SNAPSHOTS,
+    RESOURCE_SNAPSHOTS,
+    FLEET_BINDINGS,
+    RESOURCE_BINDINGS,
+    CLUSTER_RESOURCE_BINDINGS,
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PlacementSite]:
+    async with placement_site(tmp_path_factory.mktemp("site"), "east") as made:
+        yield made
+
+
+@asynccontextmanager
+async def living(site: PlacementSite, dying: CrashingClient) -> AsyncGenerator[None]:
+    """Run one life that is killed at its crash point, and after it one that is not."""
+
+    async def lives() -> None:
+        async with running(site, dying) as tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        async with running(site):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(lives())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def story(site: PlacementSite, app: str, dying: CrashingClient) -> None:
+    """Place something, change it, take it back."""
+    settings = Place(CONFIG_MAPS, app, "settings")
+    await site.app("settings", name=app)
+    async with living(site, dying):
+        await site.place(placement(app, namespace_selector(app)))
+        await site.until_settled(app)
+        assert await site.data("east", "settings", app) == {"v": "1"}
+        await site.set_data("settings", {"v": "2"}, app)
+
+        async def is_changed() -> bool:
+            return await site.data("east", "settings", app) == {"v": "2"}
+
+        await until(is_changed)
+        await site.until_settled(app)
+        await site.delete(Place(PLACEMENTS, "", app))
+
+        async def is_gone() -> bool:
+            left = [await site.hub.list_objects(Place(each)) for each in EVERYTHING_OF_OURS]
+            return not any(left) and await site.data("east", "settings", app) is None
+
+        await until(is_gone)
+    assert await site.hub.find(settings) is not None
+
+
+async def test_a_placement_killed_at_any_write_ends_the_same(site: PlacementSite) -> None:
+    counting = CrashingClient(site.hub)
+    await story(site, "app-0", counting)
+    assert counting.writes > 10
+
+    for write in range(1, counting.writes + 1, 4):
+        point = CrashPoint(write, is_after=write % 8 == 1)
+        await story(site, f"app-{write}", CrashingClient(site.hub, point))
+
+
+async def versions(site: PlacementSite) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for resource in (*EVERYTHING_OF_OURS, WORKS):
+        for each in await site.hub.list_objects(Place(resource)):
+            found[f"{resource.resource}/{name_of(each)}"] = resource_version_of(each)
+    return found
+
+
+async def test_a_settled_placement_writes_nothing_when_it_is_looked_at_again(
+    site: PlacementSite,
+) -> None:
+    await site.app("settings", name="calm")
+    async with running(site):
+        await site.place(placement("calm", namespace_selector("calm")))
+        await site.until_settled("calm")
+        await asyncio.sleep(1.0)
+        before = await versions(site)
+        east = Place(CLUSTERS, "", "east")
+        await site.change(east, lambda held: with_metadata(held, labels={"moved": "yes"}))
+        await asyncio.sleep(1.0)
+        assert await versions(site) == before
+    async with running(site):
+        await asyncio.sleep(2.0)
+        assert await versions(site) == before
+
+
+async def test_a_snapshot_that_somebody_deletes_takes_nothing_off_a_cluster(
+    site: PlacementSite,
+) -> None:
+    await site.app("settings", name="safe")
+    async with running(site):
+        await site.place(placement("safe", namespace_selector("safe")))
+        await site.until_settled("safe")
+        for snapshot in await site.hub.list_objects(Place(RESOURCE_SNAPSHOTS)):
+            await site.delete(Place(RESOURCE_SNAPSHOTS, "", name_of(snapshot)))
+        seen: list[Any] = []
+
+        async def is_back() -> bool:
+            seen.append(await site.data("east", "settings", "safe"))
+            names = {name_of(e) for e in await site.hub.list_objects(Place(RESOURCE_SNAPSHOTS))}
+            return "safe-0-snapshot" in names and await site.is_settled("safe")
+
+        await until(is_back)
+        assert seen == [{"v": "1"}] * len(seen)

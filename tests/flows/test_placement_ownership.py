@@ -1,0 +1,256 @@
+"""Whose an object is: on a member, between placements, between a placement and a policy."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.component.placement_site import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    PlacementSite,
+    cluster_role,
+    namespace_selector,
+    of_cluster,
+    pick_fixed,
+    placement,
+    placement_site,
+    role_selector,
+    running,
+    until,
+    until_value,
+)
+
+from clusterspace.api import stamps
+from clusterspace.api.bindings import RESOURCE_BINDINGS
+from clusterspace.api.fleet_placements import (
+    FLEET_BINDINGS,
+    PLACEMENTS,
+    POLICY_SNAPSHOTS,
+    RESOURCE_SNAPSHOTS,
+)
+from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.client.places import Place
+from clusterspace.kube.objects import (
+    Object,
+    labels_of,
+)
+from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+
+SETTINGS = Place(CONFIG_MAPS, "app", "settings")
+MOMENT = 0.8
+"""Long enough for whatever would go wrong to have happened."""
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncGenerator[PlacementSite]:
+    async with placement_site(tmp_path, "east", "west") as made, running(made):
+        yield made
+
+
+async def test_what_somebody_changes_on_a_member_is_put_back(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.place(placement())
+    await site.until_settled()
+    member = site.members["east"]
+    live = await member.get(SETTINGS)
+    await member.update(SETTINGS, {**live, "data": {"v": "drift"}})
+    await site.until_data("east", "settings", {"v": "1"})
+    await site.delete(SETTINGS, "east")
+
+    await site.until_data("east", "settings", {"v": "1"})
+
+
+async def occupied(site: PlacementSite, data: Object) -> None:
+    """Let a member have an object of its own where one is to be placed."""
+    await site.members["east"].create(Place(NAMESPACES), namespace("app"))
+    await site.members["east"].create(
+        SETTINGS.collection, config_map("settings", data, namespace="app")
+    )
+
+
+async def until_failed(site: PlacementSite, reason: str) -> Object:
+    async def look() -> Any:
+        return await site.condition("Applied")
+
+    await until_value(look, ("False", "ApplyFailed"))
+    (failed,) = of_cluster(await site.status(), "east")["failedPlacements"]
+    assert failed["condition"]["reason"] == reason
+    assert (failed["kind"], failed["name"]) == ("ConfigMap", "settings")
+    return failed
+
+
+async def test_by_default_what_is_there_is_taken_over(site: PlacementSite) -> None:
+    await occupied(site, {"v": "theirs"})
+    await site.app("settings")
+    await site.place(placement())
+    await site.until_settled()
+
+    assert await site.data("east", "settings") == {"v": "1"}
+
+
+async def test_never_leaves_what_is_there_alone_and_says_so(site: PlacementSite) -> None:
+    await occupied(site, {"v": "theirs"})
+    await site.app("settings")
+    await site.place(placement(applyStrategy={"whenToTakeOver": "Never"}))
+    failed = await until_failed(site, "NotTakenOver")
+
+    assert "already exists in the cluster east" in failed["condition"]["message"]
+    assert await site.data("east", "settings") == {"v": "theirs"}
+    assert await site.data("west", "settings") == {"v": "1"}
+
+
+async def test_if_no_diff_takes_over_what_says_the_same(site: PlacementSite) -> None:
+    await occupied(site, {"v": "1"})
+    await site.app("settings")
+    await site.place(placement(applyStrategy={"whenToTakeOver": "IfNoDiff"}))
+    await site.until_settled()
+
+    live = await site.members["east"].get(SETTINGS)
+    assert labels_of(live)[stamps.MANAGED] == "true"
+
+
+async def test_if_no_diff_leaves_alone_what_says_something_else(site: PlacementSite) -> None:
+    await occupied(site, {"v": "theirs"})
+    await site.app("settings")
+    await site.place(placement(applyStrategy={"whenToTakeOver": "IfNoDiff"}))
+    await until_failed(site, "FailedToTakeOver")
+
+    assert await site.data("east", "settings") == {"v": "theirs"}
+    member = site.members["east"]
+    live = await member.get(SETTINGS)
+    assert stamps.MANAGED not in labels_of(live)
+    await member.update(SETTINGS, {**live, "data": {"v": "1"}})
+    await site.until_settled()
+
+
+async def test_another_take_over_strategy_counts_at_once(site: PlacementSite) -> None:
+    await occupied(site, {"v": "theirs"})
+    await site.app("settings")
+    await site.place(placement(applyStrategy={"whenToTakeOver": "Never"}))
+    await until_failed(site, "NotTakenOver")
+    await site.edit_placement("crp", "Always", "strategy", "applyStrategy", "whenToTakeOver")
+
+    await site.until_data("east", "settings", {"v": "1"})
+    await site.until_settled()
+
+
+async def test_two_placements_never_own_one_object(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.place(placement("first", policy=pick_fixed("east")))
+    await site.until_settled("first")
+    await site.place(placement("second", policy=pick_fixed("west")))
+
+    async def look() -> Any:
+        return await site.condition("Applied", "second")
+
+    await until_value(look, ("False", "ApplyFailed"))
+    failed = of_cluster(await site.status("second"), "west")["failedPlacements"]
+    texts = {each["condition"]["message"] for each in failed}
+    assert "ConfigMap app/settings is left alone: ClusterResourcePlacement first places it" in texts
+    assert await site.data("west", "settings") is None
+    await site.delete(Place(PLACEMENTS, "", "first"))
+
+    await site.until_data("west", "settings", {"v": "1"})
+    await site.until_data("east", "settings", None)
+    await site.until_settled("second")
+
+
+async def test_an_object_that_a_policy_claims_is_not_placed_by_a_placement(
+    site: PlacementSite,
+) -> None:
+    await site.app("settings", "free")
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "pp", "namespace": "app"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "settings"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
+        },
+    }
+    await site.put(PROPAGATION_POLICIES, policy)
+    await site.until_data("west", "settings", {"v": "1"})
+    await site.place(placement(policy=pick_fixed("east")))
+    await site.until_data("east", "free", {"v": "1"})
+
+    async def look() -> Any:
+        failed = of_cluster(await site.status(), "east").get("failedPlacements") or [{}]
+        return (failed[0].get("condition") or {}).get("message")
+
+    why = "ConfigMap app/settings is left alone: PropagationPolicy app/pp places it"
+    await until_value(look, why)
+    assert await site.data("east", "settings") is None
+    assert await site.data("west", "settings") == {"v": "1"}
+
+
+async def test_a_policy_does_not_take_what_a_placement_has(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.place(placement(policy=pick_fixed("east")))
+    await site.until_settled()
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "pp", "namespace": "app"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "settings"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
+        },
+    }
+    await site.put(PROPAGATION_POLICIES, policy)
+    await asyncio.sleep(MOMENT)
+
+    assert await site.data("west", "settings") is None
+    assert await site.data("east", "settings") == {"v": "1"}
+    binding = await site.hub.get(Place(RESOURCE_BINDINGS, "app", "settings-configmap"))
+    assert "placement" not in binding["spec"]
+
+
+async def test_a_deleted_placement_takes_back_what_it_placed(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.put(CLUSTER_ROLES, cluster_role("reader"))
+    await site.place(placement("crp", namespace_selector("app"), role_selector(name="reader")))
+    await site.until_settled()
+    await site.delete(Place(PLACEMENTS, "", "crp"))
+
+    await site.until_data("east", "settings", None)
+    await site.until_data("west", "settings", None)
+
+    async def is_gone() -> bool:
+        return await site.hub.find(Place(PLACEMENTS, "", "crp")) is None
+
+    await until(is_gone)
+    for resource in (FLEET_BINDINGS, RESOURCE_SNAPSHOTS, POLICY_SNAPSHOTS, RESOURCE_BINDINGS):
+        assert await site.hub.list_objects(Place(resource)) == []
+    assert await site.hub.find(SETTINGS) is not None
+    assert await site.members["east"].find(Place(CLUSTER_ROLES, "", "reader")) is None
+
+
+async def test_a_placement_that_abandons_leaves_what_it_placed(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.place(placement(deleteStrategy={"propagationPolicy": "Abandon"}))
+    await site.until_settled()
+    await site.delete(Place(PLACEMENTS, "", "crp"))
+
+    async def is_gone() -> bool:
+        return await site.hub.find(Place(PLACEMENTS, "", "crp")) is None
+
+    await until(is_gone)
+    await asyncio.sleep(MOMENT)
+    assert await site.data("east", "settings") == {"v": "1"}
+    live = await site.members["east"].get(SETTINGS)
+    assert stamps.MANAGED not in labels_of(live)
+
+
+async def test_a_namespace_that_others_use_stays_when_a_placement_goes(site: PlacementSite) -> None:
+    await site.app("settings")
+    await site.place(placement())
+    await site.until_settled()
+    other = config_map("theirs", {"v": "1"}, namespace="app")
+    await site.members["east"].create(SETTINGS.collection, other)
+    await site.delete(Place(PLACEMENTS, "", "crp"))
+    await site.until_data("east", "settings", None)
+    await asyncio.sleep(MOMENT)
+
+    assert await site.data("east", "theirs") == {"v": "1"}
