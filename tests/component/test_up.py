@@ -124,6 +124,7 @@ def test_a_second_start_points_at_the_first(fleet):
     assert second.returncode == 0
     assert "running already" in second.stderr
     assert "kubectl get" in second.stdout
+    assert "`clusterspace down` stops it" in second.stdout
 
 
 def test_status_logs_and_down_find_the_fleet(fleet):

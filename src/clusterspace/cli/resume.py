@@ -15,7 +15,7 @@ def resume(name: str, kubeconfig: Path | None, context: str) -> None:
     """Let deletions on the member NAME go on.
 
     They pause when more than ten objects, and more than a fifth of what is placed there, are to go
-    within ten minutes. Look first: `kubectl get works -n karmada-es-NAME` shows what is going.
+    within ten minutes. Look first: `kubectl get wk -n karmada-es-NAME` shows what is going.
 
     \b
     Examples:

@@ -97,12 +97,12 @@ def up(
         if detach:
             words = sys.argv[sys.argv.index("up") + 1 :]
             _detach(files, [each for each in words if each not in ("-d", "--detach")])
-            _show_what_to_try(files, demo=demo)
+            _show_what_to_try(files, demo=demo, stop_with="`clusterspace down`")
         else:
             _run(settings, demo=demo)
     except AlreadyRunning:
         click.echo(f"the fleet in {data_dir} is running already", err=True)
-        _show_what_to_try(files, demo=demo)
+        _show_what_to_try(files, demo=demo, stop_with="`clusterspace down`")
     except TaskFailed as failure:
         raise click.ClickException(_reason(failure)) from failure
     except (ClusterspaceError, OSError) as error:
@@ -241,7 +241,7 @@ def _run(settings: "UpSettings", *, demo: bool) -> None:
     async def when_ready(files: "LocalFiles") -> None:
         if demo:
             await _place_shop(files, console)
-        _show_what_to_try(files, demo=demo)
+        _show_what_to_try(files, demo=demo, stop_with="Ctrl-C")
 
     def told(record: "PartRecord") -> None:
         if record.state == "ready":
@@ -286,7 +286,7 @@ async def _place_shop(files: "LocalFiles", console: "Console") -> None:
     console.print("[green]✓[/] shop         a sample application on both members", highlight=False)
 
 
-def _show_what_to_try(files: "LocalFiles", *, demo: bool) -> None:
+def _show_what_to_try(files: "LocalFiles", *, demo: bool, stop_with: str) -> None:
     """End with commands that work as they stand here."""
     import shutil
 
@@ -299,13 +299,15 @@ def _show_what_to_try(files: "LocalFiles", *, demo: bool) -> None:
         kubeconfig = files.kubeconfig
     console.print("\n[bold]Now try[/], in another terminal:\n")
     console.print(f"  [cyan]export KUBECONFIG={kubeconfig}[/]")
+    if shutil.which("clusterspace") is None:
+        console.print(f'  [cyan]export PATH="{Path(sys.executable).parent}:$PATH"[/]')
     for command, meaning in _DEMO_COMMANDS if demo else _COMMANDS:
         console.print(f"  [cyan]{command:62}[/][dim]{meaning}[/]")
     if shutil.which("kubectl") is None:
         console.print(
             "\n[yellow]kubectl is not on your PATH[/]: see https://kubernetes.io/docs/tasks/tools/"
         )
-    console.print("\nCtrl-C stops it; everything is there again at the next start.")
+    console.print(f"\n{stop_with} stops it; everything is there again at the next start.")
 
 
 def _listing(record: "RunRecord") -> Listing:

@@ -1,0 +1,176 @@
+"""The documentation, as a stranger follows it: every command is typed, every output compared."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.flows.likeness import find_differences
+from tests.flows.pages import DOCS, Mode, UnreadablePage, read_steps
+from tests.flows.terminals import PATIENCE_SECONDS, Terminal
+
+SHARED = (
+    "quick-start.md",
+    "concepts.md",
+    "guides/propagate.md",
+    "guides/take-over.md",
+    "guides/watch-and-debug.md",
+    "guides/join-push.md",
+    "guides/join-pull.md",
+    "guides/member-cluster.md",
+    "guides/security-model.md",
+)
+"""Pages that leave the fleet as they found it, or change only what no other page looks at."""
+ALONE = ("guides/backup-and-restore.md",)
+WITHOUT_STEPS = ("README.md", "comparison.md")
+ELSEWHERE = {
+    "architecture.md", "dependencies.md", "glossary.md", "karmada-compatibility.md", "kubectl.md",
+    "kubefleet-compatibility.md", "member-clusters.md", "resource-versions.md",
+}  # fmt: skip
+"""Pages about the tree, or written and checked by a test of their own."""
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Return what a reader's shell has: our commands, and free ports instead of the usual ones."""
+    programs = Path(sys.executable).parent
+    return {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(directory),
+        "CLUSTERSPACE_UP_HUB_PORT": "0",
+        "CLUSTERSPACE_UP_FLEET_PORT": "0",
+    }
+
+
+def clusterspace(directory: Path, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "clusterspace", *words],
+        cwd=directory,
+        env=environment(directory),
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def start_fleet(directory: Path) -> None:
+    """Start what `make up` starts; once more if a port that was free a moment ago is not."""
+    try:
+        clusterspace(directory, "up", "--demo", "--detach")
+    except AssertionError as error:
+        if "is in use" not in str(error):
+            raise
+        shutil.rmtree(directory / ".clusterspace")
+        clusterspace(directory, "up", "--demo", "--detach")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run the fleet of `make up`, and return the directory it was started in."""
+    directory = tmp_path_factory.mktemp("fleet")
+    start_fleet(directory)
+    try:
+        yield directory
+    finally:
+        clusterspace(directory, "down")
+
+
+def follow(page: str, directory: Path) -> None:
+    terminal = Terminal(directory, environment(directory))
+    try:
+        for step in read_steps(DOCS / page):
+            terminal.follow(step)
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("page", SHARED)
+def test_a_page_works_as_written(page: str, fleet: Path, tmp_path: Path) -> None:
+    (tmp_path / ".clusterspace").symlink_to(fleet / ".clusterspace")
+
+    follow(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", ALONE)
+def test_a_page_about_a_fleet_of_its_own_works_as_written(page: str, tmp_path: Path) -> None:
+    try:
+        follow(page, tmp_path)
+    finally:
+        clusterspace(tmp_path, "down")
+
+
+def test_every_page_is_followed_by_a_test() -> None:
+    pages = {str(each.relative_to(DOCS)) for each in DOCS.rglob("*.md")}
+    ours = {each for each in pages if not each.startswith(("reference/", "decisions/"))}
+
+    assert ours - ELSEWHERE == {*SHARED, *ALONE, *WITHOUT_STEPS}
+
+
+@pytest.mark.parametrize("page", WITHOUT_STEPS)
+def test_a_page_that_is_not_followed_has_no_commands(page: str) -> None:
+    assert read_steps(DOCS / page) == []
+
+
+@pytest.mark.parametrize("page", [*SHARED, *ALONE])
+def test_few_commands_are_left_out_and_each_has_a_reason(page: str) -> None:
+    left_out = [each for each in read_steps(DOCS / page) if each.mode is Mode.NOT_RUN]
+
+    assert all(len(each.detail.split()) >= 4 for each in left_out)
+    assert len(left_out) <= 2
+
+
+def test_a_link_leads_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(DOCS)} -> {target}"
+        for page in DOCS.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+
+    assert broken == []
+
+
+def page_of(directory: Path, text: str) -> Path:
+    page = directory / "page.md"
+    page.write_text(text)
+    return page
+
+
+@pytest.mark.parametrize(
+    "shown", ["one three", "one", "one two\nmore"], ids=["word", "less", "more"]
+)
+def test_a_page_that_shows_what_is_not_printed_fails(shown: str, tmp_path: Path) -> None:
+    page = page_of(tmp_path, f"```sh\necho one two\n```\n\n```\n{shown}\n```\n")
+    terminal = Terminal(tmp_path, environment(tmp_path))
+
+    with pytest.raises(AssertionError, match=r"page.md:1: (?s:.*)shown, not printed"):
+        terminal.follow(read_steps(page)[0])
+
+
+def test_a_page_whose_command_fails_fails(tmp_path: Path) -> None:
+    step = read_steps(page_of(tmp_path, "```sh\nls nowhere\n```\n"))[0]
+
+    with pytest.raises(AssertionError, match="ended with 2"):
+        Terminal(tmp_path, environment(tmp_path)).follow(step)
+
+
+@pytest.mark.parametrize(
+    "text", ["```bash\nls\n```\n", "<!-- not run -->\n```sh\nls\n```\n"], ids=["language", "why"]
+)
+def test_a_command_cannot_hide_from_the_test(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UnreadablePage):
+        read_steps(page_of(tmp_path, text))
+
+
+def test_ages_and_hashes_may_differ_and_nothing_else() -> None:
+    shown = "web-5q4l9g7vwv-bbbxd.clusterspace.member1  1/1  Running  0  8s"
+
+    assert not find_differences(shown, "web-9lss88rqj8-j25wf.clusterspace.member1 1/1 Running 0 3m")
+    assert find_differences(shown, "web-9lss88rqj8-j25wf.clusterspace.member2 1/1 Running 0 3m")
+    assert find_differences(shown, "web-9lss88rqj8-j25wf.clusterspace.member1 0/1 Running 0 3m")
+    assert find_differences(shown, "cart-9lss88rqj8-j25wf.clusterspace.member1 1/1 Running 0 3m")
