@@ -9,21 +9,22 @@ Cluster one period later, or when a Cluster is written though nothing changed.
 """
 
 import asyncio
-import multiprocessing
-import re
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import uvloop
 from tests.bench.api_servers import ApiServer, Usage, free_port, running_hub, usage_of
+from tests.bench.fleet_processes import (
+    running_controllers,
+    running_sims,
+    series_of,
+    sim_settings,
+)
 
 from clusterspace.api.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
@@ -37,87 +38,27 @@ from clusterspace.membership.push_status import FREQUENCY_SECONDS
 from clusterspace.membership.status import ready_status
 from clusterspace.processes.clients import open_client
 from clusterspace.processes.joining import join_cluster
-from clusterspace.processes.sim import SimSettings, running_sim
-from clusterspace.telemetry.logs import Format, Level, configure
 
 MEMBERS = 100
-MEMBER_PROCESSES = 2
 JOINS_AT_ONCE = 8
 PERIODS = 3
 ROUNDS = 3
 LOOK_SECONDS = 1.0
 """A period is counted from look to look; the look itself and its write come on top."""
 PATIENCE = 120.0
-LOOKS = re.compile(
-    r'^cluster_sync_status_duration_seconds_count\{member_cluster="([^"]+)"\} (\S+)$', re.MULTILINE
-)
 
 
 class NotInTime(Exception):
     """Not every cluster was renewed within one period, or one was written without need."""
 
 
-# -- the members -----------------------------------------------------------------------------------
-
-
-def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
-    """Run simulated members in this process until the pipe says something."""
-    configure(Format.JSON, Level.ERROR, sys.stderr)
-    uvloop.run(_serve_members(directory, members, pipe))
-
-
-async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
-    async with AsyncExitStack() as stack:
-        for name in members:
-            settings = SimSettings(name, directory / name, nodes=1)
-            await stack.enter_async_context(running_sim(settings))
-        pipe.send(None)
-        await asyncio.to_thread(pipe.recv)
-
-
-@contextmanager
-def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
-    """Run all members, spread over some processes; yield the ids of those."""
-    spawning = multiprocessing.get_context("spawn")
-    with ExitStack() as stack:
-        waiting: list[Callable[[], object]] = []
-        processes: list[int] = []
-        for number in range(MEMBER_PROCESSES):
-            ours, theirs = spawning.Pipe()
-            share = members[number::MEMBER_PROCESSES]
-            process = spawning.Process(target=run_members, args=(directory, share, theirs))
-            process.start()
-            stack.callback(process.join)
-            stack.callback(process.kill)
-            waiting.append(ours.recv)
-            processes.append(process.pid or 0)
-        for wait_until_ready in waiting:
-            wait_until_ready()
-        yield tuple(processes)
-
-
-# -- the hub's side --------------------------------------------------------------------------------
-
-
-@contextmanager
-def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
-    """Run the controllers as a user does; yield the id of the process."""
-    command = [sys.executable, "-m", "clusterspace", "controllers"]
-    command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
-    with (kubeconfig.parent / "controllers.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
+# -- the fleet -------------------------------------------------------------------------------------
 
 
 def looks_of(metrics_port: int) -> dict[str, int]:
     """Return how often the controllers have looked at each member."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
-        found = LOOKS.findall(answer.read().decode())
-    return {name: int(float(count)) for name, count in found}
+    looks = series_of(metrics_port, "cluster_sync_status_duration_seconds_count")
+    return {labels.split('"')[1]: int(count) for labels, count in looks.items()}
 
 
 @dataclass(frozen=True)
@@ -260,11 +201,8 @@ async def gathered_fleet(directory: Path, hub: ApiServer) -> AsyncGenerator[Flee
     hub_settings = read_kubeconfig([kubeconfig]).settings(cluster="hub")
     members = [f"member-{number:03}" for number in range(MEMBERS)]
     async with AsyncExitStack() as stack:
-        processes = stack.enter_context(running_members(directory, members))
-        settings = {
-            name: read_kubeconfig([directory / name / "kubeconfig"]).settings(cluster=name)
-            for name in members
-        }
+        processes = stack.enter_context(running_sims(directory, members))
+        settings = {name: sim_settings(directory, name) for name in members}
         await measure_join(hub_settings, settings)
         client = await stack.enter_async_context(open_client(hub_settings))
         port = free_port()

@@ -48,15 +48,22 @@ def sim_settings(directory: Path, name: str) -> ConnectionSettings:
     return read_kubeconfig([directory / name / "kubeconfig"]).settings(cluster=name)
 
 
+class ControllersEnded(Exception):
+    """The controllers gave up while they were needed."""
+
+
 @contextmanager
 def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
     """Run the controllers as a user does, and let them end in good order; yield their process."""
     command = [sys.executable, "-m", "clusterspace", "controllers"]
     command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
-    with (kubeconfig.parent / "controllers.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+    log = kubeconfig.parent / "controllers.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         yield process.pid
+        if process.poll() is not None:
+            raise ControllersEnded(log.read_text().rpartition("Traceback")[2])
     finally:
         process.terminate()
         process.wait()

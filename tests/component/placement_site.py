@@ -242,9 +242,11 @@ class PlacementSite:
         held = await self.members[cluster].find(Place(CONFIG_MAPS, namespace, config_map))
         return None if held is None else held.get("data") or {}
 
-    async def until_data(self, cluster: str, config_map: str, wanted: Object | None) -> None:
+    async def until_data(
+        self, cluster: str, config_map: str, wanted: Object | None, namespace: str = "app"
+    ) -> None:
         async def look() -> Any:
-            return await self.data(cluster, config_map)
+            return await self.data(cluster, config_map, namespace)
 
         await until_value(look, wanted)
 

@@ -182,6 +182,21 @@ async def test_a_cluster_that_is_no_longer_wanted_loses_its_work_after_the_new_o
     await site.until_works(place, "member2")
 
 
+async def test_a_cluster_that_leaves_gets_no_new_works(site: Site, running: Running) -> None:
+    await site.join("leaving", finalizers=["example.com/leaving"])
+    place = await site.bind(await new_template(site), "leaving", "member1")
+    await site.until_works(place, "leaving", "member1")
+
+    await site.delete(Place(CLUSTERS, "", "leaving"))
+    work = (await site.works_of(place))["leaving"]
+    await site.delete(place_of(WORKS, work))
+    await site.execute_deletions()
+    other = await site.bind(await new_template(site), "leaving", "member1")
+    await site.until_works(other, "member1")
+
+    assert set(await site.works_of(place)) == {"member1"}
+
+
 async def is_leaving(site: Site, place: Place, cluster: str) -> bool:
     work = (await site.works_of(place)).get(cluster)
     return work is None or bool(work["metadata"].get("deletionTimestamp"))

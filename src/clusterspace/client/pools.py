@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final, TypeAlias
 
 import aiohttp
@@ -18,6 +19,7 @@ from clusterspace.telemetry import request_ids
 _Address: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 _USER_AGENT: Final = f"clusterspace/{__version__}"
+_LARGE_BODY: Final = 1 << 20
 _READ_BUFFER: Final = 256 * 1024
 
 
@@ -72,7 +74,7 @@ class Pool:
             ask.method,
             url,
             headers=self._headers(ask),
-            data=ask.body,
+            data=_payload(ask.body),
             allow_redirects=False,
             proxy=self._settings.proxy_url or None,
             server_hostname=self._settings.trust.server_name or None,
@@ -126,3 +128,8 @@ def keep_alive(connected: socket.socket, seconds: int, *, may_stop_reading: bool
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     if hasattr(socket, "TCP_USER_TIMEOUT") and not may_stop_reading:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
+
+
+def _payload(body: bytes | None) -> bytes | BytesIO | None:
+    """Return a body as the library wants it: a large one piece by piece."""
+    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body

@@ -11,6 +11,7 @@ from clusterspace.errors import (
     ApiError,
     BadRequest,
     Forbidden,
+    InternalError,
     Invalid,
     Malformed,
     MethodNotAllowed,
@@ -43,12 +44,16 @@ CALM_SECONDS: Final = 300.0
 _REFUSALS: Final = (
     BadRequest,
     Forbidden,
+    InternalError,
     Invalid,
     MethodNotAllowed,
     NotServed,
     RequestEntityTooLarge,
 )
-"""What a member says about a manifest; all else is about the member, and passes."""
+"""What a member says about a manifest; all else is about the member, and passes.
+
+An internal error is often about the manifest: its webhook is not there, its size is too much.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
-from clusterspace.client.resources import EVERYTHING, Client, ListOptions
+from clusterspace.client.resources import EVERYTHING, Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
 from clusterspace.kube.objects import Object
 
@@ -87,3 +88,71 @@ class CrashingClient:
         if self._point == point:
             self._is_dead = True
             raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+
+
+class Fuse:
+    """Ends a process of many clients at one write, whichever of them it is; or only counts."""
+
+    def __init__(self, point: CrashPoint | None = None) -> None:
+        self._point = point
+        self.writes = 0
+        self.is_blown = False
+
+    def before(self) -> int:
+        """Count a write that is about to happen; return its number."""
+        if self.is_blown:
+            raise Killed("the dead do not write")
+        self.writes += 1
+        self._blow_at(CrashPoint(self.writes, is_after=False))
+        return self.writes
+
+    def after(self, write: int) -> None:
+        """Take note that a write was done."""
+        self._blow_at(CrashPoint(write, is_after=True))
+
+    def _blow_at(self, point: CrashPoint) -> None:
+        if self._point == point:
+            self.is_blown = True
+            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+
+
+class MortalClient(ClusterClient):
+    """A client of a process that ends when the fuse blows; it can be followed with, too."""
+
+    def __init__(self, connection: Connection, fuse: Fuse) -> None:
+        super().__init__(connection)
+        self._fuse = fuse
+
+    async def create(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        write = self._fuse.before()
+        stored = await super().create(place, kube_object, options)
+        self._fuse.after(write)
+        return stored
+
+    async def update(
+        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+    ) -> Object:
+        write = self._fuse.before()
+        stored = await super().update(place, kube_object, options)
+        self._fuse.after(write)
+        return stored
+
+    async def patch(
+        self,
+        place: Place,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = _PLAIN_WRITE,
+    ) -> Object:
+        write = self._fuse.before()
+        stored = await super().patch(place, patch_type, patch, options)
+        self._fuse.after(write)
+        return stored
+
+    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+        write = self._fuse.before()
+        answer = await super().delete(place, options)
+        self._fuse.after(write)
+        return answer

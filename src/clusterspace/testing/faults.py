@@ -244,7 +244,10 @@ async def fault_proxy(upstream: Connection) -> AsyncGenerator[FaultProxy]:
     proxy = FaultProxy(upstream)
     application = web.Application(client_max_size=64 * 1024 * 1024)
     application.router.add_route("*", "/{path:.*}", proxy.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.05, access_log=None)
+    # Who hangs up is not waited for: the stream behind it would stay open for as long as it lasts.
+    runner = web.AppRunner(
+        application, shutdown_timeout=0.05, access_log=None, handler_cancellation=True
+    )
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -11,6 +11,7 @@ from clusterspace.propagation.statuses import (
     Patience,
     is_fully_applied,
     item_of,
+    new_problems,
     reports_in,
     told_clusters,
     with_reports,
@@ -167,3 +168,14 @@ async def test_silent_clusters_are_waited_for_only_so_long_and_then_anew() -> No
     waits.append(patience.left(request))
 
     assert waits == [PATIENCE_SECONDS, PATIENCE_SECONDS - 0.25, -0.25, PATIENCE_SECONDS]
+
+
+def test_trouble_is_told_once_and_again_when_it_is_another() -> None:
+    reports = [applied("north"), refused("south")]
+    bound = binding("north", "south")
+
+    assert new_problems(bound, reports) == [refused("south")]
+    shown = with_reports(bound, reports, NOW)
+    assert new_problems(shown, reports) == []
+    other = Report("south", is_applied=False, message="no such kind")
+    assert new_problems(shown, [applied("north"), other]) == [other]

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.bindings import template_of
 from clusterspace.api.fleet_placements import parent_of
 from clusterspace.client.resources import Client
 from clusterspace.errors import MalformedSelector
@@ -82,12 +83,12 @@ class PlacementTriggers:
         return (request_for(update.key),)
 
     def _binding_changed(self, update: Update) -> Iterable[Request]:
-        """Look at a placement when a binding of it strays, and at all when an object comes free."""
+        """Look at a placement when its binding strays, or an object it selects comes free."""
         if not self._selectors:
             return ()
         before, after = update.decode_before(), update.decode_after()
-        if update.is_deletion and before is not None and not parent_of(before):
-            return self._all()
+        if before is not None and after is None:
+            return {*_parents(before), *self._waiting_for(before)}
         if before is None or after is None:
             return _parents(before, after)
         is_alike = _but_status(before) == _but_status(after)
@@ -118,10 +119,22 @@ class PlacementTriggers:
         if before is not None and after is not None and users_part(before) == users_part(after):
             return
         namespace = update.key.rpartition("/")[0]
+        for request in self._selecting(namespace, before, after):
+            controller.add(request, after_seconds=SETTLE_SECONDS)
+
+    def _waiting_for(self, binding: Object) -> Iterable[Request]:
+        """Find the placements that may have an object now that this binding of it is gone."""
+        about = template_of(binding)
+        kind, namespace = about.group_version_kind, about.namespace
+        template = self._sources.templates.find(kind, namespace, about.name)
+        return self._selecting(namespace, template)
+
+    def _selecting(self, namespace: str, *states: Object | None) -> Iterable[Request]:
+        """Find the placements that select an object, in any of its states."""
         for name, selectors in self._selectors.items():
             is_inside = namespace and namespace in self._upkeep.namespaces.get(name, ())
-            if is_inside or _mean(selectors, before) or _mean(selectors, after):
-                controller.add(Request(name), after_seconds=SETTLE_SECONDS)
+            if is_inside or any(_mean(selectors, each) for each in states):
+                yield Request(name)
 
     def _all(self) -> list[Request]:
         return [request_for(key) for key in self._sources.own.placements.cache]
