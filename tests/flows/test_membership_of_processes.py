@@ -16,9 +16,9 @@ from clusterspace.membership import agent_manifests, cleaning, names
 from clusterspace.runtime.events import EVENTS
 
 UNTAINTED: set[str] = set()
-NOTICED_SECONDS = 20.0
+NOTICED_SECONDS = 60.0
 """A member that hangs lets two looks wait five seconds each; the rest is quick here."""
-BACK_SECONDS = 10.0
+BACK_SECONDS = 30.0
 FORCED_SECONDS = 10.0
 
 

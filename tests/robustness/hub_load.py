@@ -192,9 +192,12 @@ class Watching:
         self._diary.write("list", self._view.name, self._place, _versions(page))
 
     def _jump(self) -> None:
-        """Go anywhere: to what is long forgotten, to the recent past, a little ahead of time."""
+        """Go anywhere: to what is long forgotten, to the recent past, a little ahead of time.
+
+        One choice is so recent that nothing forgets it: from there the last write is seen.
+        """
         latest = self._promises.latest
-        self._place = max(1, latest - self._dice.choice([-15, 0, 50, 400, latest]))
+        self._place = max(1, latest - self._dice.choice([-15, 0, 2, 50, 400, latest]))
         self._diary.write("jump", self._view.name, self._place)
 
     async def _follow(self) -> None:
