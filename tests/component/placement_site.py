@@ -1,4 +1,4 @@
-"""A hub with members in this event loop, and everything that carries placements to them."""
+"""A hub and simulated members in this event loop, and all that carries placements to them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,6 +23,7 @@ from clusterspace.api.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
+from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions
@@ -32,6 +33,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.timestamps import format_time
+from clusterspace.processes.sim import SimSettings, running_sim
 from clusterspace.propagation import dependencies
 from clusterspace.propagation.detector import Detector
 from clusterspace.propagation.distributor import DependencyDistributor
@@ -119,12 +121,12 @@ class PlacementSite:
     members: dict[str, ClusterClient] = field(default_factory=dict)
 
     async def join(self, name: str, *, labels: Object | None = None, **spec: Any) -> None:
-        """Start a member and make its Cluster, healthy from the first moment."""
+        """Start a simulated member and make its Cluster, healthy from the first moment."""
         if name not in self.members:
-            (self.directory / name).mkdir()
-            settings = await self.stack.enter_async_context(
-                hub_for_test(self.directory / name, name=name)
-            )
+            directory = self.directory / name
+            # Without nodes nothing runs there, and tests say themselves what becomes of workloads.
+            await self.stack.enter_async_context(running_sim(SimSettings(name, directory, nodes=0)))
+            settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
             client = await self.stack.enter_async_context(client_for_test(settings))
             self.members[name] = client
         await self.declare(name, labels=labels, **spec)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from tests.flows.fleets import PATIENCE, Side
 
 from clusterspace.client.kubeconfig import read_kubeconfig
@@ -18,6 +19,8 @@ SIM = "sim"
 KUBERNETES = "kubernetes"
 KINDS = (SIM, KUBERNETES)
 """Tests that take a member by this parameter run once on each; the real one is skipped by name."""
+SIM_FIRST = (SIM, pytest.param(KUBERNETES, marks=pytest.mark.slow))
+"""The same, where a simulated member shows enough for every day."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.flows.fleets import Side, running_fleet, until
 from tests.flows.invited_members import Invited, edit_at
-from tests.flows.members import KINDS, running_member
+from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import register, running_agent
 
 from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
@@ -63,7 +63,7 @@ async def test_before_any_agent_namespace_role_binding_and_orders_are_there(
     assert await hub.find(names.cluster_place("west")) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIM_FIRST)
 async def test_an_invited_cluster_joins_and_is_a_pull_cluster_too(
     invited: Invited, kind: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.flows.fleets import running_fleet, until
 from tests.flows.invited_members import Invited, placed, work_for
-from tests.flows.members import KINDS, running_member
+from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import as_agent, register, running_agent, unregister
 
 from clusterspace.api.clusters import execution_namespace
@@ -50,7 +50,7 @@ async def until_forgotten(invited: Invited, name: str = "west") -> None:
     await until(is_forgotten)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIM_FIRST)
 @pytest.mark.parametrize("keeps", [False, True], ids=["removed", "kept"])
 async def test_a_leave_removes_or_keeps_what_was_placed_as_it_was_told(
     invited: Invited, kind: str, keeps: bool, tmp_path: Path
@@ -196,7 +196,10 @@ async def test_skipping_the_validation_of_a_deletion_is_accepted(invited: Invite
         await until_forgotten(invited)
 
 
-@pytest.mark.parametrize("keeps", [False, True], ids=["removed", "kept"])
+@pytest.mark.parametrize(
+    "keeps",
+    [pytest.param(False, id="removed"), pytest.param(True, id="kept", marks=pytest.mark.slow)],
+)
 async def test_two_hundred_objects_and_an_agent_killed_ten_times_come_to_the_same_end(
     invited: Invited, keeps: bool
 ) -> None:

@@ -1,9 +1,9 @@
 """Taints and labels of a MemberCluster count for everybody who looks at its Cluster."""
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 from tests.flows.fleets import running_fleet, until
 from tests.flows.invited_members import Invited, placed, work_for
 
@@ -11,19 +11,29 @@ from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, find_at, labels_of, with_metadata, with_value
 from clusterspace.membership.taints import CORDON, TaintEdit, edited_taints, with_taints
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 GPU: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
-@pytest.fixture
-async def joined(tmp_path: Path) -> AsyncGenerator[Invited]:
-    async with running_fleet(tmp_path) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Invited]:
+    async with running_fleet(tmp_path_factory.mktemp("fleet")) as running:
         invited = Invited(running)
         member = await running.add_member("west")
         await invited.invite()
         async with invited.controllers(), invited.agent(member):
             await invited.until_joined()
-            await until_taints(invited)
             yield invited
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def joined(fleet: Invited) -> Invited:
+    """Return a fleet whose cluster has no taints, whatever the test before left on it."""
+    await taint(fleet)
+    await fleet.change_cluster(lambda held: with_taints(held, []))
+    await until_taints(fleet)
+    return fleet
 
 
 async def taints_of(invited: Invited) -> list[Object]:

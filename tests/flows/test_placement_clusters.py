@@ -13,7 +13,6 @@ from tests.component.placement_site import (
     pick_n,
     placement,
     placement_site,
-    role_selector,
     running,
     until_value,
 )
@@ -34,17 +33,6 @@ MOMENT = 0.8
 async def site(tmp_path: Path) -> AsyncGenerator[PlacementSite]:
     async with placement_site(tmp_path, "east", "west") as made, running(made):
         yield made
-
-
-async def test_pick_fixed_moves_with_its_names(site: PlacementSite) -> None:
-    await site.app("settings")
-    await site.place(placement(policy=pick_fixed("east")))
-    await site.until_data("east", "settings", {"v": "1"})
-    assert await site.data("west", "settings") is None
-    await site.edit_placement("crp", ["west"], "policy", "clusterNames")
-
-    await site.until_data("west", "settings", {"v": "1"})
-    await site.until_data("east", "settings", None)
 
 
 async def test_pick_fixed_reports_a_cluster_that_is_not_there_and_picks_it_once_it_is(
@@ -168,16 +156,6 @@ async def test_an_unhealthy_cluster_is_not_picked_until_it_is_healthy_again(
     await site.until_data("east", "settings", {"v": "1"})
 
 
-async def test_a_taint_keeps_a_placement_away_until_it_goes(site: PlacementSite) -> None:
-    await site.app("settings")
-    await site.taint("east", TAINT)
-    await site.place(placement())
-    await site.until_clusters("west")
-    await site.taint("east")
-
-    await site.until_data("east", "settings", {"v": "1"})
-
-
 async def test_a_toleration_added_later_lets_a_placement_onto_a_tainted_cluster(
     site: PlacementSite,
 ) -> None:
@@ -192,25 +170,3 @@ async def test_a_toleration_added_later_lets_a_placement_onto_a_tainted_cluster(
 
     await site.until_data("east", "settings", {"v": "1"})
     await site.until_clusters("east", "west")
-
-
-async def test_a_taint_added_later_moves_nothing(site: PlacementSite) -> None:
-    await site.app("settings")
-    await site.place(placement("all"))
-    await site.place(placement("some", role_selector(name="reader"), policy=pick_n(2)))
-    await site.until_settled("all")
-    await site.until_clusters("east", "west", name="some")
-    await site.taint("east", TAINT)
-    await asyncio.sleep(MOMENT)
-
-    assert await site.clusters("all") == ["east", "west"]
-    assert await site.clusters("some") == ["east", "west"]
-    assert await site.data("east", "settings") == {"v": "1"}
-
-
-async def test_pick_fixed_does_not_look_at_taints(site: PlacementSite) -> None:
-    await site.app("settings")
-    await site.taint("east", TAINT)
-    await site.place(placement(policy=pick_fixed("east")))
-
-    await site.until_data("east", "settings", {"v": "1"})

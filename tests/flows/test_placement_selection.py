@@ -67,27 +67,6 @@ async def test_a_selected_namespace_takes_its_content_to_every_cluster(site: Pla
     ]  # fmt: skip
 
 
-async def test_what_comes_into_a_selected_namespace_later_goes_along(site: PlacementSite) -> None:
-    await site.app()
-    await site.place(placement(rollingUpdate=EVERYTHING))
-    await site.until_settled()
-    await site.put(CONFIG_MAPS, config_map("late", {"v": "1"}, namespace="app"))
-
-    await site.until_data("east", "late", {"v": "1"})
-    await site.until_data("west", "late", {"v": "1"})
-
-
-async def test_what_leaves_a_selected_namespace_leaves_the_clusters(site: PlacementSite) -> None:
-    await site.app("settings", "more")
-    await site.place(placement(rollingUpdate=EVERYTHING))
-    await site.until_settled()
-    await site.delete(SETTINGS)
-
-    await site.until_data("east", "settings", None)
-    await site.until_data("west", "settings", None)
-    assert await site.data("west", "more") == {"v": "1"}
-
-
 async def test_a_namespace_alone_goes_without_its_content(site: PlacementSite) -> None:
     await site.app("settings")
     await site.place(placement("crp", namespace_selector("app", selectionScope="NamespaceOnly")))

@@ -113,6 +113,73 @@ def test_a_placement_keeps_its_kind_of_policy():
     assert "self.placementType != oldSelf.placementType" in cause.message
 
 
+FIXED = {"placementType": "PickFixed", "clusterNames": ["a"]}
+SO_MANY = {"placementType": "PickN", "numberOfClusters": 1}
+EVERY = {"placementType": "PickAll"}
+SPREAD = {"topologySpreadConstraints": [{"topologyKey": "zone"}]}
+TOLERATING = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+NEARBY = {"affinity": {"clusterAffinity": {}}}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {**FIXED, **NEARBY},
+        {**FIXED, "numberOfClusters": 1},
+        {**FIXED, **SPREAD},
+        {**FIXED, **TOLERATING},
+        {**EVERY, "clusterNames": ["a"]},
+        {**EVERY, "numberOfClusters": 1},
+        {**EVERY, **SPREAD},
+        {**SO_MANY, "clusterNames": ["a"]},
+        {"placementType": "PickN"},
+        {**SO_MANY, "numberOfClusters": -1},
+        {**EVERY, "tolerations": [{"key": "gpu", "operator": "Exists", "value": "yes"}]},
+        {**EVERY, "tolerations": [{"operator": "Equal", "value": "yes"}]},
+        {**EVERY, "tolerations": [{"key": "gpu", "operator": "Near"}]},
+        {**EVERY, "tolerations": [{"key": "gpu", "effect": "NoExecute"}]},
+        {**SO_MANY, "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 0}]},
+        {"placementType": "PickSome"},
+    ],
+    ids=str,
+)
+def test_a_placement_takes_only_what_its_type_can_mean(version, policy):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", version)
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    wanted = rules.default(_object("p", {"resourceSelectors": selectors, "policy": policy}))
+    assert any(cause.field.startswith("spec.policy") for cause in rules.validate_create(wanted))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize(
+    "policy", [FIXED, EVERY, {**EVERY, **TOLERATING, **NEARBY}, {**SO_MANY, **SPREAD}], ids=str
+)
+def test_a_placement_may_have_all_that_its_type_can_mean(version, policy):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", version)
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    wanted = rules.default(_object("p", {"resourceSelectors": selectors, "policy": policy}))
+    assert rules.validate_create(wanted) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"policy": EVERY}, {}),
+        ({"strategy": {"type": "External"}}, {"strategy": {"type": "RollingUpdate"}}),
+        ({"statusReportingScope": "NamespaceAccessible"}, {}),
+    ],
+    ids=["policy taken away", "no longer external", "another scope of reports"],
+)
+def test_a_placement_keeps_what_cannot_be_changed(before, after):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", "v1beta1")
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    old = rules.default(_object("p", {"resourceSelectors": selectors, **before}))
+    new = rules.default(_object("p", {"resourceSelectors": selectors, **after}))
+    assert rules.validate_create(old) == ()
+    assert rules.validate_update(new, old, "") != ()
+
+
 def test_the_notation_says_what_a_schema_needs_to_know():
     text = """
 type Part
