@@ -90,6 +90,7 @@ async def story(site: PlacementSite, app: str, dying: CrashingClient) -> None:
     assert await site.hub.find(settings) is not None
 
 
+@pytest.mark.slow
 async def test_a_placement_killed_at_any_write_ends_the_same(site: PlacementSite) -> None:
     counting = CrashingClient(site.hub)
     await story(site, "app-0", counting)

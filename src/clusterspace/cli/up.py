@@ -104,7 +104,7 @@ def up(
         click.echo(f"the fleet in {data_dir} is running already", err=True)
         _show_what_to_try(files, demo=demo, stop_with="`clusterspace down`")
     except TaskFailed as failure:
-        raise click.ClickException(_reason(failure)) from failure
+        raise click.ClickException(sentence_of(_root_of(failure))) from failure
     except (ClusterspaceError, OSError) as error:
         raise click.ClickException(sentence_of(error)) from error
 
@@ -324,8 +324,8 @@ def _part_line(part: "PartRecord") -> Line:
     return Line(part.name, (part.name, part.state, *numbers, part.log), style=style)
 
 
-def _reason(failure: BaseException) -> str:
-    """Return the sentence at the root: a task failed because a part failed because of this."""
-    while isinstance(failure, TaskFailed) and failure.__cause__ is not None:
+def _root_of(failure: Exception) -> Exception:
+    """Return what it began with: a task failed because a part failed because of this."""
+    while isinstance(failure, TaskFailed) and isinstance(failure.__cause__, Exception):
         failure = failure.__cause__
-    return str(failure)
+    return failure
