@@ -21,7 +21,7 @@ from clusterspace.processes.controllers import ControllersSettings, run_controll
 from clusterspace.processes.joining import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def quick(hub: ConnectionSettings) -> ControllersSettings:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.flows.fleets import Fleet, running_fleet, until
-from tests.flows.members import KINDS, Member, running_member
+from tests.flows.members import SIM_FIRST, Member, running_member
 from tests.flows.pull_agents import register, running_agent, unregister
 
 from clusterspace.client.places import Place
@@ -28,7 +28,7 @@ async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
         yield running
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SIM_FIRST)
 async def member(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Member]:
@@ -40,7 +40,7 @@ async def until_it_is(fleet: Fleet, ready: tuple[str, str], taints: set[str]) ->
     async def is_so() -> bool:
         return await fleet.ready("west") == ready and await fleet.taints("west") == taints
 
-    await until(is_so)
+    await until(is_so, patience=NOTICED_SECONDS)
 
 
 async def left_on(member: Member) -> set[str]:

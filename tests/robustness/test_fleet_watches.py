@@ -164,6 +164,7 @@ def late(write: Callable[[ClientStream, list[bytes]], None]) -> Callable[..., No
     return write_later
 
 
+@pytest.mark.slow
 async def test_a_stamp_that_is_overtaken_is_found(tmp_path: Path, monkeypatch: Any):
     monkeypatch.setattr(ClientStream, "write", late(ClientStream.write))
 

@@ -15,7 +15,7 @@ from typing import Final
 from clusterspace.client.places import Place
 from clusterspace.client.raw_objects import Version
 from clusterspace.client.resources import Reader
-from clusterspace.errors import ClusterMisbehaved
+from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
 from clusterspace.kube.objects import Object, labels_of, resource_version_of, uid_of
 from clusterspace.kube.selectors import LabelSelector
 
@@ -58,19 +58,26 @@ async def confirm_gone(
     """Return when the missing are gone; raise when one is there or cannot be asked for."""
     asked = missing if len(missing) <= MOST_QUESTIONS else random.sample(missing, MOST_QUESTIONS)
     gate = asyncio.Semaphore(_AT_ONCE)
+    troubles: list[ApiError | ClusterError] = []
 
     async def ask_for(one: Missing) -> None:
         async with gate:
-            live = await member.find(view.place.at(one.key))
-        if live is not None and view.must_show(live, one):
-            why = f"listed {view.place} without {one.key}, which is there"
-            raise ClusterMisbehaved(cluster, why, code=200)
+            # Nobody raises in the group: one that fails while it is cancelled forgets the cancel.
+            if not troubles:
+                try:
+                    await _ask_for(member, cluster, view, one)
+                except (ApiError, ClusterError) as trouble:
+                    troubles.append(trouble)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in asked:
-                group.create_task(ask_for(one), name=f"confirm {one.key}")
-    except ExceptionGroup as failures:
-        # One stands for all: they are of the same cluster, in the same moment. Not `except*`:
-        # before Python 3.11.4 it would wrap what is raised here in a group again.
-        raise failures.exceptions[0] from None
+    async with asyncio.TaskGroup() as group:
+        for one in asked:
+            group.create_task(ask_for(one), name=f"confirm {one.key}")
+    if troubles:
+        raise troubles[0]  # it stands for all: they are of the same cluster, in the same moment
+
+
+async def _ask_for(member: Reader, cluster: str, view: View, one: Missing) -> None:
+    live = await member.find(view.place.at(one.key))
+    if live is not None and view.must_show(live, one):
+        why = f"listed {view.place} without {one.key}, which is there"
+        raise ClusterMisbehaved(cluster, why, code=200)

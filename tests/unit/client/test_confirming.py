@@ -85,3 +85,34 @@ async def test_of_many_a_sample_is_asked_for():
     await confirm_gone(live, "west", view(), many, Random(1))
 
     assert len(set(live.asked)) == MOST_QUESTIONS
+
+
+class Slow(Live):
+    """Finds one object at once; asked for another, it takes its time even to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(live_pod())
+        self.stopping = asyncio.Event()
+
+    async def find(self, place: Place) -> Object | None:
+        if place.key == OURS.key:
+            return await super().find(place)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopping.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return None
+
+
+async def test_whoever_is_told_to_stop_stops_although_the_cluster_lied():
+    live, other = Slow(), Missing("default/other", Version("v", "5"))
+    confirming = asyncio.create_task(confirm_gone(live, "west", view(), [OURS, other], Random(1)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    confirming.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await confirming

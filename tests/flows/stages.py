@@ -1,0 +1,215 @@
+"""A hub, its controllers and two members, of any kind and in either mode, for propagation flows."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flows.fleets import Fleet, Side, running_fleet
+from tests.flows.pull_agents import register, running_agent, until_ready
+
+from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.api.clusters import CLUSTERS, WORKS
+from clusterspace.api.policies import (
+    CLUSTER_OVERRIDE_POLICIES,
+    CLUSTER_PROPAGATION_POLICIES,
+    OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES,
+)
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.errors import Conflict, NotFound
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+)
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
+from clusterspace.testing.hubs import (
+    client_for_test,
+    find_real_kubernetes,
+    real_controllers_for_test,
+    real_server_for_test,
+)
+
+PATIENCE = 30.0
+MEMBERS = ("member1", "member2")
+SIM, KUBERNETES = "sim", "kubernetes"
+KINDS = (SIM, KUBERNETES)
+"""What members are: a real kube-apiserver is skipped, by name, where there is none."""
+PUSH, PULL, MIXED = "push", "pull", "mixed"
+"""How members belong to the hub; mixed: the first by Push, the second by Pull."""
+
+CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+RESOURCES = {
+    "Cluster": CLUSTERS,
+    "ClusterOverridePolicy": CLUSTER_OVERRIDE_POLICIES,
+    "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICIES,
+    "ClusterResourceBinding": CLUSTER_RESOURCE_BINDINGS,
+    "ClusterRole": CLUSTER_ROLES,
+    "ConfigMap": CONFIG_MAPS,
+    "Deployment": DEPLOYMENTS,
+    "Namespace": NAMESPACES,
+    "OverridePolicy": OVERRIDE_POLICIES,
+    "PropagationPolicy": PROPAGATION_POLICIES,
+    "ResourceBinding": RESOURCE_BINDINGS,
+    "Work": WORKS,
+}
+KUBECTL = WriteOptions(field_manager="kubectl-client-side-apply")
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "namespace-controller",
+    "garbage-collector-controller",
+)
+"""What a real member runs besides its API; there are no nodes, so no pod ever starts."""
+
+
+@dataclass
+class Stage:
+    """Everything a story is played on."""
+
+    fleet: Fleet
+    members: dict[str, Side]
+
+    @property
+    def hub(self) -> ClusterClient:
+        return self.fleet.hub.client
+
+    def client_of(self, side: str) -> ClusterClient:
+        return self.hub if side == "hub" else self.members[side].client
+
+
+def place_of(manifest: Object) -> Place:
+    return Place(RESOURCES[manifest["kind"]], namespace_of(manifest), name_of(manifest))
+
+
+async def kubectl_apply(cluster: ClusterClient, manifest: Object) -> Object:
+    """Create an object as `kubectl apply` does: with a note of what was applied."""
+    annotations = annotations_of(manifest)
+    applied = with_metadata(manifest, annotations=dict(annotations))
+    text = json.dumps(
+        {**applied, "metadata": {**applied["metadata"], "annotations": dict(annotations)}},
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+    noted = with_metadata(manifest, annotations={**annotations, LAST_APPLIED: text + "\n"})
+    return await cluster.create(place_of(manifest).collection, noted, KUBECTL)
+
+
+async def edit(
+    cluster: ClusterClient,
+    place: Place,
+    change: Callable[[Object], Object],
+    options: WriteOptions = KUBECTL,
+) -> Object:
+    """Change an object as somebody would, whoever else writes it at the same time."""
+    while True:
+        try:
+            return await cluster.update(place, change(await cluster.get(place)), options)
+        except Conflict:
+            continue
+
+
+async def delete(cluster: ClusterClient, place: Place) -> None:
+    try:
+        held = await cluster.get(place)
+        await cluster.delete(place, DeleteOptions(uid=uid_of(held)))
+    except NotFound:
+        return
+
+
+async def until_seen(look: Callable[[], Awaitable[Any]], patience: float = PATIENCE) -> Any:
+    """Ask until there is an answer."""
+    async with asyncio.timeout(patience):
+        while not (seen := await look()):  # noqa: ASYNC110 - servers give no event to wait for
+            await asyncio.sleep(0.03)
+        return seen
+
+
+async def until_equal(
+    look: Callable[[], Awaitable[Any]], wanted: Any, patience: float = PATIENCE
+) -> None:
+    """Wait until somebody sees what is wanted; say what was seen when they do not."""
+    seen: Any = None
+
+    async def is_seen() -> bool:
+        nonlocal seen
+        seen = await look()
+        return seen == wanted
+
+    try:
+        await until_seen(is_seen, patience)
+    except TimeoutError:
+        assert seen == wanted
+
+
+@asynccontextmanager
+async def running_members(
+    kind: str, directory: Path, *, nodes: int = 0
+) -> AsyncGenerator[dict[str, Side]]:
+    """Run two members; neither has nodes unless told, as those had none that were recorded."""
+    if kind == KUBERNETES and find_real_kubernetes() is None:
+        pytest.skip("no kube-apiserver and etcd: set KUBEBUILDER_ASSETS to where they are")
+    async with AsyncExitStack() as stack:
+        async with asyncio.TaskGroup() as group:
+            starting = {
+                name: group.create_task(
+                    stack.enter_async_context(_member(kind, name, directory / name, nodes))
+                )
+                for name in MEMBERS
+            }
+        yield {name: task.result() for name, task in starting.items()}
+
+
+def _member(kind: str, name: str, directory: Path, nodes: int) -> AbstractAsyncContextManager[Side]:
+    directory.mkdir()
+    return _sim(name, directory, nodes) if kind == SIM else _kubernetes(name, directory)
+
+
+@asynccontextmanager
+async def _sim(name: str, directory: Path, nodes: int) -> AsyncGenerator[Side]:
+    async with running_sim(SimSettings(name, directory, nodes=nodes)):
+        settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+        async with client_for_test(settings) as client:
+            yield Side(settings, client)
+
+
+@asynccontextmanager
+async def _kubernetes(name: str, directory: Path) -> AsyncGenerator[Side]:
+    async with (
+        real_server_for_test(directory, name=name) as real,
+        real_controllers_for_test(real, directory, *CONTROLLERS),
+        client_for_test(real.settings) as client,
+    ):
+        yield Side(real.settings, client)
+
+
+@asynccontextmanager
+async def staged(kind: str, mode: str, directory: Path, *, nodes: int = 0) -> AsyncGenerator[Stage]:
+    """Run a hub that two members belong to, and all of its controllers."""
+    async with AsyncExitStack() as stack:
+        members = await stack.enter_async_context(running_members(kind, directory, nodes=nodes))
+        fleet = await stack.enter_async_context(running_fleet(directory))
+        await stack.enter_async_context(fleet.controllers())
+        for name, member in members.items():
+            if mode == PUSH or (mode == MIXED and name == MEMBERS[0]):
+                await fleet.join(name, member)
+            else:
+                await register(fleet, name, member)
+                await stack.enter_async_context(running_agent(member))
+        for name in members:
+            await until_ready(fleet, name)
+        yield Stage(fleet, members)

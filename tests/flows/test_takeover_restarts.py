@@ -1,0 +1,213 @@
+"""Taking over what runs restarts nothing: pods, ReplicaSets and restart counts stay as they are.
+
+The Deployment has led a life before: its server filled in defaults, an autoscaler chose the
+replicas, somebody injected a sidecar, others left annotations. On a real kube-apiserver without
+nodes pods are only wanted, and stay the same ones.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.flows.stages import (
+    KUBERNETES,
+    MEMBERS,
+    MIXED,
+    SIM,
+    Stage,
+    edit,
+    kubectl_apply,
+    staged,
+    until_equal,
+    until_seen,
+)
+
+from clusterspace.api import stamps
+from clusterspace.api.bindings import RESOURCE_BINDINGS
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.writes import PatchType, WriteOptions
+from clusterspace.kube.conditions import is_true
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+    with_metadata,
+    with_value,
+)
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.processes.promoting import PromoteRequest, look, promote
+from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
+WRITTEN, SCALED = 2, 4
+SIDECAR = {"name": "proxy", "image": "proxy:1"}
+NOTE = "example.com/backed-up-at"
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+A_WHILE = 0.4
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[SIM, KUBERNETES])
+async def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    directory = tmp_path_factory.mktemp("stage")
+    async with staged(request.param, MIXED, directory, nodes=2) as stage:
+        yield stage
+
+
+class Legacy:
+    """A Deployment that has led a life on a member before anybody placed it there."""
+
+    def __init__(self, member: ClusterClient, name: str) -> None:
+        self.member = member
+        self.place = Place(DEPLOYMENTS, "default", name)
+
+    async def grow_old(self) -> None:
+        await kubectl_apply(self.member, deployment(self.place.name, replicas=WRITTEN))
+        await self._until_rolled_out(WRITTEN)
+        await self._inject_sidecar()
+        await self._scale()
+        await edit(self.member, self.place, _annotated)
+        await self._until_rolled_out(SCALED)
+
+    async def _inject_sidecar(self) -> None:
+        held = await self.member.get(self.place)
+        template = {
+            "metadata": {"annotations": {RESTARTED: "2026-01-01T00:00:00Z"}},
+            "spec": {"containers": [SIDECAR]},
+        }
+        patch = {
+            "metadata": {"resourceVersion": resource_version_of(held)},
+            "spec": {"template": template},
+        }
+        injector = WriteOptions(field_manager="injector")
+        await self.member.patch(self.place, PatchType.STRATEGIC, patch, injector)
+
+    async def _scale(self) -> None:
+        await edit(
+            self.member,
+            self.place.part("scale"),
+            lambda held: with_value(held, SCALED, "spec", "replicas"),
+            WriteOptions(field_manager="kube-controller-manager"),
+        )
+
+    async def _until_rolled_out(self, replicas: int) -> None:
+        async def counts() -> tuple[int, int]:
+            held = await self.member.get(self.place)
+            status = held.get("status") or {}
+            is_seen = status.get("observedGeneration") == held["metadata"]["generation"]
+            return status.get("updatedReplicas", 0) if is_seen else -1, len(await self.pods())
+
+        async def is_done() -> bool:
+            updated, pods = await counts()
+            # Without nodes a rollout never ends: it is enough that it stands still.
+            return updated >= 1 and pods >= replicas
+
+        await until_seen(is_done)
+        await self.until_still()
+
+    async def until_still(self) -> None:
+        """Wait until nothing moves any more."""
+        seen = await self.running()
+        while True:
+            await asyncio.sleep(A_WHILE)
+            if seen == (seen := await self.running()):
+                return
+
+    async def pods(self) -> dict[str, int]:
+        """Return restart counts by UID."""
+        pods = await self._owned(PODS)
+        return {uid_of(each): _restarts(each) for each in pods}
+
+    async def running(self) -> tuple[dict[str, int], set[str], Object]:
+        """Return pods with their restarts, ReplicaSets, and what the Deployment asks for."""
+        replica_sets = {uid_of(each) for each in await self._owned(REPLICA_SETS)}
+        return await self.pods(), replica_sets, (await self.member.get(self.place))["spec"]
+
+    async def _owned(self, resource: GroupVersionResource) -> list[Object]:
+        listed = await self.member.list_objects(Place(resource, "default"))
+        return [each for each in listed if labels_of(each).get("app") == self.place.name]
+
+    async def check_is_as_before(self, before: tuple[dict[str, int], set[str], Object]) -> None:
+        async def is_managed() -> bool:
+            return labels_of(await self.member.get(self.place)).get(stamps.MANAGED) == "true"
+
+        await until_seen(is_managed)
+        await asyncio.sleep(A_WHILE)
+        assert await self.running() == before
+        after = await self.member.get(self.place)
+        assert annotations_of(after)[NOTE] == "yesterday"
+        assert find_at(after, "spec", "replicas") == SCALED
+        containers = find_at(after, "spec", "template", "spec", "containers") or []
+        assert {name_of({"metadata": each}) for each in containers} == {"main", SIDECAR["name"]}
+
+
+def _annotated(held: Object) -> Object:
+    return with_metadata(held, annotations={**annotations_of(held), NOTE: "yesterday"})
+
+
+def _restarts(pod: Object) -> int:
+    statuses = find_at(pod, "status", "containerStatuses") or []
+    return sum(each.get("restartCount", 0) for each in statuses)
+
+
+def overwriting_policy(name: str, cluster: str) -> Object:
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}],
+            "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
+            "conflictResolution": "Overwrite",
+        },
+    }
+
+
+async def until_applied(stage: Stage, name: str) -> None:
+    place = Place(RESOURCE_BINDINGS, "default", f"{name}-deployment")
+
+    async def is_applied() -> bool:
+        binding = await stage.hub.find(place) or {}
+        return is_true(find_at(binding, "status", "conditions"), "FullyApplied")
+
+    await until_equal(is_applied, True)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=["push", "pull"])
+async def test_an_overwriting_policy_restarts_nothing(stage: Stage, member: str) -> None:
+    name = f"policy-{member}"
+    legacy = Legacy(stage.client_of(member), name)
+    await legacy.grow_old()
+    before = await legacy.running()
+
+    await kubectl_apply(stage.hub, overwriting_policy(name, member))
+    await kubectl_apply(stage.hub, deployment(name, replicas=WRITTEN))
+    await until_applied(stage, name)
+
+    await legacy.check_is_as_before(before)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=["push", "pull"])
+async def test_a_promotion_restarts_nothing(stage: Stage, member: str) -> None:
+    name = f"promote-{member}"
+    legacy = Legacy(stage.client_of(member), name)
+    await legacy.grow_old()
+    before = await legacy.running()
+    settings = stage.members[member].settings
+    request = PromoteRequest("deployment", name, "default", member, settings)
+
+    prospect = await look(request, stage.fleet.hub.settings)
+    assert not prospect.effect.on_pods
+    await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.told.append)
+    await until_applied(stage, name)
+
+    await legacy.check_is_as_before(before)
