@@ -21,11 +21,12 @@ from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.raw_objects import version_in
 from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.errors import MalformedObject, TaskFailed
+from clusterspace.errors import MalformedObject
 from clusterspace.execution.bystanders import Bystanders
 from clusterspace.execution.takeover import MANAGED
 from clusterspace.kube.objects import Object, name_of, resource_version_of
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
+from clusterspace.runtime.background import report
 from clusterspace.runtime.informers import Informer, Update
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +72,7 @@ class Sightings:
 
     async def run(self) -> None:
         """Follow whatever is asked for, until cancelled."""
-        async with Supervisor(self._member.connection.clock, _report) as tasks:
+        async with Supervisor(self._member.connection.clock, report) as tasks:
             self._tasks = tasks
             for resource, informer in self._informers.items():
                 self._keep(f"{resource}", informer.run)
@@ -206,7 +207,3 @@ def _annotations_in(raw: bytes) -> dict[str, str]:
 
 def _restarts() -> Iterator[float]:
     return backoff.exponential(1.0, 30.0)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -14,7 +14,7 @@ from clusterspace.api.clusters import WORK_FINALIZER, WORKS, conditions_of, exec
 from clusterspace.api.works import manifests_of, suspends_dispatching
 from clusterspace.client.places import place_of
 from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.errors import ApiError, ClusterError, TaskFailed
+from clusterspace.errors import ApiError, ClusterError
 from clusterspace.execution.guard import DeletionGuard
 from clusterspace.execution.placing import Placed, Placer
 from clusterspace.execution.report import Reporter
@@ -24,6 +24,7 @@ from clusterspace.execution.withdrawing import Withdrawer
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.kube.timestamps import parse_time
+from clusterspace.runtime.background import report
 from clusterspace.runtime.caches import Cache
 from clusterspace.runtime.controllers import Controller, ControllerSettings
 from clusterspace.runtime.events import EventRecorder
@@ -119,7 +120,7 @@ class Executor:
 
     async def run(self) -> None:
         """Work until cancelled. Works are told of by `work_changed`, before and during this."""
-        async with Supervisor(self._office.clock, _report) as tasks:
+        async with Supervisor(self._office.clock, report) as tasks:
             tasks.keep(f"{self.cluster_name} objects", self._sightings.run)
             await self._controller.run()
 
@@ -232,7 +233,3 @@ def _later(*waits: float) -> Outcome:
     """Return when to look again: at the earliest of these times, or when something happens."""
     due = [each for each in waits if each > 0]
     return RequeueAfter(min(due)) if due else Done()
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

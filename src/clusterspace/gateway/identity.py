@@ -25,7 +25,7 @@ from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.serving.certificate_logins import login_of
 from clusterspace.serving.middleware.authorize import Decision
-from clusterspace.serving.request_info import RequestInfo
+from clusterspace.serving.request_info import RequestInfo, verb_of
 from clusterspace.serving.requests import Request
 from clusterspace.serving.users import ANONYMOUS, User
 
@@ -37,14 +37,6 @@ _REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 10_000
 _REVIEWS_AT_ONCE: Final = 32
 _BEARER: Final = "bearer"
-_VERBS: Final = {
-    "GET": "get",
-    "HEAD": "get",
-    "POST": "create",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
-}
 
 Value = TypeVar("Value")
 
@@ -199,7 +191,7 @@ class Gatekeeper:
 
     async def admit(self, user: User, method: str, clusters: Collection[str]) -> Reachable:
         """Decide about these members, with the verb the method stands for."""
-        verb = _VERBS.get(method, method.lower())
+        verb = verb_of(method)
         if len(clusters) > 1:
             # Rights only add up: who may without a name being said may whatever the name.
             everywhere = await self._reviews.decide(user, _proxy(verb, ""))
@@ -222,7 +214,7 @@ class Gatekeeper:
 
 def proxy_request(method: str, cluster: str) -> RequestInfo:
     """Return what reaching a member is called in the hub's rules."""
-    return _proxy(_VERBS.get(method, method.lower()), cluster)
+    return _proxy(verb_of(method), cluster)
 
 
 def _proxy(verb: str, cluster: str) -> RequestInfo:

@@ -5,8 +5,6 @@ MemberCluster invited it, by whatever credentials its operator gave it.
 """
 
 import asyncio
-import signal
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import SystemRandom
@@ -14,13 +12,12 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import TaskFailed, UnusableKubeconfig
+from clusterspace.errors import UnusableKubeconfig
 from clusterspace.membership.agent_credentials import AgentCredentials
 from clusterspace.membership.agent_manifests import (
     REGISTRATION_PLACE,
@@ -35,6 +32,8 @@ from clusterspace.membership.status import StatusKeeper
 from clusterspace.processes.clients import connect
 from clusterspace.processes.member_clusters import membership_agent_tasks
 from clusterspace.processes.member_execution import run_member_execution
+from clusterspace.processes.stopping import stop_event
+from clusterspace.runtime.background import keep_all, report
 from clusterspace.runtime.events import EventRecorder
 
 _log = structlog.get_logger(__name__)
@@ -82,7 +81,7 @@ class Agent:
         hub = connect(invitation.hub, self._clock)
         _log.info("agent is working", cluster=invitation.cluster_name, hub=invitation.hub.server)
         try:
-            async with Supervisor(self._clock, _report) as tasks:
+            async with Supervisor(self._clock, report) as tasks:
                 self._start(tasks, hub, invitation.cluster_name)
                 await asyncio.Event().wait()
         finally:
@@ -109,7 +108,7 @@ class Agent:
             "agent is working", cluster=registration.cluster_name, hub=registration.hub.server
         )
         try:
-            async with Supervisor(self._clock, _report) as tasks:
+            async with Supervisor(self._clock, report) as tasks:
                 self._start(tasks, hub, registration.cluster_name)
                 await keeper.run()
         finally:
@@ -128,16 +127,13 @@ class Agent:
             frequency_seconds=settings.status_seconds,
         )
         beat = HeartBeat(hub, name, clock=clock, settings=settings.beat)
-        tasks.keep("events", events.run, restart=_restarts)
-        tasks.keep("status", status.run, restart=_restarts)
-        tasks.keep("lease", beat.run, restart=_restarts)
-        tasks.keep(
-            "execution",
-            lambda: run_member_execution(hub, name, self._member, events, clock),
-            restart=_restarts,
-        )
-        for task, work in membership_agent_tasks(hub, name, self._member, clock).items():
-            tasks.keep(task, work, restart=_restarts)
+        own = {
+            "events": events.run,
+            "status": status.run,
+            "lease": beat.run,
+            "execution": lambda: run_member_execution(hub, name, self._member, events, clock),
+        }
+        keep_all(tasks, {**own, **membership_agent_tasks(hub, name, self._member, clock)})
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:
@@ -149,11 +145,8 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
 
 
 async def serve_until_stopped(settings: AgentSettings) -> None:
-    """Run an agent until SIGINT or SIGTERM, or until its registration is gone."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stopped.set)
+    """Run an agent until told to stop, or until its registration is gone."""
+    stopped = stop_event()
     try:
         async with asyncio.TaskGroup() as group:
             working = group.create_task(run_agent(settings, SystemClock()), name="agent")
@@ -162,11 +155,3 @@ async def serve_until_stopped(settings: AgentSettings) -> None:
             working.cancel()
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None  # there is one task
-
-
-def _restarts() -> Iterator[float]:
-    return backoff.exponential(0.5, 30)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -7,7 +7,6 @@ process ends, to be started anew by whoever runs it.
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import SystemRandom
@@ -15,14 +14,12 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import TaskFailed
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.membership import names
 from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
@@ -43,6 +40,7 @@ from clusterspace.processes.member_clusters import member_cluster_tasks
 from clusterspace.processes.metrics_site import serving_metrics
 from clusterspace.processes.propagation import Propagation, Surroundings
 from clusterspace.processes.stopping import stop_event
+from clusterspace.runtime.background import Tasks, keep_all, report
 from clusterspace.runtime.controllers import Controller, ControllerSettings
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.informers import Informer
@@ -88,25 +86,28 @@ class Controllers:
     async def work(self) -> None:
         """Run all controllers until cancelled."""
         try:
-            async with Supervisor(self._clock, _report) as tasks:
+            async with Supervisor(self._clock, report) as tasks:
                 self._start(tasks)
                 await asyncio.Event().wait()
         finally:
             await self._members.close()
 
     def _start(self, tasks: Supervisor) -> None:
-        tasks.keep("events", self._events.run, restart=_restarts)
-        tasks.keep("clusters", self._clusters.run, restart=_restarts)
-        tasks.keep("leases", self._leases.run, restart=_restarts)
-        tasks.keep("cluster upkeep", self._upkeep().run, restart=_restarts)
-        tasks.keep("push status", self._push_status().run, restart=_restarts)
-        tasks.keep("monitor", self._monitor, restart=_restarts)
+        keep_all(tasks, self._membership())
         around = (self._hub, self._clusters, self._events, self._clock)
-        for name, work in member_cluster_tasks(*around, self._settings.member_clusters).items():
-            tasks.keep(name, work, restart=_restarts)
+        keep_all(tasks, member_cluster_tasks(*around, self._settings.member_clusters))
         if self._settings.federation:
-            for name, work in self._propagation().tasks().items():
-                tasks.keep(name, work, restart=_restarts)
+            keep_all(tasks, self._propagation().tasks())
+
+    def _membership(self) -> Tasks:
+        return {
+            "events": self._events.run,
+            "clusters": self._clusters.run,
+            "leases": self._leases.run,
+            "cluster upkeep": self._upkeep().run,
+            "push status": self._push_status().run,
+            "monitor": self._monitor,
+        }
 
     def _propagation(self) -> Propagation:
         around = Surroundings(self._hub, self._clusters, self._events, self._clock, self._random)
@@ -188,15 +189,7 @@ async def serve_until_stopped(settings: ControllersSettings) -> None:
             site = serving_metrics("127.0.0.1", settings.metrics_port)
             port = await stack.enter_async_context(site)
             _log.info("metrics are served", url=f"http://127.0.0.1:{port}/metrics")
-        tasks = await stack.enter_async_context(Supervisor(clock, _report))
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
         tasks.keep("controllers", lambda: run_controllers(settings, clock))
         await stopped.wait()
         _log.info("controllers are stopping")
-
-
-def _restarts() -> Iterator[float]:
-    return backoff.exponential(0.5, 30)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

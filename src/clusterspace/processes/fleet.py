@@ -1,7 +1,7 @@
 """The fleet API server as a process: many clusters behind one address."""
 
 import gc
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,12 +9,10 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity
-from clusterspace.errors import TaskFailed
 from clusterspace.gateway.answers.asking import Fleet, FleetLimits
 from clusterspace.gateway.answers.documents import Documents
 from clusterspace.gateway.answers.surveys import Surveys
@@ -32,6 +30,7 @@ from clusterspace.processes.installation import Installation, server_url, write_
 from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import LIMITS, open_connections, user_settings
+from clusterspace.runtime.background import keep_all, report, restarts
 from clusterspace.serving.calls import chain
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import Audit
@@ -96,9 +95,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         handler = build_handler(fleet, documents, hub, audit, clock)
         tls = await FleetTls.open(installation, authority, hub)
         server = HttpServer(handler, tls=tls.context)
-        tasks = await stack.enter_async_context(Supervisor(clock, _report))
-        for name, work in {**directory.tasks(), **tls.tasks(clock)}.items():
-            tasks.keep(name, work, restart=_restarts)
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
@@ -115,7 +113,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             write_private(installation.kubeconfig, content)
 
         write_kubeconfig(settings.hub.identity)
-        tasks.keep("kubeconfig", lambda: known_as.tell_changes(write_kubeconfig), restart=_restarts)
+        tasks.keep("kubeconfig", lambda: known_as.tell_changes(write_kubeconfig), restart=restarts)
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
         yield RunningFleet(url, fleet)
@@ -148,14 +146,6 @@ def build_handler(
         FleetApp(fleet, documents),
     )
     return handler_of(answer, read_fleet_info)
-
-
-def _restarts() -> Iterator[float]:
-    return backoff.exponential(0.5, 30)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)
 
 
 async def serve_until_stopped(settings: FleetSettings) -> None:

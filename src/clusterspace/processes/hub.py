@@ -3,21 +3,20 @@
 import gc
 import ssl
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
-from typing import Final, TypeAlias
+from typing import Final
 
 import structlog
 
 from clusterspace import __version__
-from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.crds import definitions
-from clusterspace.errors import AlreadyExists, TaskFailed
+from clusterspace.errors import AlreadyExists
 from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
@@ -49,6 +48,7 @@ from clusterspace.processes.hub_chain import build_handler
 from clusterspace.processes.installation import Installation, server_url
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import open_connections, user_settings
+from clusterspace.runtime.background import Tasks, keep_all, report
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
@@ -62,8 +62,6 @@ _log = structlog.get_logger(__name__)
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _OWN_MANAGER: Final = "kube-apiserver"
 _DRAIN_SECONDS: Final = 10.0
-
-Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +171,11 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         server = HttpServer(handler, tls=tls)
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
-        tasks = await stack.enter_async_context(Supervisor(clock, _report))
-        _keep_all(tasks, _housekeeping(hub, controller))
-        _keep_all(tasks, {"roles in memory": access.snapshot.run})
-        _keep_all(tasks, identity.tasks(url))
-        _keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        keep_all(tasks, _housekeeping(hub, controller))
+        keep_all(tasks, {"roles in memory": access.snapshot.run})
+        keep_all(tasks, identity.tasks(url))
+        keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
 
         async def drain() -> None:
             app.is_ready = False
@@ -239,19 +237,6 @@ def _upkeep(store: MemoryStore | SqliteStore, clock: Clock, renewal: _Renewal) -
         "compaction": lambda: compact_forever(store, clock, policy),
         "certificate renewal": lambda: renew_forever(clock, renewal.held, renewal.renew),
     }
-
-
-def _keep_all(tasks: Supervisor, works: Tasks) -> None:
-    for name, work in works.items():
-        tasks.keep(name, work, restart=_restarts)
-
-
-def _restarts() -> Iterator[float]:
-    return backoff.exponential(0.5, 30)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:

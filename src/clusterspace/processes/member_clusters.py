@@ -1,8 +1,7 @@
 """MemberClusters put together, for both ends: the hub's controller and the agent's."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from random import SystemRandom
-from typing import Final, TypeAlias
+from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.member_clusters import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS
@@ -16,11 +15,10 @@ from clusterspace.membership.member_clusters.upkeep import (
     for_its_member,
     when_asked_anew,
 )
+from clusterspace.runtime.background import Tasks
 from clusterspace.runtime.controllers import Controller, ControllerSettings
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.informers import Informer
-
-Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
 
 _LONGEST_RETRY_SECONDS: Final = 30.0
 """How late a heartbeat may be once a hub that was away is back."""

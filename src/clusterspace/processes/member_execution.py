@@ -9,8 +9,8 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.clusters import CLUSTERS, WORKS, execution_namespace
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.errors import TaskFailed
 from clusterspace.execution.works import Executor, Office
+from clusterspace.runtime.background import report
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.informers import Informer, Update
 
@@ -40,7 +40,7 @@ async def run_member_execution(
     executor = Executor(cluster_name, member, office)
     works.add_handler(executor.work_changed)
     clusters.add_handler(lambda update: _tell_cluster(executor, update))
-    async with Supervisor(clock, _report) as tasks:
+    async with Supervisor(clock, report) as tasks:
         tasks.keep("works", works.run)
         tasks.keep("cluster", clusters.run)
         await works.wait_synced()
@@ -52,7 +52,3 @@ def _tell_cluster(executor: Executor, update: Update) -> None:
     after = update.decode_after()
     if after is not None:
         executor.cluster_changed(update.decode_before(), after)
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -1,9 +1,8 @@
 """Everything that carries templates to members, put together around one client of the hub."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
@@ -17,7 +16,7 @@ from clusterspace.api.policies import (
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.execution.fleet import Executors, HubView, Reach
-from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.membership import names
 from clusterspace.propagation import dependencies
 from clusterspace.propagation.detector import Detector
 from clusterspace.propagation.distributor import DependencyDistributor
@@ -30,12 +29,10 @@ from clusterspace.propagation.triggers import Sources
 from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
 from clusterspace.propagation.works import triggers
 from clusterspace.propagation.works.known_works import WORK_INDEXES
+from clusterspace.runtime.background import Tasks
 from clusterspace.runtime.controllers import Controller, ControllerSettings
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.informers import Informer
-
-NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
-Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
 
 _SCHEDULERS: Final = 8
 
@@ -68,7 +65,7 @@ class Propagation:
         self._bindings = Informer(hub, Place(RESOURCE_BINDINGS), indexes=indexes)
         self._cluster_bindings = Informer(hub, Place(CLUSTER_RESOURCE_BINDINGS), indexes=indexes)
         self._works = Informer(hub, Place(WORKS), indexes=WORK_INDEXES)
-        self._namespaces = Informer(hub, Place(NAMESPACES))
+        self._namespaces = Informer(hub, Place(names.NAMESPACES))
         self._placements = PlacementInformers.of(hub)
 
     def tasks(self) -> Tasks:

@@ -12,10 +12,9 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.errors import Expired, TaskFailed
+from clusterspace.errors import Expired
 from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
@@ -27,7 +26,7 @@ from clusterspace.hub.custom_resources import CustomResourceController
 from clusterspace.hub.housekeeping.expiry import expire_events
 from clusterspace.hub.housekeeping.garbage import GarbageCollector
 from clusterspace.hub.housekeeping.namespaces import NamespaceEnder
-from clusterspace.hub.identity.assembly import Identity, Keys, Tasks
+from clusterspace.hub.identity.assembly import Identity, Keys
 from clusterspace.hub.state import HubState
 from clusterspace.hub.writing import create_own
 from clusterspace.kube import statuses
@@ -37,6 +36,7 @@ from clusterspace.processes.installation import Installation
 from clusterspace.processes.sim_doors import FaultRulesReader, metrics_resources
 from clusterspace.processes.simulation import Simulation
 from clusterspace.processes.stopping import stop_event
+from clusterspace.runtime.background import Tasks, keep_all, report
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import server_context
 from clusterspace.sim.fault_rules import Rule
@@ -109,10 +109,10 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         server = HttpServer(faults.around(handler), tls=_tls(installation))
         await server.listen(settings.host, settings.port)
         url = f"https://{settings.host}:{server.addresses[0][1]}"
-        tasks = await stack.enter_async_context(Supervisor(clock, _report))
-        _keep_all(tasks, _housekeeping(hub, store, definitions))
-        _keep_all(tasks, identity.tasks(url))
-        _keep_all(tasks, simulation.tasks(app, faults))
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        keep_all(tasks, _housekeeping(hub, store, definitions))
+        keep_all(tasks, identity.tasks(url))
+        keep_all(tasks, simulation.tasks(app, faults))
 
         async def drain() -> None:
             app.is_ready = False
@@ -173,15 +173,6 @@ def _housekeeping(
         "event expiry": lambda: expire_events(hub),
         "compaction": lambda: compact_forever(store, hub.clock, policy),
     }
-
-
-def _keep_all(tasks: Supervisor, works: Tasks) -> None:
-    for name, work in works.items():
-        tasks.keep(name, work, restart=lambda: backoff.exponential(0.5, 30))
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)
 
 
 async def serve_until_stopped(settings: SimSettings) -> None:

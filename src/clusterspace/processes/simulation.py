@@ -1,10 +1,11 @@
 """What makes a hub a member: nodes, workload controllers, pods, and the doors into them."""
 
 from clusterspace.hub.app import HubApp
-from clusterspace.hub.identity.assembly import Tasks, Verbs
+from clusterspace.hub.identity.assembly import Verbs
 from clusterspace.hub.state import HubState
 from clusterspace.processes.sim_api import LocalApi
 from clusterspace.processes.sim_doors import metrics_verbs, pod_verbs
+from clusterspace.runtime.background import Tasks
 from clusterspace.serving.middleware.authorize import Authorizer
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED
 from clusterspace.sim.containers import Containers

@@ -80,6 +80,11 @@ class RequestInfo:
         return self.verb not in ("get", "list", "watch", "head", "options")
 
 
+def verb_of(method: str) -> str:
+    """Return what a method asks of one object, in the words of authorization."""
+    return _VERBS.get(method, method.lower())
+
+
 def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
     """Read method and URL; raise BadRequest for a path that could mean two things."""
     segments = _read_segments(raw_path)
@@ -95,7 +100,7 @@ def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
 def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
     method: str, path: str, query: Query, group: str, version: str, parts: list[str]
 ) -> RequestInfo:
-    verb = _VERBS.get(method, method.lower())
+    verb = verb_of(method)
     if parts[0] == "watch" and len(parts) > 1 and verb == "get":
         # The old way to watch: /api/v1/watch/namespaces/NS/pods.
         verb, parts = "watch", parts[1:]

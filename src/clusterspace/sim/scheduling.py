@@ -8,6 +8,7 @@ from clusterspace.errors import MalformedSelector
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.selectors import Operator, require
+from clusterspace.kube.taints import tolerates
 from clusterspace.sim.pod_states import containers_of, resources_of
 
 _HARD: Final = ("NoSchedule", "NoExecute")
@@ -146,17 +147,6 @@ def _untolerated(node: Object, pod: Object) -> Object | None:
         taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     tolerations: list[Object] = find_at(pod, "spec", "tolerations") or []
     for taint in taints:
-        if taint.get("effect") in _HARD and not any(_tolerates(t, taint) for t in tolerations):
+        if taint.get("effect") in _HARD and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    is_keyed = bool(toleration.get("key"))
-    return is_keyed and (toleration.get("value") or "") == (taint.get("value") or "")

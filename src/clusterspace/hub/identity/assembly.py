@@ -25,14 +25,13 @@ from clusterspace.hub.identity.token_reviews import TokenReviewVerb
 from clusterspace.hub.identity.token_secrets import TokenSecrets
 from clusterspace.hub.state import HubState
 from clusterspace.hub.verbs.asks import Ask
+from clusterspace.runtime.background import Tasks
 from clusterspace.serving.messages import Response
 from clusterspace.serving.middleware.authorize import Authorizer
 
 Verbs: TypeAlias = Mapping[tuple[str, str], Callable[[Ask], Awaitable[Response | None]]]
 """`group/resource` or `group/resource/part`, and verb, to what answers it."""
 
-Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
-"""Name of a task to what it does; each works until it is cancelled."""
 
 _REQUESTS = "certificates.k8s.io/certificatesigningrequests"
 

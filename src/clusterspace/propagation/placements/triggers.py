@@ -1,8 +1,8 @@
 """Which placements to look at again when something changed; and the controller that looks."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.bindings import template_of
@@ -16,6 +16,7 @@ from clusterspace.propagation.placements.selection import Selector, read_selecto
 from clusterspace.propagation.placements.sources import PlacementSources
 from clusterspace.propagation.placements.upkeep import PlacementUpkeep
 from clusterspace.propagation.templates import users_part
+from clusterspace.runtime.background import Tasks
 from clusterspace.runtime.controllers import Controller
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.finalizers import is_being_deleted
@@ -24,8 +25,6 @@ from clusterspace.runtime.reconcile import Request, request_for
 
 SETTLE_SECONDS: Final = 0.2
 """Objects change by the dozen, and clusters answer at about the same time: one look serves all."""
-
-Tasks: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
 
 
 def placement_tasks(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from clusterspace.kube.objects import Object
+from clusterspace.kube.taints import tolerates
 from clusterspace.propagation.scheduling.affinities import AffinityGroup
 from clusterspace.propagation.scheduling.candidates import Candidate
 from clusterspace.propagation.scheduling.demands import Demand
@@ -52,7 +53,7 @@ def find_untolerated(taints: Iterable[Object], tolerations: Iterable[Object]) ->
     for taint in taints:
         if taint.get("effect") not in _REPELLING:
             continue
-        if not any(_tolerates(toleration, taint) for toleration in held):
+        if not any(tolerates(toleration, taint) for toleration in held):
             return taint
     return None
 
@@ -106,15 +107,3 @@ _FILTERS: Final[tuple[Filter, ...]] = (
     _has_no_group,
     _is_evicting,
 )
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    """Tell whether a toleration is for a taint, by the rules that Pods and Nodes have."""
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    has_key = bool(toleration.get("key"))
-    return has_key and (toleration.get("value") or "") == (taint.get("value") or "")
