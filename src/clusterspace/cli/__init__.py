@@ -18,6 +18,7 @@ Read in this order:
     agent.py        `agent`
     sim.py          `sim`
 
+    joining_options.py  what `join` and `register` ask alike
     join.py         `join`, `unjoin`: clusters the hub reaches
     tokens.py       `token`
     register.py     `register`, `unregister`: clusters whose agent dials the hub

@@ -4,15 +4,11 @@ from pathlib import Path
 
 import click
 
-from clusterspace.cli.foreground import log_format_option, serve
+from clusterspace.cli.foreground import hub_kubeconfig_option, log_format_option, serve
 
 
 @click.command()
-@click.option(
-    "--hub-kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
-)
+@hub_kubeconfig_option
 @click.option(
     "--cluster-status-update-frequency",
     "status_seconds",

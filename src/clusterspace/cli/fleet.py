@@ -4,16 +4,17 @@ from pathlib import Path
 
 import click
 
-from clusterspace.cli.foreground import log_format_option, serve, tls_names_option
+from clusterspace.cli.foreground import (
+    hub_kubeconfig_option,
+    log_format_option,
+    serve,
+    tls_names_option,
+)
 from clusterspace.cli.hub_option import run
 
 
 @click.command()
-@click.option(
-    "--hub-kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
-)
+@hub_kubeconfig_option
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -11,7 +12,12 @@ import click
 from clusterspace.cli.sentences import sentence_of
 from clusterspace.errors import ClusterspaceError
 
-tls_names_option = click.option(
+hub_kubeconfig_option: Final = click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
+)
+tls_names_option: Final = click.option(
     "--tls-san",
     "server_names",
     multiple=True,

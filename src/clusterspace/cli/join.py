@@ -6,22 +6,14 @@ import click
 
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.joining_options import joining_options, location_in
 
 _member_kubeconfig = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("name")
-@click.option(
-    "--cluster-kubeconfig",
-    type=_member_kubeconfig,
-    required=True,
-    help="Kubeconfig of an administrator of the cluster.",
-)
-@click.option("--cluster-context", default="", help="Context in that kubeconfig.")
-@click.option("--cluster-provider", default="", help="Who runs the cluster, for placement.")
-@click.option("--cluster-region", default="", help="Region of the cluster, for placement.")
-@click.option("--cluster-zones", default="", help="Zones of the cluster, separated by commas.")
+@joining_options
 @click.option(
     "--create-clusterproperty-not-exist",
     "creation",
@@ -53,17 +45,15 @@ def join(
       clusterspace join west --cluster-kubeconfig west.yaml --cluster-region eu-1 --dry-run
     """
     from clusterspace.membership.identity import Creation
-    from clusterspace.membership.manifests import Location
     from clusterspace.membership.push_join import JoinRequest
     from clusterspace.processes.clients import hub_settings, member_settings
     from clusterspace.processes.joining import join_cluster
 
     async def work() -> None:
-        zones = tuple(each.strip() for each in cluster_zones.split(",") if each.strip())
         request = JoinRequest(
             name=name,
             member=member_settings(name, cluster_kubeconfig, cluster_context),
-            location=Location(cluster_provider, cluster_region, zones),
+            location=location_in(cluster_provider, cluster_region, cluster_zones),
             creation=Creation(creation or "unset"),
         )
         hub = hub_settings(kubeconfig, context)

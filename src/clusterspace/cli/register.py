@@ -7,6 +7,7 @@ import click
 from clusterspace import __version__
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.joining_options import joining_options, location_in
 
 _kubeconfig = click.Path(dir_okay=False, path_type=Path)
 
@@ -26,16 +27,7 @@ _kubeconfig = click.Path(dir_okay=False, path_type=Path)
     help="Fingerprint of the hub's authority: sha256:...",
 )
 @click.option("--cluster-name", "name", required=True, help="What the hub calls the cluster.")
-@click.option(
-    "--cluster-kubeconfig",
-    type=_kubeconfig,
-    required=True,
-    help="Kubeconfig of an administrator of the cluster.",
-)
-@click.option("--cluster-context", default="", help="Context in that kubeconfig.")
-@click.option("--cluster-provider", default="", help="Who runs the cluster, for placement.")
-@click.option("--cluster-region", default="", help="Region of the cluster, for placement.")
-@click.option("--cluster-zones", default="", help="Zones of the cluster, separated by commas.")
+@joining_options
 @click.option(
     "--agent-image",
     default=f"clusterspace:{__version__}",
@@ -67,19 +59,17 @@ def register(
         --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...
     """
     from clusterspace.cli.agent import serve_agent
-    from clusterspace.membership.manifests import Location
     from clusterspace.membership.pull_join import RegisterRequest
     from clusterspace.processes.clients import member_settings
     from clusterspace.processes.registering import register_cluster
 
     async def work() -> None:
-        zones = tuple(each.strip() for each in cluster_zones.split(",") if each.strip())
         request = RegisterRequest(
             name=name,
             hub_address=hub,
             pin=pin,
             token=token,
-            location=Location(cluster_provider, cluster_region, zones),
+            location=location_in(cluster_provider, cluster_region, cluster_zones),
             image="" if local else agent_image,
         )
         member = member_settings(name, cluster_kubeconfig, cluster_context)

@@ -6,17 +6,16 @@ D/kubeconfig                  the administrator; appears when the hub is ready
 D/store.db                    the objects
 """
 
-import base64
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from clusterspace.client.settings import Identity, Pem
 from clusterspace.hub.certificates import Authority, KeyPair, expires_at, server_names
 from clusterspace.hub.identity.signing_keys import SigningKey
+from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.serving.users import MASTERS
 from clusterspace.store.files import STORE_FILE_NAME
 
@@ -111,7 +110,8 @@ class Installation:
     ) -> None:
         """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
         pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
-        text = kubeconfig_text(name, server, authority.pair.certificate, pair)
+        identity = Identity(certificate=Pem(pair.certificate), key=Pem(pair.key))
+        text = kubeconfig_of({name: server}, authority.pair.certificate, identity)
         write_private(self.kubeconfig, text)
 
     def remove_kubeconfig(self) -> None:
@@ -145,33 +145,3 @@ def write_private(path: Path, content: bytes, *, mode: int = _PRIVATE) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def kubeconfig_text(name: str, server: str, authority: bytes, pair: KeyPair) -> bytes:
-    """Return a kubeconfig with one context."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": name,
-        "clusters": [
-            {
-                "name": name,
-                "cluster": {"server": server, "certificate-authority-data": _text(authority)},
-            }
-        ],
-        "users": [
-            {
-                "name": "admin",
-                "user": {
-                    "client-certificate-data": _text(pair.certificate),
-                    "client-key-data": _text(pair.key),
-                },
-            }
-        ],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
-    }
-    return msgspec.yaml.encode(config)
-
-
-def _text(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -1,6 +1,8 @@
 """Killing a controller before or after any of its writes."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from clusterspace.client.connection import Connection
@@ -24,14 +26,42 @@ class CrashPoint:
     is_after: bool
 
 
+class Fuse:
+    """Ends a process of many clients at one write, whichever of them it is; or only counts."""
+
+    def __init__(self, point: CrashPoint | None = None) -> None:
+        self._point = point
+        self.writes = 0
+        self.is_blown = False
+
+    async def around(self, write: Callable[[], Awaitable[Object]]) -> Object:
+        """Let a write happen, unless this is where the process ends."""
+        if self.is_blown:
+            raise Killed("the dead do not write")
+        self.writes += 1
+        number = self.writes
+        self._blow_at(CrashPoint(number, is_after=False))
+        answer = await write()
+        self._blow_at(CrashPoint(number, is_after=True))
+        return answer
+
+    def _blow_at(self, point: CrashPoint) -> None:
+        if self._point == point:
+            self.is_blown = True
+            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+
+
 class CrashingClient:
     """A client that ends the process at one point; without one it only counts writes."""
 
     def __init__(self, inner: Client, point: CrashPoint | None = None) -> None:
         self._inner = inner
-        self._point = point
-        self._is_dead = False
-        self.writes = 0
+        self._fuse = Fuse(point)
+
+    @property
+    def writes(self) -> int:
+        """How many writes were asked for."""
+        return self._fuse.writes
 
     async def get(self, place: Place) -> Object:
         return await self._inner.get(place)
@@ -45,14 +75,12 @@ class CrashingClient:
     async def create(
         self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
-        self._before()
-        return self._after(await self._inner.create(place, kube_object, options))
+        return await self._fuse.around(partial(self._inner.create, place, kube_object, options))
 
     async def update(
         self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
-        self._before()
-        return self._after(await self._inner.update(place, kube_object, options))
+        return await self._fuse.around(partial(self._inner.update, place, kube_object, options))
 
     async def patch(
         self,
@@ -61,59 +89,17 @@ class CrashingClient:
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
     ) -> Object:
-        self._before()
-        return self._after(await self._inner.patch(place, patch_type, patch, options))
+        return await self._fuse.around(
+            partial(self._inner.patch, place, patch_type, patch, options)
+        )
 
     async def apply(
         self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
-        self._before()
-        return self._after(await self._inner.apply(place, kube_object, options))
+        return await self._fuse.around(partial(self._inner.apply, place, kube_object, options))
 
     async def delete(self, place: Place, options: DeleteOptions) -> Object:
-        self._before()
-        return self._after(await self._inner.delete(place, options))
-
-    def _before(self) -> None:
-        if self._is_dead:
-            raise Killed("the dead do not write")
-        self.writes += 1
-        self._die_at(CrashPoint(self.writes, is_after=False))
-
-    def _after(self, answer: Object) -> Object:
-        self._die_at(CrashPoint(self.writes, is_after=True))
-        return answer
-
-    def _die_at(self, point: CrashPoint) -> None:
-        if self._point == point:
-            self._is_dead = True
-            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
-
-
-class Fuse:
-    """Ends a process of many clients at one write, whichever of them it is; or only counts."""
-
-    def __init__(self, point: CrashPoint | None = None) -> None:
-        self._point = point
-        self.writes = 0
-        self.is_blown = False
-
-    def before(self) -> int:
-        """Count a write that is about to happen; return its number."""
-        if self.is_blown:
-            raise Killed("the dead do not write")
-        self.writes += 1
-        self._blow_at(CrashPoint(self.writes, is_after=False))
-        return self.writes
-
-    def after(self, write: int) -> None:
-        """Take note that a write was done."""
-        self._blow_at(CrashPoint(write, is_after=True))
-
-    def _blow_at(self, point: CrashPoint) -> None:
-        if self._point == point:
-            self.is_blown = True
-            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+        return await self._fuse.around(partial(self._inner.delete, place, options))
 
 
 class MortalClient(ClusterClient):
@@ -126,18 +112,12 @@ class MortalClient(ClusterClient):
     async def create(
         self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
-        write = self._fuse.before()
-        stored = await super().create(place, kube_object, options)
-        self._fuse.after(write)
-        return stored
+        return await self._fuse.around(partial(super().create, place, kube_object, options))
 
     async def update(
         self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
-        write = self._fuse.before()
-        stored = await super().update(place, kube_object, options)
-        self._fuse.after(write)
-        return stored
+        return await self._fuse.around(partial(super().update, place, kube_object, options))
 
     async def patch(
         self,
@@ -146,13 +126,7 @@ class MortalClient(ClusterClient):
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
     ) -> Object:
-        write = self._fuse.before()
-        stored = await super().patch(place, patch_type, patch, options)
-        self._fuse.after(write)
-        return stored
+        return await self._fuse.around(partial(super().patch, place, patch_type, patch, options))
 
     async def delete(self, place: Place, options: DeleteOptions) -> Object:
-        write = self._fuse.before()
-        answer = await super().delete(place, options)
-        self._fuse.after(write)
-        return answer
+        return await self._fuse.around(partial(super().delete, place, options))
