@@ -7,11 +7,13 @@ lock=$2
 if [ ! -x .venv/bin/python ]; then
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         { echo "clusterspace needs Python 3.11 or later; try: make PYTHON=python3.12 …" >&2; exit 1; }
-    # Debian ships venv's installer in a package of its own; virtualenv from PyPI does the same without root.
+    # Debian ships venv's installer in a package of its own. virtualenv does the same without it, from a
+    # folder of its own: neither the system's Python nor the user's packages are touched.
     "$python" -m venv .venv 2>/dev/null || {
         rm -rf .venv
-        "$python" -m pip install --quiet --user --break-system-packages virtualenv &&
-            "$python" -m virtualenv --quiet .venv
+        bootstrap=$(mktemp -d) && trap 'rm -rf "$bootstrap"' EXIT
+        "$python" -m pip install --quiet --target "$bootstrap" virtualenv &&
+            PYTHONPATH="$bootstrap" "$python" -m virtualenv --quiet .venv
     } || { echo "cannot create .venv: install python3-venv or pip for $python" >&2; exit 1; }
 fi
 
