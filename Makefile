@@ -1,6 +1,6 @@
 # Every command anyone runs, with a sentence each. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint format robustness bench generate lock clean
+.PHONY: help up test check lint format robustness bench measure generate lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -47,6 +47,9 @@ robustness: .venv/development ## The slow suites: hundreds of crashes, new rando
 
 bench: .venv/development ## Measure; ratios in one run (`make bench store` for one)
 	@$(BIN)/python -m tests.bench $(BENCHES)
+
+measure: .venv/development ## The shape of the source in figures, beside code we learn from
+	@$(BIN)/python -m tools.measure
 
 generate: .venv/development ## Rebuild the generated files: schema facts, reference pages
 	@$(BIN)/python tools/schema_facts.py
