@@ -80,6 +80,7 @@ def running_kubernetes(directory: Path) -> Generator[RealKubernetes]:
                     f"--secure-port={port}",
                     "--bind-address=127.0.0.1",
                     "--advertise-address=127.0.0.1",
+                    "--endpoint-reconciler-type=none",  # from 1.37 on, loopback is not published
                     f"--cert-dir={directory / 'certs'}",
                     f"--service-account-key-file={key}",
                     f"--service-account-signing-key-file={key}",

@@ -222,7 +222,8 @@ class ClusterClient:
         self, place: Place, query: Query = (), *, quiet_seconds: float | None = None
     ) -> AsyncGenerator[AnswerStream]:
         """Open a GET whose answer comes bit by bit, such as a log; a refusal is raised."""
-        ask = Ask("GET", place.path, query, quiet_seconds=quiet_seconds)
+        plain = (("Accept-Encoding", "identity"),)  # nobody unpacks what comes bit by bit
+        ask = Ask("GET", place.path, query, headers=plain, quiet_seconds=quiet_seconds)
         async with self.connection.stream(ask) as stream:
             await raise_refusal(self.cluster, stream)
             yield stream

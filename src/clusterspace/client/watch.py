@@ -108,7 +108,14 @@ async def watch(
     Ends when the server ends it, which is normal. Raises what an ERROR event tells, above all
     Expired, and ClusterError when the stream breaks.
     """
-    ask = Ask("GET", place.path, options.query(), quiet_seconds=options.quiet_seconds)
+    ask = Ask(
+        "GET",
+        place.path,
+        options.query(),
+        # Events are read as they come. Servers from 1.37 on compress a streamed list if they may.
+        headers=(("Accept-Encoding", "identity"),),
+        quiet_seconds=options.quiet_seconds,
+    )
     splitter = LineSplitter()
     async with connection.stream(ask) as stream:
         await raise_refusal(connection.cluster, stream)

@@ -154,6 +154,7 @@ def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
         f"--secure-port={port}",
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",  # from 1.37 on, loopback is not published
         f"--cert-dir={directory / 'certificates'}",
         f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}",
