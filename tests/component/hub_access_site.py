@@ -23,6 +23,7 @@ from clusterspace.hub.builtin_resources import builtin_resources
 from clusterspace.hub.catalog import Catalog
 from clusterspace.hub.custom_resources import CustomResourceController
 from clusterspace.hub.feeds import Feeds
+from clusterspace.hub.scopes import RequireScope
 from clusterspace.hub.state import HubState
 from clusterspace.hub.writing import create_own
 from clusterspace.kube import statuses
@@ -237,6 +238,7 @@ def build_handler(
         Authenticate(TokensOnly(TokenTable.parse(TOKENS))),
         Audit(state.clock, witness.hear),
         Impersonate(authorizer),
+        RequireScope(state.catalog, authorizer),
         Authorize(authorizer),
     )
     steps = (catch_errors, deadlines, *(guards if is_guarded else ()))

@@ -25,7 +25,7 @@ from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.serving.certificate_logins import login_of
 from clusterspace.serving.middleware.authorize import Decision
-from clusterspace.serving.request_info import RequestInfo, verb_of
+from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.requests import Request
 from clusterspace.serving.users import ANONYMOUS, User
 
@@ -189,19 +189,22 @@ class Gatekeeper:
     def __init__(self, reviews: HubReviews) -> None:
         self._reviews = reviews
 
-    async def admit(self, user: User, method: str, clusters: Collection[str]) -> Reachable:
-        """Decide about these members, with the verb the method stands for."""
-        verb = verb_of(method)
+    async def admit(self, user: User, verb: str, clusters: Collection[str]) -> Reachable:
+        """Decide about these members; `verb` is the right on `clusters/proxy` that it takes.
+
+        Whether there are such members does not matter: who may not reach one must not be able to
+        tell it from one that somebody made up.
+        """
         if len(clusters) > 1:
             # Rights only add up: who may without a name being said may whatever the name.
-            everywhere = await self._reviews.decide(user, _proxy(verb, ""))
+            everywhere = await self._reviews.decide(user, proxy_request(verb, ""))
             if everywhere.allowed:
                 return Reachable(dict.fromkeys(clusters, everywhere))
         gate = asyncio.Semaphore(_REVIEWS_AT_ONCE)
 
         async def decide(cluster: str) -> Decision:
             async with gate:
-                return await self._reviews.decide(user, _proxy(verb, cluster))
+                return await self._reviews.decide(user, proxy_request(verb, cluster))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -212,12 +215,8 @@ class Gatekeeper:
         return Reachable({cluster: task.result() for cluster, task in asked.items()})
 
 
-def proxy_request(method: str, cluster: str) -> RequestInfo:
+def proxy_request(verb: str, cluster: str) -> RequestInfo:
     """Return what reaching a member is called in the hub's rules."""
-    return _proxy(verb_of(method), cluster)
-
-
-def _proxy(verb: str, cluster: str) -> RequestInfo:
     return RequestInfo(
         method="",
         path="",

@@ -21,7 +21,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.label_grammar import read_terms
 from clusterspace.kube.resources import GroupVersion
 from clusterspace.kube.selectors import parse_field_selector
-from clusterspace.serving.request_info import Query, RequestInfo, read_request
+from clusterspace.serving.request_info import CONNECTS, Query, RequestInfo, read_request
 
 _CLUSTERSPACES: Final = "clusterspaces"
 _NAMESPACES: Final = "namespaces"
@@ -30,9 +30,6 @@ _KARMADA_CLUSTERS: Final = ("apis", "cluster.karmada.io", "clusters")
 
 _CLUSTER_IN_PREFIX: Final = {2: 1, 6: 4}
 """Where in a prefix of that many segments the cluster is."""
-
-_CONNECTS: Final = frozenset({"exec", "attach", "portforward", _PROXY})
-"""What is asked with GET and still does things."""
 
 _QUESTIONS: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 """Groups whose creates leave nothing behind: access reviews and the like."""
@@ -74,9 +71,13 @@ def route_for(
     """Decide whom a request reaches; `body_names` is asked only when a create needs it.
 
     Raise BadRequest when the request names two clusters, or none although it changes something,
-    and MethodNotAllowed when it would delete in every cluster.
+    MethodNotAllowed when it would delete in every cluster, and NotFound when the parts of its path
+    disagree.
     """
     info = request.info
+    if _is_about_namespaces(info) and not info.fits_scope(namespaced=False):
+        # A namespace within a namespace. Other scopes are for the clusters to know.
+        raise statuses.unknown_path()
     if request.is_prefix:
         return Route(info, Reach.ONE, Naming(request.clusterspace or ""), is_relayed=True)
     if not info.is_resource:
@@ -114,7 +115,7 @@ def _route_unplaced(info: RequestInfo, body: BodyNames, *, federation: bool) -> 
             f"the URL or with a namespace like {qualify('default', 'CLUSTER')}"
         )
     is_named = bool(info.name or _selected_name(info.query))
-    is_read = not info.is_write and info.subresource not in _CONNECTS
+    is_read = not info.is_write and info.subresource not in CONNECTS
     if is_read and not is_named:
         return Route(info, Reach.EVERY, Naming(""))
     if is_read and _is_about_namespaces(info):
@@ -148,7 +149,7 @@ def _is_about_namespaces(info: RequestInfo) -> bool:
 
 def _is_a_namespace(info: RequestInfo) -> bool:
     """Whether the URL names a namespace as an object: then its namespace is said to be itself."""
-    return info.resource == _NAMESPACES and info.name == info.namespace
+    return bool(info.namespace) and not info.is_in_namespace
 
 
 def _is_question(info: RequestInfo) -> bool:
@@ -242,23 +243,32 @@ def _selected_name(query: Query) -> str:
 
 
 def _in_own_words(request: FleetRequest) -> RequestInfo:
-    """Return the request as the cluster itself would be asked."""
-    info = request.info
-    name, namespace = _split_name(info).name, split(info.namespace).name
-    path = _path_of(info, name, namespace)
-    if info.subresource == _PROXY and request.raw_path.endswith("/"):
-        path += "/"  # to what is proxied to, with and without the slash are two pages
-    return replace(info, path=path, name=name, namespace=namespace)
+    """Return the request as the cluster itself would be asked; BadRequest when it cannot be."""
+    own = request.info
+    name, namespace = _split_name(own).name, split(own.namespace).name
+    if (name, namespace) != (own.name, own.namespace):
+        own = replace(own, name=name, namespace=namespace)
+        own = replace(own, path=path_in_cluster(own))
+        # What is left of a name may mean something in a path: `...clusterspace.m1` is an object
+        # called `..`, and the cluster would be asked about what that is in. Therefore the path is
+        # read again, as the cluster will read it; what it says must be what was asked.
+        read = read_request(own.method, own.path, "")
+        if replace(read, verb=own.verb, query=own.query) != own:
+            raise statuses.unknown_path()
+    if own.subresource == _PROXY and request.raw_path.endswith("/"):
+        # To what is proxied to, with and without the slash are two pages.
+        return replace(own, path=f"{own.path}/")
+    return own
 
 
-def _path_of(info: RequestInfo, name: str, namespace: str) -> str:
-    base = GroupVersion(info.group, info.version).path
+def path_in_cluster(info: RequestInfo) -> str:
+    """Return the path that says what was read, in the same form in which it was said."""
     parts = (
-        base,
-        "watch" if info.path.startswith(f"{base}/watch/") else "",
-        f"{_NAMESPACES}/{namespace}" if namespace and not _is_a_namespace(info) else "",
+        GroupVersion(info.group, info.version).path,
+        "watch" if info.is_watch_path else "",
+        f"{_NAMESPACES}/{info.namespace}" if info.is_in_namespace else "",
         info.resource,
-        name,
+        info.name,
         info.subresource,
         *info.rest,
     )

@@ -3,6 +3,7 @@
 app.py            the route table, readable top to bottom
 state.py          what verbs work on: store, catalog, feeds, sources of time and chance
 catalog.py        what is served: built-in resources and custom ones
+scopes.py         paths that a resource of its scope has, and no others
 options.py        query parameters and DeleteOptions, read and checked once
 verbs/            what a request may ask of a resource
 selection.py, continues.py, versions.py  which objects, which page, at which moment

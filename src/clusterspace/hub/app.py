@@ -23,6 +23,7 @@ from clusterspace.kube import statuses
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
 from clusterspace.serving.negotiation import negotiate
+from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.responses import headers_for, text_response, value_response
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
@@ -130,7 +131,7 @@ class HubApp:
                 raise statuses.unknown_path()
             return text_response(call, 404, "404 page not found\n")
         call.labels = _labels(call, served)
-        _require_scope(call, served)
+        _require_method(info, served)
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else call.header("accept")
         representation = negotiate(accept)
@@ -173,17 +174,17 @@ def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> V
     return found
 
 
-def _require_scope(call: Call, served: Served) -> None:
-    """Refuse a path whose scope is not the resource's: what was authorized is what is handled."""
-    info = call.info
-    is_about_namespace = (info.group, info.resource) == ("", "namespaces")
-    if served.info.namespaced and not info.namespace:
-        if info.name:
-            raise statuses.unknown_path()
-        if info.verb not in ("list", "watch"):
-            raise statuses.method_not_allowed()
-    elif info.namespace and not served.info.namespaced and not is_about_namespace:
+def _require_method(info: RequestInfo, served: Served) -> None:
+    """Refuse what cannot be asked of a collection, of all namespaces, or of an object.
+
+    That the path is one the resource has was seen to before the call was authorized; calls of
+    our own that nobody authorizes are held to it here.
+    """
+    if not info.fits_scope(namespaced=served.info.namespaced):
         raise statuses.unknown_path()
+    is_in_all = served.info.namespaced and not info.namespace
+    if is_in_all and info.verb not in ("list", "watch"):
+        raise statuses.method_not_allowed()
     is_about_collection = not info.name and info.verb in ("update", "patch")
     if is_about_collection or (info.name and info.verb == "create" and not info.subresource):
         raise statuses.method_not_allowed()

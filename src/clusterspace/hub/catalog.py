@@ -56,12 +56,13 @@ class Served:
     """Whether a delete answers with the object instead of a Status."""
 
     def prefix(self, namespace: str = "") -> str:
-        """Return the key prefix of a collection."""
-        return keys.collection_key(self.storage.group, self.storage.resource, namespace)
+        """Return the key prefix of a collection; a Namespace is in no namespace here."""
+        own = namespace if self.info.namespaced else ""
+        return keys.collection_key(self.storage.group, self.storage.resource, own)
 
     def key(self, namespace: str, name: str) -> str:
         """Return the key of one object."""
-        return self.prefix(namespace if self.info.namespaced else "") + name
+        return self.prefix(namespace) + name
 
 
 class Catalog:

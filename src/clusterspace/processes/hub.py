@@ -166,7 +166,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         stack.callback(audit.close)
         tls = _tls(installation)
         handler = build_handler(
-            app, identity.authenticator(), access.authorizer, audit.write, clock
+            app, hub.catalog, identity.authenticator(), access.authorizer, audit.write, clock
         )
         server = HttpServer(handler, tls=tls)
         await server.listen(settings.host, settings.port)

@@ -5,6 +5,9 @@ from typing import TypeAlias
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import ApiError
+from clusterspace.hub.catalog import Catalog
+from clusterspace.hub.scopes import RequireScope
+from clusterspace.hub.verbs.proxy import read_hub_info
 from clusterspace.serving.calls import Call, CallHandler, chain
 from clusterspace.serving.messages import Response
 from clusterspace.serving.middleware.audit import Audit, AuditSink
@@ -15,7 +18,7 @@ from clusterspace.serving.middleware.deadlines import deadlines
 from clusterspace.serving.middleware.impersonate import Impersonate
 from clusterspace.serving.middleware.limits import InFlightLimits
 from clusterspace.serving.middleware.measure import Measure
-from clusterspace.serving.request_info import RequestInfo, read_request
+from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.requests import Handler, Request
 from clusterspace.serving.responses import error_response
 from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
@@ -24,8 +27,9 @@ ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
 """Reads what a request asks from its method and URL; an ApiError when it cannot be read."""
 
 
-def build_handler(
+def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
     app: CallHandler,
+    catalog: Catalog,
     authenticator: Authenticator,
     authorizer: Authorizer,
     audit: AuditSink,
@@ -41,12 +45,13 @@ def build_handler(
             Audit(clock, audit),
             Impersonate(authorizer),
             InFlightLimits(),
+            RequireScope(catalog, authorizer),
             Authorize(authorizer),
         ),
         app,
     )
 
-    return handler_of(answer, _read_info)
+    return handler_of(answer, read_hub_info)
 
 
 def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
@@ -63,7 +68,3 @@ def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
             return await answer(Call(request, info, request_id))
 
     return handle
-
-
-def _read_info(request: Request) -> RequestInfo:
-    return read_request(request.method, request.path, request.query)

@@ -101,10 +101,15 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         identity = Identity(hub, keys, _tokens(settings))
         simulation = Simulation(hub, settings.name, settings.nodes, settings.shape, settings.pace)
         verbs = {**access.verbs, **identity.verbs(access.authorizer)}
-        app = HubApp(hub, {**verbs, **simulation.verbs(access.authorizer)})
+        app = HubApp(hub, {**verbs, **simulation.verbs()})
         faults = Faults(clock, hub.random, lambda rule: _expire_watches(hub, rule))
         handler = build_handler(
-            app, identity.authenticator(), access.authorizer, _keep_no_audit, clock
+            app,
+            hub.catalog,
+            identity.authenticator(),
+            access.authorizer,
+            _keep_no_audit,
+            clock,
         )
         server = HttpServer(faults.around(handler), tls=_tls(installation))
         await server.listen(settings.host, settings.port)

@@ -1,7 +1,6 @@
 """Where a simulated member answers what a plain hub cannot: its pods' streams and its metrics."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from clusterspace.api.printers.cells import AGE, NAME, Printer, printer, shown
@@ -21,7 +20,6 @@ from clusterspace.kube.resources import GroupResource, ResourceInfo
 from clusterspace.kube.tables import partial_metadata_list
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.authorize import Authorizer, refusal
 from clusterspace.serving.responses import value_response
 from clusterspace.sim.api import NODE, POD
 from clusterspace.sim.fault_rules import CONFIG_MAP, NAMESPACE, read_rules
@@ -40,14 +38,10 @@ _MEASURED: Final = {"timestamp": {"type": "string"}, "window": {"type": "string"
 # -- streams -----------------------------------------------------------------------------------
 
 
-def pod_verbs(streams: PodStreams, authorizer: Authorizer) -> Mapping[tuple[str, str], Verb]:
-    """Return the verbs of a pod's doors: GET for WebSocket, POST for SPDY."""
+def pod_verbs(streams: PodStreams) -> Mapping[tuple[str, str], Verb]:
+    """Return the verbs of a pod's doors; those that lead in are creates, whatever the method."""
     doors = {"exec": streams.execute, "attach": streams.attach, "portforward": streams.port_forward}
     verbs = {(f"/pods/{part}", "create"): _door(door) for part, door in doors.items()}
-    verbs |= {
-        (f"/pods/{part}", "get"): _who_may_create(_door(door), authorizer)
-        for part, door in doors.items()
-    }
     return {**verbs, ("/pods/log", "get"): _door(streams.log)}
 
 
@@ -59,19 +53,6 @@ def _door(answer: Callable[[Call, Object], Awaitable[Response | None]]) -> Verb:
         return await answer(ask.call, forms.decode_stored(entry, ask.served.form))
 
     return verb
-
-
-def _who_may_create(verb: Verb, authorizer: Authorizer) -> Verb:
-    """Demand the right to create, too: a WebSocket begins with GET, but a shell is no read."""
-
-    async def guarded(ask: Ask) -> Response | None:
-        asked = replace(ask.info, verb="create")
-        decision = await authorizer.decide(ask.call.user, asked)
-        if not decision.allowed:
-            raise refusal(ask.call.user, asked, decision.reason)
-        return await verb(ask)
-
-    return guarded
 
 
 # -- metrics -----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from clusterspace.hub.state import HubState
 from clusterspace.processes.sim_api import LocalApi
 from clusterspace.processes.sim_doors import metrics_verbs, pod_verbs
 from clusterspace.runtime.background import Tasks
-from clusterspace.serving.middleware.authorize import Authorizer
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED
 from clusterspace.sim.containers import Containers
 from clusterspace.sim.controllers import Controllers
@@ -35,10 +34,10 @@ class Simulation:
         self._placement = Placement(self._mirror)
         self._containers = Containers(hub.clock)
 
-    def verbs(self, authorizer: Authorizer) -> Verbs:
+    def verbs(self) -> Verbs:
         """Return what a member answers and a plain hub does not."""
         streams = PodStreams(self._containers, self._mirror, self._hub.clock)
-        doors = pod_verbs(streams, authorizer)
+        doors = pod_verbs(streams)
         return {**doors, **metrics_verbs(self._mirror, self._placement)}
 
     def tasks(self, app: HubApp, faults: Faults) -> Tasks:

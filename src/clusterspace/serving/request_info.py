@@ -25,6 +25,12 @@ _VERBS: Final = {
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 """What may follow `/namespaces/NAME` and still be about the namespace itself."""
 
+_PROXY: Final = "proxy"
+STREAMS: Final = frozenset({"attach", "exec", "portforward"})
+"""Subresources that are asked for by GET or by POST, as the protocol of their stream has it."""
+CONNECTS: Final = STREAMS | {_PROXY}
+"""Subresources that lead into what runs there: a GET does as much as a POST."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -64,10 +70,15 @@ class RequestInfo:
     resource: str = ""
     subresource: str = ""
     namespace: str = ""
+    """The namespace whose roles count. That of a Namespace is itself, as in Kubernetes."""
     name: str = ""
     rest: tuple[str, ...] = ()
     """Path segments after the subresource, as a proxy gets them."""
     query: Query = field(default_factory=Query)
+    is_in_namespace: bool = False
+    """Whether the path says `namespaces/NS` and then the resource."""
+    is_watch_path: bool = False
+    """Whether the path says `watch` before all that, the old way to watch."""
 
     @property
     def is_watch(self) -> bool:
@@ -79,10 +90,39 @@ class RequestInfo:
         """Whether the request can change something."""
         return self.verb not in ("get", "list", "watch", "head", "options")
 
+    def fits_scope(self, *, namespaced: bool) -> bool:
+        """Whether the path is one that a resource of this scope has.
+
+            namespaced       /namespaces/NS/RESOURCE[/NAME[/SUBRESOURCE]]; /RESOURCE, in all of them
+            cluster-scoped   /RESOURCE[/NAME[/SUBRESOURCE]]
+
+        In any other path the namespace that is authorized and the object that is named have
+        nothing to do with each other: `/namespaces/mine/namespaces/yours`. A Namespace is its own
+        namespace, which makes `/namespaces/NAME` the one cluster-scoped path that has one; for a
+        resource of another group that is called so too, roles in NAME would count for an object
+        that is not in it. Only a proxy has something to do with what follows a subresource.
+        """
+        if self.rest and self.subresource != _PROXY:
+            return False
+        if self.is_in_namespace:
+            return namespaced
+        if self.namespace:
+            return not namespaced and not self.group
+        return not (namespaced and self.name)
+
 
 def verb_of(method: str) -> str:
     """Return what a method asks of one object, in the words of authorization."""
     return _VERBS.get(method, method.lower())
+
+
+def reach_verb(method: str, inner: RequestInfo, *, is_upgrade: bool) -> str:
+    """Return the right on `clusters/proxy` that it takes to have a cluster asked something.
+
+    `inner` is the request as that cluster reads it. Who may only `get` may look at the cluster:
+    what opens a stream, or leads into what runs there, takes `create` whatever its method.
+    """
+    return "create" if is_upgrade or inner.subresource in CONNECTS else verb_of(method)
 
 
 def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
@@ -101,15 +141,19 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
     method: str, path: str, query: Query, group: str, version: str, parts: list[str]
 ) -> RequestInfo:
     verb = verb_of(method)
-    if parts[0] == "watch" and len(parts) > 1 and verb == "get":
+    is_watch_path = parts[0] == "watch" and len(parts) > 1 and verb == "get"
+    if is_watch_path:
         # The old way to watch: /api/v1/watch/namespaces/NS/pods.
         verb, parts = "watch", parts[1:]
-    namespace = ""
+    namespace, is_in_namespace = "", False
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
-        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+        is_in_namespace = len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES
+        if is_in_namespace:
             parts = parts[2:]
     resource, name, subresource, *rest = [*parts, "", ""] if len(parts) < 3 else parts
+    if subresource in STREAMS and verb == "get":
+        verb = "create"  # a WebSocket begins with GET; a shell is no read for all that
     return RequestInfo(
         method=method,
         path=path,
@@ -123,6 +167,8 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
         name=name,
         rest=tuple(part for part in rest if part),
         query=query,
+        is_in_namespace=is_in_namespace,
+        is_watch_path=is_watch_path,
     )
 
 

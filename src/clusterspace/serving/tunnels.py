@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ from clusterspace.errors import BadRequest, CredentialsUnusable, Unauthorized
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.relays import UNKNOWN_THERE, Passage, headers_to_pass
-from clusterspace.serving.request_info import RequestInfo
+from clusterspace.serving.request_info import STREAMS, RequestInfo
 from clusterspace.serving.streams import Hijacked
 
 _GRANTED: Final = (
@@ -26,7 +25,6 @@ _GRANTED: Final = (
     "sec-websocket-protocol",
     "x-stream-protocol-version",
 )
-_DOORS: Final = frozenset({"attach", "exec", "portforward"})
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SWITCH_SECONDS: Final = 30.0
 _LAST_WORDS_SECONDS: Final = 10.0
@@ -74,11 +72,9 @@ async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> N
     WebSockets begin with a GET, so to API servers before 1.35 the right to get `pods/exec` is all
     it takes. Later ones ask for the right to create it; here that holds for all of them.
     """
-    is_door = inner.resource == "pods" and inner.subresource in _DOORS
-    if inner.method != "GET" or not is_door:
+    if inner.resource != "pods" or inner.subresource not in STREAMS or inner.method == "POST":
         return
-    wanted = replace(inner, verb="create")
-    body = msgspec.json.encode(_review_of(wanted))
+    body = msgspec.json.encode(_review_of(inner))
     headers = (("Content-Type", "application/json"), *passage.identity)
     answer = await passage.connection.ask(Ask("POST", _REVIEWS, headers=headers, body=body))
     try:
@@ -86,18 +82,18 @@ async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> N
     except msgspec.DecodeError as error:
         raise unreadable(passage.connection.cluster, "its review is none", error) from error
     if verdict is None or not verdict.allowed:
-        raise refusal(call.user, wanted)
+        raise refusal(call.user, inner)
 
 
-def _review_of(wanted: RequestInfo) -> dict[str, object]:
+def _review_of(inner: RequestInfo) -> dict[str, object]:
     attributes = {
-        "verb": wanted.verb,
-        "group": wanted.group,
-        "version": wanted.version,
-        "resource": wanted.resource,
-        "subresource": wanted.subresource,
-        "namespace": wanted.namespace,
-        "name": wanted.name,
+        "verb": inner.verb,
+        "group": inner.group,
+        "version": inner.version,
+        "resource": inner.resource,
+        "subresource": inner.subresource,
+        "namespace": inner.namespace,
+        "name": inner.name,
     }
     return {
         "apiVersion": "authorization.k8s.io/v1",

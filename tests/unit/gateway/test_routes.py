@@ -1,10 +1,10 @@
 """Whom a request reaches, and what it is called there."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from clusterspace.errors import BadRequest, MalformedSelector, MethodNotAllowed
+from clusterspace.errors import BadRequest, MalformedSelector, MethodNotAllowed, NotFound
 from clusterspace.gateway.flow import HUB, BodyNames, Naming, Reach, Route
 from clusterspace.gateway.names import qualify
 from clusterspace.gateway.routes import (
@@ -15,6 +15,7 @@ from clusterspace.gateway.routes import (
 )
 
 PODS = "/api/v1/namespaces/default/pods"
+KARMADA = "/apis/cluster.karmada.io/v1alpha1/clusters"
 
 
 def read(method: str, url: str) -> FleetRequest:
@@ -236,12 +237,58 @@ def test_the_old_way_to_watch_is_kept() -> None:
 bases = st.sampled_from(["/api/v1", "/apis/apps/v1", "/api/v1/watch", "/apis/apps/v1/watch"])
 scopes = st.sampled_from(["", "/namespaces/ns", "/namespaces/watch", "/namespaces/default"])
 objects = st.sampled_from(
-    ["/pods", "/pods/p", "/namespaces/p", "/watch", "/pods/p/log", "/a/b/c/d"]
+    ["/pods", "/pods/p", "/namespaces/p", "/watch", "/watch/p", "/pods/p/log", "/a/b/c/d"]
 )
+
+
+@pytest.mark.parametrize("prefix", ["", "/clusterspaces/m1", f"{KARMADA}/m1/proxy"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/mine/namespaces",
+        "/api/v1/namespaces/mine/namespaces/yours",
+        "/api/v1/namespaces/mine/namespaces/mine",
+        "/api/v1/namespaces/mine.clusterspace.m1/namespaces/yours",
+        "/api/v1/namespaces/mine/namespaces/yours.clusterspace.m1",
+        "/api/v1/namespaces/mine/namespaces/yours/status",
+        "/api/v1/namespaces/mine/status/yours",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "POST"])
+def test_a_namespace_within_a_namespace_is_no_path(method: str, path: str, prefix: str) -> None:
+    with pytest.raises(NotFound):
+        routed(method, prefix + path, BodyNames(name="p"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/mine/clusterspaces/m1/namespaces/yours",
+        "/api/v1/watch/namespaces/mine/namespaces/yours",
+    ],
+)
+def test_nor_is_it_one_with_a_word_in_between(path: str) -> None:
+    with pytest.raises(NotFound):
+        routed("GET", path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/ns/pods/...clusterspace.m1",
+        "/api/v1/namespaces/ns/pods/..clusterspace.m1",
+        "/api/v1/namespaces/...clusterspace.m1/pods/p",
+        "/api/v1/namespaces/..clusterspace.m1",
+    ],
+)
+def test_what_is_left_of_a_name_never_walks_up_the_path(path: str) -> None:
+    with pytest.raises(BadRequest, match="dot segment"):
+        routed("DELETE", path)
 
 
 @given(bases, scopes, objects)
 def test_a_request_in_a_clusters_own_words_is_not_changed(base: str, scope: str, tail: str) -> None:
+    assume(base.startswith("/apis") or not scope or tail != "/namespaces/p")
     request = read("GET", f"{base}{scope}{tail}")
 
     assert route_for(request, federation=True).info == request.info

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.errors import BadRequest
-from clusterspace.serving.request_info import RequestInfo, read_request
+from clusterspace.serving.request_info import RequestInfo, reach_verb, read_request
 
 
 def asked(method: str, url: str) -> RequestInfo:
@@ -88,3 +88,62 @@ def test_no_url_escapes_as_anything_but_a_bad_request(path: str, query: str) -> 
     except BadRequest:
         return
     assert ".." not in info.path.split("/")
+
+
+FITTING = {
+    "/api/v1/pods": "both",
+    "/api/v1/pods/p": "cluster",
+    "/api/v1/namespaces/a/pods": "namespaced",
+    "/api/v1/namespaces/a/pods/p/status": "namespaced",
+    "/api/v1/watch/namespaces/a/pods/p": "namespaced",
+    "/api/v1/watch/pods/p": "cluster",
+    "/api/v1/namespaces": "both",
+    "/api/v1/namespaces/a": "cluster",
+    "/api/v1/namespaces/a/status": "cluster",
+    "/api/v1/watch/namespaces/a": "cluster",
+    "/api/v1/namespaces/a/namespaces": "namespaced",
+    "/api/v1/namespaces/a/namespaces/b": "namespaced",
+    "/api/v1/namespaces/a/namespaces/a": "namespaced",
+    "/api/v1/namespaces/a/status/b": "neither",
+    "/apis/example.com/v1/namespaces/a": "neither",
+    "/apis/example.com/v1/namespaces/a/status": "neither",
+    "/apis/example.com/v1/namespaces/a/namespaces/b": "namespaced",
+    "/api/v1/namespaces/a/pods/p/status/more": "neither",
+    "/api/v1/namespaces/a/pods/p/proxy/more": "namespaced",
+    "/api/v1/nodes/n/proxy/more": "cluster",
+}
+
+
+@pytest.mark.parametrize(("path", "scope"), FITTING.items())
+def test_a_path_fits_the_scope_whose_objects_it_can_name(path: str, scope: str) -> None:
+    info = asked("GET", path)
+
+    assert info.fits_scope(namespaced=True) is (scope in ("namespaced", "both"))
+    assert info.fits_scope(namespaced=False) is (scope in ("cluster", "both"))
+
+
+@pytest.mark.parametrize("part", ["exec", "attach", "portforward"])
+def test_a_stream_is_a_create_whatever_protocol_it_begins_with(part: str) -> None:
+    path = f"/api/v1/namespaces/a/pods/p/{part}"
+
+    assert [asked(method, path).verb for method in ("GET", "HEAD", "POST")] == ["create"] * 3
+    assert asked("DELETE", path).verb == "delete"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_upgrade", "verb"),
+    [
+        ("GET", "/api/v1/pods", False, "get"),
+        ("GET", "/api/v1/pods?watch=1", False, "get"),
+        ("PATCH", "/api/v1/nodes/n", False, "patch"),
+        ("GET", "/api/v1/namespaces/a/pods/p/log", False, "get"),
+        ("GET", "/api/v1/namespaces/a/pods/p/exec", False, "create"),
+        ("DELETE", "/api/v1/namespaces/a/services/s/proxy/x", False, "create"),
+        ("GET", "/apis/example.com/v1/namespaces/a/machines/m/console", True, "create"),
+        ("GET", "/version", True, "create"),
+    ],
+)
+def test_what_leads_into_a_cluster_takes_the_right_to_create(
+    method: str, path: str, is_upgrade: bool, verb: str
+) -> None:
+    assert reach_verb(method, asked(method, path), is_upgrade=is_upgrade) == verb

@@ -18,7 +18,7 @@ from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.negotiation import JSON, Representation, negotiate
 from clusterspace.serving.relays import Passage, act_as, headers_to_pass
-from clusterspace.serving.request_info import Query
+from clusterspace.serving.request_info import Query, reach_verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +72,37 @@ class Asking:
         named = tuple(clusters)
         directory = self.fleet.directory
         members = [each for each in named if each != HUB]
-        reachable = await self.fleet.gatekeeper.admit(self.call.user, "GET", members)
+        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
 
         def candidate(cluster: str) -> Candidate:
             if cluster == HUB:
                 return Candidate(HUB)
             reason = reachable.find_refusal(cluster)
             problem = directory.problem_with(cluster) or directory.troubles.find(cluster)
-            refused = None if reason is None else self._refusal(cluster, reason)
+            refused = None if reason is None else self._refusal("get", cluster, reason)
             return Candidate(cluster, refused, problem)
 
         return pick_targets(map(candidate, named))
 
     async def link(self, cluster: str) -> Link:
         """Return the way to the one cluster a request is for, if the caller may go it."""
-        directory, info = self.fleet.directory, self.route.info
-        directory.require(cluster, is_create=info.verb == "create" and not info.name)
+        request, info = self.call.request, self.route.info
+        await self.require(cluster, reach_verb(info.method, info, is_upgrade=request.is_upgrade))
+        return await self.fleet.directory.link(cluster)
+
+    async def require(self, cluster: str, verb: str) -> None:
+        """Refuse a cluster the caller may not reach with this right; then one that is not there.
+
+        In this order, so that only who may reach a cluster learns whether there is one.
+        """
+        info = self.route.info
         if cluster != HUB:
-            method = self.call.info.method
-            reachable = await self.fleet.gatekeeper.admit(self.call.user, method, (cluster,))
+            reachable = await self.fleet.gatekeeper.admit(self.call.user, verb, (cluster,))
             reason = reachable.find_refusal(cluster)
             if reason is not None:
-                raise self._refusal(cluster, reason)
-        return await directory.link(cluster)
+                raise self._refusal(verb, cluster, reason)
+        is_create = info.verb == "create" and not info.name
+        self.fleet.directory.require(cluster, is_create=is_create)
 
     async def links(self, clusters: Sequence[str]) -> list[Link]:
         """Return the ways to clusters that were chosen as targets."""
@@ -149,8 +157,8 @@ class Asking:
         """The path in the words of a single cluster, encoded."""
         return quote(self.route.info.path, safe="/:")
 
-    def _refusal(self, cluster: str, reason: str) -> Forbidden:
-        return refusal(self.call.user, proxy_request(self.call.info.method, cluster), reason)
+    def _refusal(self, verb: str, cluster: str, reason: str) -> Forbidden:
+        return refusal(self.call.user, proxy_request(verb, cluster), reason)
 
 
 def _accept(representation: Representation) -> str:

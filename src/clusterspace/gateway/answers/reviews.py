@@ -17,11 +17,12 @@ from clusterspace.gateway.rewriting import inbound
 from clusterspace.kube.objects import find_at
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.messages import Response
+from clusterspace.serving.request_info import CONNECTS
 from clusterspace.serving.responses import value_response
 
 _RESOURCE: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
-_METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
-"""By which method a verb reaches a cluster; all others read."""
+_WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+"""Verbs that reach a cluster by the right of their own name; all others look."""
 
 
 def is_review(route: Route) -> bool:
@@ -35,8 +36,8 @@ async def answer_review(asking: Asking) -> Response:
     """Ask every cluster the question is about; one that is out of reach has no say."""
     is_about_one = asking.route.reach is Reach.ONE
     clusters = (asking.route.naming.cluster,) if is_about_one else asking.fleet.everybody()
-    for cluster in clusters:
-        asking.fleet.directory.require(cluster, is_create=True)
+    if is_about_one:
+        await asking.require(asking.route.naming.cluster, "get")
     targets = await asking.targets(clusters)
     body = await asking.call.request.read_body(BODY_LIMIT)
 
@@ -79,9 +80,9 @@ async def _ask(asking: Asking, link: Link, body: bytes) -> Reply:
 async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinion]:
     """Return what clusters say; a yes is none where the hub lets the caller only look."""
     opinions = [reviews.read_opinion(reply) for reply in replies]
-    method = _METHODS.get(_verb_in(replies[0].body), "GET")
+    verb = _reach_verb_in(replies[0].body)
     members = [each.cluster for each in opinions if each.cluster != HUB]
-    reachable = await asking.fleet.gatekeeper.admit(asking.call.user, method, members)
+    reachable = await asking.fleet.gatekeeper.admit(asking.call.user, verb, members)
 
     def limited(opinion: Opinion) -> Opinion:
         refused = None if opinion.cluster == HUB else reachable.find_refusal(opinion.cluster)
@@ -93,7 +94,11 @@ async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinio
     return [limited(each) for each in opinions]
 
 
-def _verb_in(review: bytes) -> str:
+def _reach_verb_in(review: bytes) -> str:
+    """Return the right on `clusters/proxy` that what a review asks about would take."""
     asked: Any = msgspec.json.decode(review)
+    if find_at(asked, "spec", "resourceAttributes", "subresource") in CONNECTS:
+        return "create"
     kinds = ("resourceAttributes", "nonResourceAttributes")
-    return next((str(verb) for kind in kinds if (verb := find_at(asked, "spec", kind, "verb"))), "")
+    verbs = [find_at(asked, "spec", kind, "verb") for kind in kinds]
+    return next((verb for verb in verbs if verb in _WRITES), "get")

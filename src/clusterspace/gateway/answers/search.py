@@ -1,6 +1,9 @@
 """One cluster that the request does not name: looked for among those the caller may reach."""
 
-from clusterspace.client.requests import Ask, path_of
+from dataclasses import replace
+from urllib.parse import quote
+
+from clusterspace.client.requests import Ask
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.gateway import fanout
 from clusterspace.gateway.answers.asking import Asking
@@ -10,8 +13,9 @@ from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import HUB, Naming, Reach, Reply
 from clusterspace.gateway.merge import failures
 from clusterspace.gateway.merge.parts import read_part
+from clusterspace.gateway.routes import path_in_cluster
 from clusterspace.kube import statuses
-from clusterspace.kube.resources import GroupResource, GroupVersion
+from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import parse_field_selector
 from clusterspace.serving.messages import Response
 
@@ -70,10 +74,9 @@ def _not_found_if_empty(asking: Asking, reply: Reply) -> Reply:
 
 
 def _object_path(asking: Asking) -> str:
-    info = asking.route.info
-    is_inside = info.namespace and info.resource != "namespaces"
-    inside = ("namespaces", info.namespace) if is_inside else ()
-    return GroupVersion(info.group, info.version).path + path_of(*inside, info.resource, info.name)
+    """Return the path of the object itself, whatever of it is asked for."""
+    whole = replace(asking.route.info, subresource="", rest=(), is_watch_path=False)
+    return quote(path_in_cluster(whole), safe="/:")
 
 
 def _selected_name(asking: Asking) -> str:

@@ -1,10 +1,11 @@
 """`clusters/NAME/proxy/PATH`: a member's own API, through the hub, with the caller's rights there.
 
 The right to `clusters/proxy` says who may reach a member at all; what they may do there is for the
-member to decide.
+member to decide. Who may `get` it may look; a shell or a proxy behind it takes `create`.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from clusterspace.api.clusters import (
@@ -23,7 +24,8 @@ from clusterspace.kube.objects import Object
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
 from clusterspace.serving.relays import Passage, act_as, relay
-from clusterspace.serving.request_info import read_request
+from clusterspace.serving.request_info import RequestInfo, reach_verb, read_request
+from clusterspace.serving.requests import Request
 from clusterspace.serving.tunnels import tunnel
 
 UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], ConnectionSettings]
@@ -80,6 +82,16 @@ async def _find_secret(ask: Ask, ref: SecretRef | None) -> Object | None:
     served = ask.hub.catalog.get_storage("", "secrets")
     entry = await ask.hub.store.get(served.key(ref.namespace, ref.name))
     return None if entry is None else forms.decode_stored(entry, served.form)
+
+
+def read_hub_info(request: Request) -> RequestInfo:
+    """Return what a request asks of the hub; what it has a member do counts as well."""
+    info = read_request(request.method, request.path, request.query)
+    is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _PART
+    if not is_proxied or info.is_watch_path:
+        return info
+    inner = read_request(info.method, "/" + "/".join(info.rest), request.query)
+    return replace(info, verb=reach_verb(info.method, inner, is_upgrade=request.is_upgrade))
 
 
 def target_of(call: Call) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import quote
 
 from clusterspace.client.requests import Ask
 from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
@@ -13,7 +14,7 @@ from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Reply
 from clusterspace.gateway.merge.parts import Part, read_part
 from clusterspace.gateway.rewriting import queries
-from clusterspace.gateway.routes import naming_in
+from clusterspace.gateway.routes import naming_in, path_in_cluster
 from clusterspace.gateway.troubles import LOOK_SECONDS
 from clusterspace.serving.request_info import Query
 
@@ -109,6 +110,8 @@ class ClusterWay:
     def _ask(self, link: Link, query: Query, seconds: float) -> Ask:
         ask = self._asking.ask(link, query, seconds=seconds)
         info = self._asking.route.info
+        if not info.is_watch_path:
+            return ask
         # The old way to watch is a path of its own, under which nothing can be listed.
-        old, plain = f"/{info.version}/watch/", f"/{info.version}/"
-        return replace(ask, path=ask.path.replace(old, plain, 1))
+        plain = path_in_cluster(replace(info, is_watch_path=False))
+        return replace(ask, path=quote(plain, safe="/:"))

@@ -1,0 +1,120 @@
+"""Guessing the names of clusters: who may not reach a cluster cannot tell it from a made-up one."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching
+
+from clusterspace.client.requests import Ask
+from clusterspace.testing.builders import config_map
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NOBODY, JANE, CARL = "", "jane-token", "carl-token"
+THERE, MADE_UP = "west", "wast"
+"""Of the same length: no answer may differ but for the name."""
+MAPS = "/api/v1/namespaces/default/configmaps"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+KARMADA = "/apis/cluster.karmada.io/v1alpha1/clusters/{}/proxy"
+REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {
+        "resourceAttributes": {"resource": "configmaps", "verb": "get", "namespace": "default"}
+    },
+}
+FORMS = (
+    MAPS + "/a.clusterspace.{}",
+    "/api/v1/namespaces/default.clusterspace.{}/configmaps",
+    "/api/v1/namespaces/default.clusterspace.{}",
+    "/api/v1/namespaces/default/clusterspaces/{}/configmaps/a",
+    "/api/v1/clusterspaces/{}/nodes",
+    MAPS + "?fieldSelector=metadata.name%3Da.clusterspace.{}",
+    MAPS + "?fieldSelector=metadata.name%3Da.clusterspace.{}&watch=true",
+    "/clusterspaces/{}/version",
+    "/clusterspaces/{}" + MAPS,
+    "/clusterspaces/{}/api/v1/namespaces/default/pods/p/exec?command=ls",
+    KARMADA,
+    KARMADA + MAPS,
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    """Jane reaches east alone; Carl reaches everything."""
+    async with fleet_site(tmp_path_factory.mktemp("fleet")) as running:
+        await grant(running.hub, "jane", reaching("east"), "jane-reaches")
+        await grant(running.hub, "carl", reaching(), "carl-reaches")
+        yield running
+
+
+def without(name: str, answer: Heard) -> tuple[int, str, dict[str, str]]:
+    """Return all that an answer tells but for the name, and what differs between any two."""
+    headers = {
+        key: value for key, value in answer.headers.items() if key not in ("audit-id", "date")
+    }
+    text = json.dumps(answer.body) if not isinstance(answer.body, bytes) else str(answer.body)
+    return answer.code, text.replace(name, "NAME"), headers
+
+
+async def both(
+    site: Site, method: str, form: str, body: dict[str, Any] | None, token: str
+) -> tuple[Heard, Heard]:
+    """Ask the same of a cluster that is there and of one that is not."""
+
+    def said(name: str) -> Any:
+        return None if body is None else json.loads(json.dumps(body).replace("NAME", name))
+
+    there = await site.ask(method, form.format(THERE), said(THERE), token=token)
+    made_up = await site.ask(method, form.format(MADE_UP), said(MADE_UP), token=token)
+    return there, made_up
+
+
+@pytest.mark.parametrize("token", [NOBODY, JANE])
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "POST"])
+async def test_a_cluster_out_of_reach_looks_like_one_that_is_not_there(
+    site: Site, method: str, token: str
+):
+    body = None if method in ("GET", "DELETE") else config_map("a")
+    for form in FORMS:
+        there, made_up = await both(site, method, form, body, token)
+
+        assert without(THERE, there) == without(MADE_UP, made_up), form
+        assert there.code in (400, 403), form
+
+
+@pytest.mark.parametrize("token", [NOBODY, JANE])
+async def test_the_name_in_a_body_tells_no_more(site: Site, token: str):
+    created = await both(site, "POST", MAPS, config_map("a.clusterspace.NAME"), token)
+    there = json.loads(json.dumps(REVIEW).replace('"default"', '"default.clusterspace.NAME"'))
+    reviewed = await both(site, "POST", REVIEWS, there, token)
+    explicit = await both(
+        site, "POST", REVIEWS.replace("/v1/", "/v1/clusterspaces/{}/"), REVIEW, token
+    )
+
+    for there, made_up in (created, reviewed, explicit):
+        assert without(THERE, there) == without(MADE_UP, made_up)
+        assert there.code == 403
+
+
+async def test_the_hub_tells_no_more_than_the_gateway(site: Site):
+    for who in ("jane", "mallory"):
+        heard: list[str] = []
+        for name in (THERE, MADE_UP):
+            ask = Ask("GET", KARMADA.format(name), headers=(("Impersonate-User", who),))
+            answer = await site.hub.client.connection.exchange(ask)
+            heard.append(answer.body.decode().replace(name, "NAME"))
+            assert answer.status == 403
+        assert heard[0] == heard[1]
+
+
+async def test_who_may_reach_everything_is_told_what_is_not_there(site: Site):
+    there, made_up = await both(site, "GET", "/clusterspaces/{}/version", None, CARL)
+    created = await both(site, "POST", MAPS, config_map("a.clusterspace.NAME"), CARL)
+
+    assert (there.code, made_up.code) == (200, 404)
+    assert "no cluster 'wast' in the fleet" in made_up.message
+    assert created[1].code == 400
