@@ -141,7 +141,10 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
     method: str, path: str, query: Query, group: str, version: str, parts: list[str]
 ) -> RequestInfo:
     verb = verb_of(method)
-    is_watch_path = parts[0] == "watch" and len(parts) > 1 and verb == "get"
+    # A HEAD is never a watch: its answer ends with its headers, and a client, or a gateway with
+    # connections that many share, sends its next request after it and waits behind the stream.
+    may_watch = method == "GET"
+    is_watch_path = parts[0] == "watch" and len(parts) > 1 and may_watch
     if is_watch_path:
         # The old way to watch: /api/v1/watch/namespaces/NS/pods.
         verb, parts = "watch", parts[1:]
@@ -157,7 +160,9 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
     return RequestInfo(
         method=method,
         path=path,
-        verb=_collection_verb(verb, name, query),
+        verb=verb
+        if name
+        else _collection_verb(verb, is_watch=may_watch and query.is_true("watch")),
         is_resource=True,
         group=group,
         version=version,
@@ -172,11 +177,9 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
     )
 
 
-def _collection_verb(verb: str, name: str, query: Query) -> str:
-    if name:
-        return verb
+def _collection_verb(verb: str, *, is_watch: bool) -> str:
     if verb == "get":
-        return "watch" if query.is_true("watch") else "list"
+        return "watch" if is_watch else "list"
     return "deletecollection" if verb == "delete" else verb
 
 

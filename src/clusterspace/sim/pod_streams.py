@@ -38,7 +38,7 @@ class PodStreams:
         text = b"".join(log.lines(first, last, with_time=request.timestamps))
         text = text[: request.limit_bytes]
         headers = headers_for(call, "text/plain")
-        if not request.follow:
+        if not request.follow or call.info.method == "HEAD":
             return Response(200, headers, text)
         stream = call.request.start_stream(200, headers)
         stream.be_patient()

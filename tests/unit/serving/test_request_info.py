@@ -21,6 +21,7 @@ def asked(method: str, url: str) -> RequestInfo:
         ("GET", "/api/v1/namespaces/a/pods?watch=1", ("watch", "", "v1", "a", "pods", "", "")),
         ("GET", "/api/v1/namespaces/a/pods?watch=0", ("list", "", "v1", "a", "pods", "", "")),
         ("GET", "/api/v1/watch/namespaces/a/pods", ("watch", "", "v1", "a", "pods", "", "")),
+        ("HEAD", "/api/v1/namespaces/a/pods?watch=1", ("list", "", "v1", "a", "pods", "", "")),
         ("GET", "/api/v1/namespaces/a", ("get", "", "v1", "a", "namespaces", "a", "")),
         ("GET", "/api/v1/namespaces", ("list", "", "v1", "", "namespaces", "", "")),
         (
