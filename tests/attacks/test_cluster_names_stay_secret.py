@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching
+from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching, using
 
 from clusterspace.client.requests import Ask
+from clusterspace.gateway.flow import HUB
+from clusterspace.gateway.merge import continues, versions
+from clusterspace.gateway.merge.continues import Continue
 from clusterspace.testing.builders import config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -118,3 +121,50 @@ async def test_who_may_reach_everything_is_told_what_is_not_there(site: Site):
     assert (there.code, made_up.code) == (200, 404)
     assert "no cluster 'wast' in the fleet" in made_up.message
     assert created[1].code == 400
+
+
+VERSIONED = (
+    MAPS + "?resourceVersion={}",
+    MAPS + "?resourceVersion={}&watch=true",
+    MAPS
+    + "?resourceVersion={}&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true",
+    MAPS + "/a.clusterspace.east?resourceVersion={}",
+)
+
+
+@pytest.mark.parametrize("token", [NOBODY, JANE])
+async def test_a_version_of_clusters_out_of_reach_is_one_of_clusters_that_are_not_there(
+    site: Site, token: str
+):
+    """Anybody can put a version together that speaks of a name they guess."""
+    for form in VERSIONED:
+        heard: list[Any] = []
+        for name in (THERE, MADE_UP):
+            made = versions.encode({HUB: "1", "east": "1", name: "1"})
+            answer = await site.ask("GET", form.format(made), token=token)
+            heard.append(without(name, answer))
+        assert heard[0] == heard[1], form
+
+
+@pytest.mark.parametrize("token", [NOBODY, JANE])
+async def test_so_is_a_token_to_go_on_with(site: Site, token: str):
+    heard: list[Any] = []
+    for name in (THERE, MADE_UP):
+        vector = versions.encode({HUB: "1", name: "1"})
+        place = continues.encode(Continue(name, "", vector))
+        answer = await site.ask("GET", f"{MAPS}?limit=5&continue={place}", token=token)
+        heard.append(without(name, answer))
+
+    assert heard[0] == heard[1]
+
+
+async def test_so_is_a_version_in_a_body(site: Site):
+    await grant(site.members["east"], "jane", using("configmaps"), "jane-uses")
+    heard: list[Any] = []
+    for name in (THERE, MADE_UP):
+        vector = versions.encode({"east": "1", name: "1"})
+        made = config_map("a.clusterspace.east", resourceVersion=vector)
+        answer = await site.ask("PUT", f"{MAPS}/a.clusterspace.east", made, token=JANE)
+        heard.append(without(name, answer))
+
+    assert heard[0] == heard[1]

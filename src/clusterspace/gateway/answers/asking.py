@@ -114,17 +114,37 @@ class Asking:
             self.fleet.directory.troubles.note(reply.cluster, reply.failure)
         return reply
 
-    def version_for(self, cluster: str) -> Callable[[str], str]:
-        """Return how a resourceVersion is put into the words of one cluster."""
+    async def positions(self, version: str) -> dict[str, str]:
+        """Return how far each cluster has been told, by a version that the client sends back."""
         everybody = self.fleet.directory.everybody()
+        known = await self._visible() if versions.is_vector(version) else everybody
+        return versions.decode(version, known)
+
+    async def version_for(self, cluster: str, *said: bytes) -> Callable[[str], str]:
+        """Return how a resourceVersion is put into the words of one cluster.
+
+        `said` is all that may hold one: where it holds none, nobody is asked who may reach what.
+        """
+        is_told = any(versions.MARK.encode() in each for each in said)
+        known = await self._visible() if is_told else ()
 
         def translate(version: str) -> str:
-            part = versions.part_for(version, cluster, everybody)
+            part = versions.part_for(version, cluster, known)
             if part is None:
                 raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
             return part
 
         return translate
+
+    async def _visible(self) -> tuple[str, ...]:
+        """Return the clusters that a version may speak of: those the caller may reach.
+
+        Anybody can make up a version of clusters with any names. Read with all the names there
+        are, it would be Expired for a name that is wrong and good for one that is right.
+        """
+        members = self.fleet.directory.members()
+        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
+        return (HUB, *(each for each in members if reachable.find_refusal(each) is None))
 
     def identity_for(self, link: Link) -> Headers:
         """Return the headers that make a request the caller's own at a cluster."""

@@ -67,13 +67,12 @@ class _Walk:
         self._asking = asking
         self._query = asking.route.info.query
         self._limit = read_limit(self._query)
-        self._everybody = asking.fleet.directory.everybody()
         self._taken: list[Part] = []
         self._replies: list[Reply] = []
 
     async def first_page(self) -> _Page:
         """Ask every cluster; their versions together are the version of the list."""
-        wanted = versions.decode(self._query.get("resourceVersion"), self._everybody)
+        wanted = await self._asking.positions(self._query.get("resourceVersion"))
         match = self._query.get("resourceVersionMatch")
         targets = await self._asking.targets(self._asking.fleet.everybody())
         received = await self._ask(
@@ -89,7 +88,7 @@ class _Walk:
 
         Those behind are asked for nothing older than the first page knew: no list runs too old.
         """
-        pinned = versions.decode(place.versions, self._everybody)
+        pinned = await self._asking.positions(place.versions)
         remaining, token = place.remaining(pinned), place.token
         await self._require_reach(remaining)
         count = 1  # alone at first: a cluster that was reached in a page may well fill the next
@@ -155,8 +154,7 @@ class _Walk:
 
         def make_ask(link: Link) -> Ask:
             naming = naming_in(asking.route, link.cluster)
-            version_for = asking.version_for(link.cluster)
-            own = queries.rewrite(shared, naming, version_for=version_for)
+            own = queries.rewrite(shared, naming)
             query = slice_of(link.cluster).added_to(own)
             return asking.ask(link, query, seconds=limits.list_seconds)
 

@@ -31,7 +31,7 @@ async def answer_one(asking: Asking, naming: Naming) -> Response | None:
 
 async def _answer(asking: Asking, naming: Naming, link: Link) -> Response | None:
     call, info = asking.call, asking.route.info
-    query = _query_for(asking, naming)
+    query = await _query_for(asking, naming)
     passage = asking.passage(link, query)
     if call.request.is_upgrade:
         path, _, inner_query = passage.target.partition("?")
@@ -45,24 +45,22 @@ async def _answer(asking: Asking, naming: Naming, link: Link) -> Response | None
     return await _exchange(asking, naming, link, query)
 
 
-def _query_for(asking: Asking, naming: Naming) -> Query:
+async def _query_for(asking: Asking, naming: Naming) -> Query:
+    query = asking.route.info.query
     if asking.route.is_relayed:
-        return asking.route.info.query
-    return queries.rewrite(
-        asking.route.info.query, naming, version_for=asking.version_for(naming.cluster)
-    )
+        return query
+    said = query.get("resourceVersion").encode()
+    version_for = await asking.version_for(naming.cluster, said)
+    return queries.rewrite(query, naming, version_for=version_for)
 
 
 async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) -> Response:
     """Ask for the whole answer, and put it into the client's words."""
     call, subject = asking.call, Subject.of(asking.route.info)
-    body = inbound.rewrite(
-        await call.request.read_body(BODY_LIMIT),
-        call.header("content-type"),
-        naming,
-        subject,
-        version_for=asking.version_for(naming.cluster),
-    )
+    said = await call.request.read_body(BODY_LIMIT)
+    version_for = await asking.version_for(naming.cluster, said)
+    content_type = call.header("content-type")
+    body = inbound.rewrite(said, content_type, naming, subject, version_for=version_for)
     seconds = asking.fleet.limits.request_seconds
 
     def make_ask(link: Link) -> Ask:

@@ -58,7 +58,7 @@ async def answer_review(asking: Asking) -> Response:
 
 async def _ask(asking: Asking, link: Link, body: bytes) -> Reply:
     """Return a review that says something; any other answer is a failure."""
-    version_for = asking.version_for(link.cluster)
+    version_for = await asking.version_for(link.cluster)
     naming, subject = Naming(link.cluster), Subject.of(asking.route.info)
     content_type = asking.call.header("content-type")
     own = inbound.rewrite(body, content_type, naming, subject, version_for=version_for)

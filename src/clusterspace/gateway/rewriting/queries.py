@@ -18,10 +18,11 @@ from clusterspace.serving.request_info import Query
 _ANY_VERSION: Final = ("", "0")
 
 
-def rewrite(query: Query, naming: Naming, *, version_for: Change) -> Query:
+def rewrite(query: Query, naming: Naming, *, version_for: Change = str) -> Query:
     """Return the parameters in the words of `naming.cluster`; unknown ones pass untouched.
 
-    Raises MalformedSelector for a selector that cannot be read, and whatever `version_for` raises.
+    Without `version_for` versions do too, for who has taken them out. Raises MalformedSelector for
+    a selector that cannot be read, and whatever `version_for` raises.
     """
     unqualify = unqualifier(naming.cluster)
     changes: dict[str, Change] = {

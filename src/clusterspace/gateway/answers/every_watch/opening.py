@@ -10,7 +10,7 @@ from clusterspace.gateway.answers.every_watch.ways import ClusterWay, Received
 from clusterspace.gateway.answers.every_watch.wishes import WatchWish
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Reply, Skipped
-from clusterspace.gateway.merge import failures, versions
+from clusterspace.gateway.merge import failures
 from clusterspace.gateway.merge.parts import Part
 
 
@@ -30,7 +30,7 @@ class Opening:
 async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
     """Find out where each cluster begins, and refuse what would be taken for whole and is not."""
     fleet = asking.fleet
-    wanted = versions.decode(wish.version, fleet.directory.everybody())
+    wanted = await asking.positions(wish.version)
     targets = await asking.targets(fleet.everybody())
     followed = wanted if wish.resumes else {}
     _require_all(followed, fleet.everybody(), targets.skipped)

@@ -42,9 +42,7 @@ class ClusterWay:
         self.cluster = cluster
         self._naming = naming_in(asking.route, cluster)
         query = asking.route.info.query
-        shared = queries.rewrite(
-            without_wish(query), self._naming, version_for=asking.version_for(cluster)
-        )
+        shared = queries.rewrite(without_wish(query), self._naming)
         # Rows without their objects could not be told apart.
         includes = query.get("includeObject") == "Object"
         beside = (("includeObject", "Object"),) if includes else ()
