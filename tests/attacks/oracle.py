@@ -524,8 +524,8 @@ class Aim:
     cluster: str | None
     """None for every cluster."""
     reading: Reading
-    is_relayed: bool = False
-    """Whether the cluster gets to see what it was sent, unread."""
+    said: Reading
+    """The same in the client's own words, names of clusters included: what is audited."""
 
 
 def split(name: str) -> tuple[str, str | None]:
@@ -550,7 +550,7 @@ def aim(method: str, target: str, body: bytes) -> Aim:
         if cluster not in ("all", "*"):
             own = read(method, inner)
             _refuse_nesting(own)
-            return Aim(HUB if cluster == "hub" else cluster, own, is_relayed=True)
+            return Aim(HUB if cluster == "hub" else cluster, own, own)
         target, found, raw = inner, found[cut:], raw[cut:]
     said: list[str] = []
     place = _explicit_at(found)
@@ -584,7 +584,7 @@ def _explicit_at(found: Sequence[str]) -> int:
 
 def _aim_by_names(reading: Reading, said: list[str], body: bytes) -> Aim:
     if not reading.is_resource:
-        return Aim(None, reading)
+        return Aim(None, reading, reading)
     _refuse_nesting(reading)
     place = reading.place
     name, in_name = split(place.name)
@@ -605,15 +605,11 @@ def _aim_by_names(reading: Reading, said: list[str], body: bytes) -> Aim:
     query = {key: value.split(MARKER)[0] for key, value in reading.query.items()}
     own = replace(own, query=query)
     if mentioned:
-        return Aim(mentioned[0], own)
-    is_open = place.name or _plain_name(reading) or own.verb not in ("list", "watch", "get")
+        return Aim(mentioned[0], own, reading)
+    is_open = place.name or selected_name(reading.query) or own.verb not in ("list", "watch", "get")
     is_anywhere = own.verb in ("get", "list", "watch") and place.resource == "namespaces"
     is_asked_of_all = place.resource == "selfsubjectaccessreviews" and own.verb == "create"
-    return Aim(HUB if is_open and not (is_anywhere or is_asked_of_all) else None, own)
-
-
-def _plain_name(reading: Reading) -> str:
-    return selected_name(reading.query)
+    return Aim(HUB if is_open and not (is_anywhere or is_asked_of_all) else None, own, reading)
 
 
 def _in_selectors(query: Mapping[str, str]) -> Iterator[str | None]:

@@ -115,11 +115,14 @@ def _judge_gateway(site: Site, case: Case, shown: Shown) -> Iterator[str]:
     if who is None or aim is None or who.agent_of is not None:
         yield from _nothing_happened(site, shown, f"{who} aims at {aim}")
         return
+    yield from _audited(site, aim.said)
+    # To a request that reaches many an upgrade means nothing: it is answered with a list.
+    is_upgrade = case.is_upgrade and aim.cluster is not None
     body = _QUALIFIED.sub(b"", case.body)
     for server in site.servers.values():
         is_aimed_at = aim.cluster in (None, server.name)
         is_reached = is_aimed_at and site.model.reaches(
-            who, server.name, aim.reading, is_upgrade=case.is_upgrade
+            who, server.name, aim.reading, is_upgrade=is_upgrade
         )
         if not is_reached:
             yield from _untouched(server, shown)
@@ -127,6 +130,19 @@ def _judge_gateway(site: Site, case: Case, shown: Shown) -> Iterator[str]:
             continue
         yield from _of_server(server, who, aim.reading, body, shown)
         yield from _as_aimed(server, who, aim)
+
+
+def _audited(site: Site, said: Reading) -> Iterator[str]:
+    """Yield lines of the audit log that tell of something else than what was asked."""
+    place = said.place
+    asked = (said.verb, place.group, place.resource, said.subresource, place.namespace, place.name)
+    for line in site.audited:
+        told = tuple(
+            line.get(key, "")
+            for key in ("verb", "group", "resource", "subresource", "namespace", "name")
+        )
+        if said.is_resource and told != asked and (*told[:5], "") != asked:
+            yield f"it was audited as {line}"
 
 
 def _read(case: Case) -> Reading | None:
