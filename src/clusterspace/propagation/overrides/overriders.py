@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusterspace.errors import InapplicablePatch, MalformedPatch, OverrideFailed
+from clusterspace.api.override_limits import limited
+from clusterspace.errors import InapplicablePatch, Malformed, OverrideFailed
 from clusterspace.kube.objects import Object, metadata_of, with_metadata
 from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_patch
 from clusterspace.propagation.overrides.containers import (
@@ -18,15 +19,19 @@ Override = Callable[[Object, Object], Object]
 
 
 def apply_overriders(manifest: Object, overriders: Object) -> Object:
-    """Return the manifest as one rule changes it; OverrideFailed names what cannot be done."""
+    """Return the manifest as one rule changes it; OverrideFailed names what cannot be done.
+
+    After every single overrider it is still the same object, with the same marks and grants. What
+    admission let pass, or never saw, ends here.
+    """
     for field, override in _IN_ORDER.items():
         listed: list[Object] = overriders.get(field) or []
         for index, overrider in enumerate(listed):
             try:
-                manifest = override(manifest, overrider)
+                manifest = limited(manifest, override(manifest, overrider))
             except InapplicablePatch as error:
                 raise OverrideFailed(f"{field}[{index}]: {error.problem}") from error
-            except (MalformedPatch, OverrideFailed) as error:
+            except (Malformed, OverrideFailed) as error:
                 raise OverrideFailed(f"{field}[{index}]: {error}") from error
     return manifest
 

@@ -2,6 +2,7 @@
 
     template ──replicas of this cluster──> ──overrides──> ──without what is the hub's──> ──stamps──>
 
+It leaves as the object it was: no override changes its kind, name or namespace, or what it grants.
 The stamps say on the member whose object this is and where it came from, and which of its labels
 and annotations are ours to take away again.
 """

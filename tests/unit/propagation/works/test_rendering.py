@@ -185,7 +185,7 @@ def test_overrides_come_before_stamps_and_are_noted_on_the_work_alone() -> None:
     wipe = {
         "plaintext": [
             {"path": "/metadata/annotations", "operator": "add", "value": {"where": "north"}},
-            {"path": "/metadata/labels", "operator": "add", "value": {stamps.MANAGED: "no"}},
+            {"path": "/metadata/labels", "operator": "add", "value": {"tier": "gold"}},
         ]
     }
     policy = {"metadata": {"name": "wipe"}, "spec": {"overrideRules": [{"overriders": wipe}]}}
@@ -198,7 +198,7 @@ def test_overrides_come_before_stamps_and_are_noted_on_the_work_alone() -> None:
 
     assert annotations_of(manifest)["where"] == "north"
     assert "gone" not in annotations_of(manifest)
-    assert labels_of(manifest)[stamps.MANAGED] == "true"
+    assert (labels_of(manifest)["tier"], labels_of(manifest)[stamps.MANAGED]) == ("gold", "true")
     assert stamps.APPLIED_CLUSTER_OVERRIDES in annotations_of(work)
     assert stamps.APPLIED_OVERRIDES not in annotations_of(work)
     assert stamps.APPLIED_CLUSTER_OVERRIDES not in annotations_of(manifest)
