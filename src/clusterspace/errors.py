@@ -45,6 +45,7 @@
     ├── LeadershipLost               somebody else leads now, or may
     ├── Terminal                     a reconcile that retrying cannot help
     ├── OverrideFailed               an override that cannot be made in this object, and why
+    ├── StaysHome                    an object that does not leave the hub, or not this way
     ├── TaskFailed                   a task that must never end has ended
     ├── PartFailed                   a part of a local fleet that does not start
     ├── AlreadyRunning               a local fleet that another process runs from this directory
@@ -419,6 +420,10 @@ class Terminal(ClusterspaceError):
 
 class OverrideFailed(ClusterspaceError):
     """An override that cannot be made in this object; the message names the overrider."""
+
+
+class StaysHome(ClusterspaceError):
+    """An object that may not leave the hub, or not by the binding that asks for it; says why."""
 
 
 class StreamBroken(ClusterspaceError):

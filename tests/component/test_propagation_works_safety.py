@@ -27,7 +27,7 @@ from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.kube.objects import Object, resource_version_of, with_metadata, with_value
 from clusterspace.propagation.works.binding_works import BindingWorks
 from clusterspace.propagation.works.known_works import KnownWorks
-from clusterspace.propagation.works.sources import WorkSources
+from clusterspace.propagation.works.sources import ClusterCredentials, WorkSources
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.reconcile import Request
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
@@ -82,6 +82,7 @@ async def frozen_works(
         cluster_override_policies=caches.cluster_override_policies,
         templates=templates,
         works=known,
+        credentials=ClusterCredentials(caches.clusters.cache),
     )
     clock = SystemClock()
     events = EventRecorder(site.hub_client, component="test", clock=clock)

@@ -18,7 +18,7 @@ from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import Object, namespace_of, uid_of
-from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
+from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
 from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
 from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
 from clusterspace.propagation.works.known_works import WORK_INDEXES
@@ -31,6 +31,7 @@ from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
 
 SECONDS = 20.0
+CONFIG_MAP_INFO = ResourceInfo("", "v1", "ConfigMap", "configmaps", "configmap", True, ())
 APPLIED = {"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "done"}
 
 
@@ -56,8 +57,8 @@ class ConfigMapTemplates:
     def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
         return self.informer.cache.find(f"{namespace}/{name}") if self._is_ours(kind) else None
 
-    def find_resource(self, kind: GroupVersionKind) -> GroupVersionResource | None:
-        return CONFIG_MAPS if self._is_ours(kind) else None
+    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        return CONFIG_MAP_INFO if self._is_ours(kind) else None
 
     def _is_ours(self, kind: GroupVersionKind) -> bool:
         return kind == GroupVersionKind("", "v1", "ConfigMap")

@@ -35,6 +35,7 @@ KINDS: Final = {
 _FAILURES: Final = (
     "clusterspace.propagation.works.writing:SYNC_FAILED",
     "clusterspace.propagation.works.binding_works:OVERRIDE_FAILED",
+    "clusterspace.propagation.works.binding_works:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
     ("clusterspace.api.definitions.acceptance", "reason"): (
@@ -212,6 +213,9 @@ REASONS: Final = {
     "OverriddenPending": "Overrides are still being made.",
     "Partial": "Some API groups could not be listed; what was known of them is kept.",
     "PluralConflict": "Another definition has this plural name.",
+    "PropagationForbidden": (
+        "The object may not leave the hub, or not by this binding; what is placed stays."
+    ),
     "ReCreateSuccessful": "The object was deleted on the member, and made again.",
     "RemovingResources": "What was placed on the member will be removed.",
     "ResourceAvailable": "Everything is available on every cluster.",

@@ -34,6 +34,16 @@ class TemplateReference:
         return GroupVersionKind.of(self.api_version, self.kind)
 
     @property
+    def subject(self) -> tuple[str, str, str, str]:
+        """Which object, whatever its version and state: group, kind, namespace and name."""
+        return self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name
+
+    @property
+    def key(self) -> str:
+        """Its name, with its namespace before it if it has one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
     def outline(self) -> Object:
         """As much of the template as an Event needs; the object itself may not be at hand."""
         metadata = {"name": self.name, "namespace": self.namespace, "uid": self.uid}

@@ -138,8 +138,9 @@ def _add_binding(tree: "Tree", told: "Explanation") -> None:
     style = {"True": _GOOD, "False": _BAD}.get(scheduled.status, _WAITING)
     said = scheduled.reason or "not scheduled yet"
     branch = tree.add(Text.assemble("binding ", (told.binding.name, "bold"), ": ", (said, style)))
-    if scheduled.status == "False":
-        branch.add(Text(scheduled.message, _BAD))
+    for condition in (scheduled, told.binding.works_written):
+        if condition.status == "False":
+            branch.add(Text(condition.message, _BAD))
     for each in told.clusters:
         leaf = branch.add(_cluster_text(each))
         for line in _work_lines(each.work):

@@ -1,9 +1,10 @@
 """One manifest of a Work, put on the member: decided, paced, applied, told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.confinement import why_not_ordered
 from clusterspace.api.works import APPLIED
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client
@@ -124,6 +125,12 @@ class Placer:
         """Bring the member to one manifest of a Work."""
         try:
             place = await self._sightings.place_of(manifest)
+            info = await self._sightings.info_of(manifest)
+            why = why_not_ordered(work, manifest, is_namespaced=info.namespaced)
+            if why:
+                # Not touched either way: what such a Work placed before stays, and is told of.
+                found = await self.observe(work, manifest)
+                return Placed(replace(found, problem=f"{subject_text(manifest)} is refused: {why}"))
             live = await self._look(work, place)
             return await self._carry_out(_Order(work, manifest, ordinal, place, live))
         except _REFUSALS as refusal:

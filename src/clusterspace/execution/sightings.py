@@ -87,6 +87,11 @@ class Sightings:
         """
         if not name_of(manifest):
             raise MalformedObject("the manifest has no name", place="metadata.name")
+        info = await self.info_of(manifest)
+        return place_of(info.group_version_resource, manifest)
+
+    async def info_of(self, manifest: Object) -> ResourceInfo:
+        """Return what the member tells of a manifest's kind; NotServed when it knows none."""
         kind = GroupVersionKind.of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
         found = self._resources.get(kind)
         if found is None:
@@ -94,7 +99,7 @@ class Sightings:
             self._resources[kind] = found
             if frozenset(found.verbs) >= _WATCHED:
                 self._follow(found.group_version_resource)
-        return place_of(found.group_version_resource, manifest)
+        return found
 
     def forget_kinds(self) -> None:
         """Ask the member anew what it serves: it has just refused a kind it once had."""

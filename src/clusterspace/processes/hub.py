@@ -21,6 +21,7 @@ from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
+from clusterspace.hub.admission.bindings import BindingRules
 from clusterspace.hub.admission.clusters import ClusterRules
 from clusterspace.hub.admission.member_clusters import MemberClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
@@ -102,6 +103,7 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             ClusterRules(),
             PlacementRules(),
             PolicyRules(),
+            BindingRules(),
             PermanentIds(),
         ),
     )

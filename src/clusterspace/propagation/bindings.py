@@ -17,6 +17,7 @@ from clusterspace.api.bindings import (
     resource_for,
     template_of,
 )
+from clusterspace.api.interpreter.kinds import kind_of
 from clusterspace.api.interpreter.replicas import replicas_in
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import (
@@ -51,8 +52,16 @@ def binding_place(template: Object) -> Place:
 
 
 def is_own(binding: Object, template: Object) -> bool:
-    """Whether a binding is this template's, and not one of the same name that is gone or going."""
-    return controller_uid_of(binding) in ("", uid_of(template))
+    """Whether a binding is this template's, and not one of the same name that is gone or going.
+
+    Nor one that somebody wrote for another object under the name this template's has: what a
+    binding is about never changes.
+    """
+    about = template_of(binding)
+    group, kind = kind_of(template).group, kind_of(template).kind
+    is_about = about.subject == (group, kind, namespace_of(template), name_of(template))
+    is_free = controller_uid_of(binding) in ("", uid_of(template))
+    return is_free and (is_about or not about.name)
 
 
 def new_binding(template: Object, binding_id: str) -> Object:

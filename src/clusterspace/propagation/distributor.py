@@ -35,6 +35,7 @@ from clusterspace.propagation.dependencies import (
 )
 from clusterspace.propagation.templates import users_part
 from clusterspace.propagation.triggers import Sources
+from clusterspace.propagation.works.sources import why_not_carried_here
 from clusterspace.runtime.commit import commit
 from clusterspace.runtime.controllers import Controller
 from clusterspace.runtime.events import EventRecorder
@@ -82,6 +83,9 @@ class DependencyDistributor:
         if not self._templates.has_synced:
             return RequeueAfter(BEHIND_SECONDS)
         parent = self._bindings.cache.find(request.key)
+        if parent is not None and why_not_carried_here(self._templates, parent):
+            # Its template is somebody else's, and so is what that needs; what is attached stays.
+            return Done()
         if parent is None or is_being_deleted(parent) or not propagates_dependencies(parent):
             return await self._let_go(request, parent)
         if not clusters_of(parent) and not _is_held(parent):

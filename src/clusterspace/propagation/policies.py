@@ -87,7 +87,9 @@ class Policy:
 
     def keeps(self, template: Object) -> bool:
         """Whether a template that follows the policy goes on doing so."""
-        return not self.is_leaving and (bool(self.problem) or self.may_claim(template))
+        if self.problem and not self.is_leaving:
+            return self.claim.namespace in ("", namespace_of(template))
+        return self.may_claim(template)
 
 
 def read_policy(policy: Object) -> Policy:

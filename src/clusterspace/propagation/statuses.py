@@ -23,7 +23,11 @@ from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition,
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.propagation.targets import kept_clusters, targets_of
 from clusterspace.propagation.works.known_works import BY_BINDING
-from clusterspace.propagation.works.sources import Templates, find_live_template
+from clusterspace.propagation.works.sources import (
+    Templates,
+    find_live_template,
+    why_not_carried_here,
+)
 from clusterspace.runtime.commit import commit
 from clusterspace.runtime.events import EventRecorder
 from clusterspace.runtime.finalizers import is_being_deleted
@@ -138,21 +142,25 @@ class BindingStatuses:
         wanted, templates = template_of(binding), self._sources.templates
         if not is_aggregated(wanted.group_version_kind.group_kind):
             return
+        if why_not_carried_here(templates, binding):
+            return  # who writes a binding by hand could write statuses everywhere
         live = await find_live_template(self._hub_client, templates, wanted)
-        resource = templates.find_resource(wanted.group_version_kind)
-        if live is None or resource is None:
+        info = templates.find_info(wanted.group_version_kind)
+        if live is None or info is None:
             return
         due = Reports(tuple(reports), due=len(targets_of(binding)))
         shown = {**live, "status": aggregated_status(live, due)}
-        await commit(self._hub_client, place_of(resource, live), live, shown)
+        place = place_of(info.group_version_resource, live)
+        await commit(self._hub_client, place, live, shown)
 
     def _tell(self, binding: Object, problems: Sequence[Report]) -> None:
         """Tell of what clusters would not have, also on the template when their agents cannot."""
+        is_own = not why_not_carried_here(self._sources.templates, binding)
         for each in problems:
             message = f"cluster({each.cluster}): {each.message}"
             self._events.record(binding, SYNC_FAILED, message, is_warning=True)
             cluster = self._sources.clusters.cache.find(each.cluster)
-            if cluster is not None and is_pull(cluster):
+            if is_own and cluster is not None and is_pull(cluster):
                 template = template_of(binding).outline
                 self._events.record(template, SYNC_FAILED, message, is_warning=True)
 

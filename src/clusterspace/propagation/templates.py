@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterspace.api import member_clusters, stamps
-from clusterspace.api.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
+from clusterspace.api import stamps
+from clusterspace.api.confinement import why_at_home
 from clusterspace.client.discovery import ServedResources
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import (
@@ -13,13 +13,9 @@ from clusterspace.kube.objects import (
     labels_of,
     metadata_of,
     name_of,
-    namespace_of,
 )
 from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo
 from clusterspace.runtime.reconcile import Request
-
-_SYSTEM_NAMESPACE: Final = "karmada-system"
-_RESERVED_PREFIXES: Final = (EXECUTION_PREFIX, "kube-", member_clusters.NAMESPACE_PREFIX)
 
 _OWN_GROUPS: Final = frozenset(
     f"{group}.karmada.io"
@@ -88,17 +84,10 @@ def template_resources(served: ServedResources) -> tuple[ResourceInfo, ...]:
     return tuple(chosen.values())
 
 
-def is_reserved_namespace(namespace: str) -> bool:
-    """Whether a namespace belongs to a control plane, ours or a member's."""
-    own = namespace in (_SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
-    return own or namespace.startswith(_RESERVED_PREFIXES)
-
-
 def is_template(kube_object: Object) -> bool:
     """Whether policies may claim an object at all."""
-    kind, name = str(kube_object.get("kind")), name_of(kube_object)
-    namespace = name if kind == "Namespace" else namespace_of(kube_object)
-    if is_reserved_namespace(namespace) or (kind, name) in _MADE_BY_EVERY_CLUSTER:
+    named = str(kube_object.get("kind")), name_of(kube_object)
+    if why_at_home(kube_object) or named in _MADE_BY_EVERY_CLUSTER:
         return False
     return stamps.TEMPLATE_CLAIMED_BY not in labels_of(kube_object)
 

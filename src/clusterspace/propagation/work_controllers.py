@@ -16,7 +16,7 @@ from clusterspace.propagation.works.namespace_works import (
     when_namespace_work_strays,
 )
 from clusterspace.propagation.works.revisions import Revisions
-from clusterspace.propagation.works.sources import Templates, WorkSources
+from clusterspace.propagation.works.sources import ClusterCredentials, Templates, WorkSources
 from clusterspace.propagation.works.triggers import (
     BindingTriggers,
     when_more_than_status_changed,
@@ -83,6 +83,7 @@ def works_controller(tools: Tools, caches: WorkCaches, known: KnownWorks) -> Con
         cluster_override_policies=caches.cluster_override_policies,
         templates=caches.templates,
         works=known,
+        credentials=ClusterCredentials(caches.clusters.cache),
         revisions=None if caches.snapshots is None else Revisions(caches.snapshots),
     )
     works = BindingWorks(tools.hub_client, sources, tools.events, clock=tools.clock)

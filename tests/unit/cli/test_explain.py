@@ -92,6 +92,19 @@ def test_why_nothing_was_scheduled_is_shown_in_red():
     assert f"{RED}0/2 fit." in lines[-1]
 
 
+def test_why_no_work_was_written_is_shown_in_red():
+    refused = BindingNote(
+        "web-deployment",
+        ConditionNote("True", "Success", ""),
+        ConditionNote(),
+        ConditionNote("False", "PropagationForbidden", "it stays"),
+    )
+
+    lines = drawn(Explanation("Deployment", "", "web", binding=refused))
+
+    assert f"{RED}it stays" in lines[-1]
+
+
 def test_a_table_has_a_line_for_each_cluster():
     work = WorkNote("w", is_applied=False, message="exists already")
 

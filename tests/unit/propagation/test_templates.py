@@ -20,6 +20,7 @@ from clusterspace.propagation.templates import (
 from clusterspace.runtime.reconcile import Request
 from clusterspace.testing.builders import CONFIG_MAPS, SECRETS, config_map, deployment, namespace
 
+SECRET: Object = {**config_map("web"), "kind": "Secret"}
 ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -58,6 +59,10 @@ def test_kinds_of_the_control_plane_and_kinds_that_cannot_be_followed_are_left_o
     [
         (config_map("web"), True),
         (config_map("web", namespace="kube-system"), False),
+        (config_map("web", namespace="fleet-system"), False),
+        (SECRET, True),
+        ({**SECRET, "type": "kubernetes.io/service-account-token"}, False),
+        ({**SECRET, "type": "bootstrap.kubernetes.io/token"}, False),
         (config_map("web", namespace="karmada-system"), False),
         (config_map("web", namespace="karmada-cluster"), False),
         (config_map("web", namespace="karmada-es-member1"), False),

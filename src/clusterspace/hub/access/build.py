@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clusterspace.hub.access.authorizer import HubAuthorizer
 from clusterspace.hub.access.escalation import EscalationCheck
-from clusterspace.hub.access.guards import AgentGuard, CreateRight, EscalationGuard
+from clusterspace.hub.access.guards import AgentGuard, CreateRight, EscalationGuard, TemplateRight
 from clusterspace.hub.access.reviews import Reviews, ReviewVerb, VerbKey
 from clusterspace.hub.access.snapshot import Snapshot
 from clusterspace.hub.state import Plugin
@@ -32,5 +32,6 @@ def build_access(store: Store) -> Access:
         CreateRight(authorizer),
         AgentGuard(),
         EscalationGuard(EscalationCheck(authorizer, snapshot)),
+        TemplateRight(authorizer),
     )
     return Access(snapshot, authorizer, guards, Reviews(authorizer).verbs())

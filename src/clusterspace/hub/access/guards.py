@@ -3,15 +3,34 @@
 A request is authorized by its URL. What its body grants, names or makes is only known here.
 """
 
-from clusterspace.errors import Forbidden
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from clusterspace.api import bindings, fleet_placements, works
+from clusterspace.api.bindings import template_of
+from clusterspace.api.clusters import WORKS
+from clusterspace.api.override_limits import grants_rights
+from clusterspace.errors import Forbidden, NotFound
 from clusterspace.hub.access.agents import scope_of
 from clusterspace.hub.access.authorizer import HubAuthorizer
 from clusterspace.hub.access.escalation import EscalationCheck
+from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.hub.admissions import Admission
 from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
-from clusterspace.kube.objects import Object, name_of, namespace_of
+from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
 from clusterspace.serving.request_info import RequestInfo
+
+_BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
+
+_CARRIERS: Final = {
+    (WORKS.group, works.KIND): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
+}
+"""Kinds whose objects hold manifests of others, and where."""
 
 
 class CreateRight:
@@ -29,29 +48,102 @@ class CreateRight:
 
 def _creation_of(admission: Admission) -> RequestInfo:
     info = admission.served.info
+    asked = _question("create", info.group, info.version, info.plural)
+    namespace = namespace_of(admission.new) if info.namespaced else ""
+    return replace(asked, namespace=namespace, name=name_of(admission.new))
+
+
+def _question(verb: str, group: str, version: str, plural: str) -> RequestInfo:
     return RequestInfo(
         method="",
         path="",
-        verb="create",
+        verb=verb,
         is_resource=True,
-        group=info.group,
-        version=info.version,
-        resource=info.plural,
-        namespace=namespace_of(admission.new) if info.namespaced else "",
-        name=name_of(admission.new),
+        group=group,
+        version=version,
+        resource=plural,
     )
 
 
+class TemplateRight:
+    """A binding sends an object to members: whoever writes one needs the right to `get` it.
+
+    Controllers, ours and Karmada's, may read everything. Somebody with bindings alone could have
+    objects sent to where they can read them.
+    """
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let statuses and marks pass; ask who says what goes where whether they may see it."""
+        info, binding = admission.served.info, admission.new
+        is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
+        old = admission.old or {}
+        if not is_binding or admission.subresource or binding.get("spec") == old.get("spec"):
+            return binding
+        about = template_of(binding)
+        group, kind, namespace, name = about.subject
+        served = hub.catalog.find_kind(group, kind)
+        # A kind nobody serves yet may be served later: then only a right on all of them will do.
+        plural = "*" if served is None else served.info.plural
+        asked = _question("get", group, about.api_version.rpartition("/")[2], plural)
+        asked = replace(asked, namespace=namespace, name=name)
+        if not self._authorizer.decide_now(admission.user, asked).allowed:
+            why = (
+                f"it would place {kind} {about.key}, and user {quoted(admission.user.name)} may "
+                f"not get that"
+            )
+            raise _refused(admission, why)
+        return binding
+
+
 class EscalationGuard:
-    """Refuses roles and bindings that grant more than their author holds."""
+    """Refuses roles and bindings that grant more than their author holds.
+
+    Also those that are to be made on a member: in a Work, or in the state of an object that a
+    placement wrote down. Roles that controllers put there were checked when somebody wrote them;
+    controllers pass by the verbs `escalate` and `bind`, as everybody does.
+    """
 
     def __init__(self, check: EscalationCheck) -> None:
         self._check = check
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is, or refuse it."""
-        self._check.check(admission.user, admission.served.info, admission.new, admission.old)
+        info = admission.served.info
+        self._check.check(admission.user, info, admission.new, admission.old)
+        if (info.group, info.kind) in _CARRIERS and not admission.subresource:
+            self._check_carried(hub, admission)
         return admission.new
+
+    def _check_carried(self, hub: HubState, admission: Admission) -> None:
+        before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
+        for role in _carried_roles(admission, admission.new):
+            served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
+            if served is None:
+                continue
+            try:
+                self._check.check(admission.user, served.info, role, before.get(_subject(role)))
+            except (Forbidden, NotFound) as error:
+                # What a role that only the member has would grant is not known here.
+                why = f"a manifest grants rights: {error.message}"
+                raise _refused(admission, why) from error
+
+
+def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
+    """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
+    info = admission.served.info
+    manifests: Any = find_at(carrier, *_CARRIERS[info.group, info.kind])
+    for each in cast("list[Any]", manifests) if isinstance(manifests, list) else ():
+        if isinstance(each, dict):
+            manifest = cast("Object", each)
+            if grants_rights(str(manifest.get("apiVersion"))):
+                yield manifest
+
+
+def _subject(role: Object) -> tuple[str, str, str]:
+    return str(role.get("kind")), namespace_of(role), name_of(role)
 
 
 class AgentGuard:

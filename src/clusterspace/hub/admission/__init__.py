@@ -6,6 +6,7 @@ services.py    addresses and node ports for Services
 clusters.py    names that can be used, one ID for one cluster
 member_clusters.py  rules of MemberClusters; one door for one cluster
 policies.py    what authors of policies left out is filled in, what cannot be meant is refused
+bindings.py    what a binding is about: in its own namespace, and for life
 placements.py  the same for ClusterResourcePlacements; what they select must be served
 permanent_ids.py  IDs of policies, bindings and works: given once, never changed
 

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from clusterspace.kube.conditions import TRUE, find_condition
+from clusterspace.api.confinement import why_at_home
+from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
 from clusterspace.propagation.claims import claim_of
 from clusterspace.propagation.explanation.cluster_notes import cluster_notes
@@ -19,6 +20,7 @@ from clusterspace.propagation.explanation.policy_notes import (
 )
 from clusterspace.propagation.policies import Policy, read_policy
 from clusterspace.propagation.scheduling.results import SCHEDULED
+from clusterspace.propagation.works.binding_works import WORKS_WRITTEN
 
 
 def explain(evidence: Evidence) -> Explanation:
@@ -40,7 +42,10 @@ def explain(evidence: Evidence) -> Explanation:
 
 def _binding_note(binding: Object) -> BindingNote:
     return BindingNote(
-        name_of(binding), _condition(binding, SCHEDULED), _condition(binding, "FullyApplied")
+        name_of(binding),
+        _condition(binding, SCHEDULED),
+        _condition(binding, "FullyApplied"),
+        _condition(binding, WORKS_WRITTEN),
     )
 
 
@@ -62,6 +67,8 @@ def _summary(told: Explanation, template: Object, followed: Policy | None) -> st
     where = f"It is placed on {_counted(len(told.targets))}"
     if binding.scheduled.status not in (TRUE, ""):
         return f"{where}, and stays there: {binding.scheduled.message}"
+    if binding.works_written.status == FALSE:
+        return f"{where}, and what is there stays as it is: {binding.works_written.message}"
     if well == len(told.targets):
         return f"{where}, and applied on all of them."
     ill = ", ".join(each.name for each in told.targets if not each.is_well)
@@ -70,6 +77,9 @@ def _summary(told: Explanation, template: Object, followed: Policy | None) -> st
 
 def _why_no_binding(told: Explanation, template: Object, followed: Policy | None) -> str:
     claim = claim_of(template)
+    at_home = why_at_home(template)
+    if at_home:
+        return f"It never leaves the hub: {at_home}."
     if claim is None and told.other_policies:
         return "It waits for a policy that selects it to claim it."
     if claim is None:

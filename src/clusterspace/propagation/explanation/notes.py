@@ -46,6 +46,8 @@ class BindingNote:
     name: str
     scheduled: ConditionNote
     fully_applied: ConditionNote
+    works_written: ConditionNote = ConditionNote()
+    """Empty while every cluster has the Work it should have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,13 +94,12 @@ def obstacle_to(
 ) -> Obstacle | None:
     """Tell whether somebody else has the object: another placement, or a policy."""
     if present is not None and is_of(present, placement):
-        about = template_of(present)
-        if (about.kind, about.group_version_kind.group) == (
-            wish.identity.kind,
-            wish.identity.group,
-        ):
-            return None
-        return Obstacle(wish.identity, f"{about.api_version} {about.kind} has the same name")
+        about, wanted = template_of(present), wish.identity
+        if about.subject[:2] != (wanted.group, wanted.kind):
+            return Obstacle(wanted, f"{about.api_version} {about.kind} has the same name")
+        if about.subject[2:] != (wanted.namespace, wanted.name):
+            return Obstacle(wanted, f"the binding of its name is of {about.kind} {about.key}")
+        return None
     if present is not None:
         return Obstacle(wish.identity, _owner_text(present, placement))
     claim = None if template is None else claim_of(template)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from clusterspace.api.confinement import is_reserved_namespace
 from clusterspace.api.fleet_placements import Identity, identity_of
 from clusterspace.api.interpreter.pruning import pruned
 from clusterspace.kube.objects import (
@@ -15,12 +16,11 @@ from clusterspace.kube.objects import (
     without_value,
 )
 from clusterspace.propagation.claims import without_claim
-from clusterspace.propagation.templates import is_reserved_namespace, is_template
+from clusterspace.propagation.templates import is_template
 from clusterspace.runtime.finalizers import is_being_deleted
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
-_ACCOUNT_TOKEN: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type of Secret
 _NEVER: Final = frozenset({("", "Pod"), ("", "Node"), ("metrics.k8s.io", "PodMetrics")})
 _DERIVED: Final = frozenset({"ReplicaSet", "ControllerRevision"})
 _RESERVED_PREFIX: Final = "fleet-"
@@ -53,8 +53,6 @@ def _is_made_by_others(template: Object, identity: Identity) -> bool:
     match identity.kind:
         case kind if kind in _DERIVED:
             return bool(metadata_of(template).get("ownerReferences"))
-        case "Secret":
-            return template.get("type") == _ACCOUNT_TOKEN
         case "EndpointSlice":
             return _SLICE_MANAGER in labels_of(template)
         case _:

@@ -17,6 +17,7 @@ from clusterspace.api.fleet_placements import (
     generation_of,
     identity_of,
     is_external,
+    is_of,
 )
 from clusterspace.api.works import cluster_of as cluster_of_work
 from clusterspace.api.works import manifests_of
@@ -160,7 +161,9 @@ class Rolling:
 
     def _engine_bindings(self, placement: Object) -> list[Object]:
         sources, name = self._sources, name_of(placement)
-        return [*of_parent(sources.bindings, name), *of_parent(sources.cluster_bindings, name)]
+        named = [*of_parent(sources.bindings, name), *of_parent(sources.cluster_bindings, name)]
+        # The label alone is anybody's to write who may write bindings in some namespace.
+        return [each for each in named if is_of(each, placement)]
 
     def _obstacle(self, placement: Object, gathered: Gathered, wish: Wish) -> Obstacle | None:
         present = self._find_present(wish)

@@ -17,6 +17,7 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.api.bindings import clusters_of, template_of
 from clusterspace.api.clusters import CLUSTERS
+from clusterspace.api.confinement import why_not_carried
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client
 from clusterspace.kube.conditions import find_condition
@@ -138,7 +139,9 @@ class Scheduler:
         message = decision.message
         if decision.is_success:
             message = f"{message} Result: {result_text(decision.targets)}"
-        for about in (binding, template_of(binding).outline):
+        # A binding written by hand may name anybody's object; that one's owner is not told.
+        template = () if why_not_carried(binding) else (template_of(binding).outline,)
+        for about in (binding, *template):
             self._events.record(about, reason, message, is_warning=not decision.is_success)
         _log.info(
             "binding scheduled" if decision.is_success else "binding not scheduled",

@@ -19,7 +19,7 @@ from clusterspace.api.bindings import preserves_resources, resource_for, templat
 from clusterspace.api.works import binding_key_of
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client
-from clusterspace.errors import Conflict, OverrideFailed
+from clusterspace.errors import Conflict, OverrideFailed, StaysHome
 from clusterspace.kube.conditions import FALSE, Condition, remove_condition, set_condition
 from clusterspace.kube.objects import (
     Object,
@@ -48,6 +48,7 @@ WORKS_WRITTEN: Final = "WorksWritten"
 """Condition of a binding: False while a cluster lacks its Work, and absent otherwise."""
 
 OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
+STAYS_HOME: Final = "PropagationForbidden"
 SYNC_SUCCEEDED: Final = "SyncWorkSucceed"
 
 REFUSED_SECONDS: Final = 30.0
@@ -96,7 +97,11 @@ class BindingWorks:
         """Write what is wanted; once all of it is written, remove what is not."""
         failures: tuple[Failure, ...] = ()
         if targets_of(binding):
-            template = await self._sources.find_template(self._hub_client, binding)
+            try:
+                template = await self._sources.find_template(self._hub_client, binding)
+            except StaysHome as error:
+                # What is placed stays placed, by whatever rules it came there.
+                return await self._refuse(request, binding, str(error))
             if template is None:
                 # Gone: the binding goes after it. Made anew: it gets a new binding.
                 return Done()
@@ -110,6 +115,13 @@ class BindingWorks:
             return Done()
         is_refused = any(each.reason == SYNC_FAILED for each in failures)
         return RequeueAfter(REFUSED_SECONDS) if is_refused else Done()
+
+    async def _refuse(self, request: Request, binding: Object, why: str) -> Outcome:
+        """Say on the binding alone why nothing comes of it: the object may be somebody else's."""
+        failures = [Failure(each.name, STAYS_HOME, why) for each in targets_of(binding)]
+        await self._note_failures(request, binding, failures)
+        self._events.record(binding, STAYS_HOME, why, is_warning=True)
+        return Done()
 
     async def _write(
         self, request: Request, binding: Object, outlines: Sequence[Outline]
@@ -157,6 +169,8 @@ class BindingWorks:
                 made = outline_for_binding(binding, state, target, cluster.traits, policies)
             except OverrideFailed as error:
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
+            except StaysHome as error:
+                failures.append(Failure(target.name, STAYS_HOME, str(error)))
             else:
                 outlines.append(made)
         return Rendered(tuple(outlines), tuple(failures))

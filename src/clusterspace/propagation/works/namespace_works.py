@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from clusterspace.api import stamps
+from clusterspace.api.confinement import is_reserved_namespace
 from clusterspace.api.policies import selectors_of
 from clusterspace.api.works import binding_key_of, manifests_of
 from clusterspace.client.resources import Client
@@ -19,7 +20,6 @@ from clusterspace.kube.objects import Object, labels_of, name_of, uid_of
 from clusterspace.propagation.overrides.policies import OverridePolicies, override
 from clusterspace.propagation.scheduling.affinities import Traits
 from clusterspace.propagation.scheduling.candidates import KnownClusters
-from clusterspace.propagation.templates import is_reserved_namespace
 from clusterspace.propagation.works.known_works import KnownWorks
 from clusterspace.propagation.works.plans import Change, plan_change
 from clusterspace.propagation.works.rendering import Outline, notes_of

@@ -234,6 +234,28 @@ def test_what_the_scheduler_could_not_do_is_told(placed: dict[str, int], summary
     assert explain(Evidence(claimed("mine"), binding=held, clusters=(EAST,))).summary == summary
 
 
+def test_a_refused_override_is_told_with_what_becomes_of_what_is_there():
+    refused = {"type": "WorksWritten", "status": "False", "message": "east: it would change /kind"}
+    held = scheduled(binding({}, replicas=2, placed={"east": 2}))
+    told = with_value(held, [*held["status"]["conditions"], refused], "status", "conditions")
+
+    note = explain(Evidence(claimed("mine"), (policy("mine"),), told, clusters=(EAST,)))
+
+    assert note.summary == (
+        "It is placed on 1 cluster, and what is there stays as it is: east: it would change /kind"
+    )
+
+
+def test_what_never_leaves_the_hub_says_why():
+    token = {**deployment("token"), "apiVersion": "v1", "kind": "Secret"}
+    token["type"] = "bootstrap.kubernetes.io/token"
+
+    assert explain(Evidence(token)).summary == (
+        "It never leaves the hub: "
+        "a Secret of type bootstrap.kubernetes.io/token is a credential of the hub."
+    )
+
+
 def test_an_explanation_is_plain_json():
     held = scheduled(binding({}, replicas=1, placed={"east": 1}))
     told = explain(Evidence(claimed("mine"), binding=held, works=(work("east"),), clusters=(EAST,)))
