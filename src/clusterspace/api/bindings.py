@@ -1,7 +1,7 @@
 """ResourceBinding and ClusterResourceBinding: one template, one policy, the chosen clusters."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from clusterspace.api.stamps import binding_name
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
@@ -84,7 +84,8 @@ def name_for(template: Object) -> str:
 
 def template_of(binding: Object) -> TemplateReference:
     """Return which template a binding is about."""
-    held: Object = find_at(binding, "spec", "resource") or {}
+    named = find_at(binding, "spec", "resource")
+    held = cast("Object", named) if isinstance(named, dict) else {}
     return TemplateReference(
         api_version=str(held.get("apiVersion") or ""),
         kind=str(held.get("kind") or ""),

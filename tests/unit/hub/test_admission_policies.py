@@ -261,6 +261,17 @@ async def test_a_policy_that_cannot_be_meant_is_refused_with_every_reason(
     assert await refused(wrong) == fields
 
 
+@pytest.mark.parametrize("odd", ["text", 1, [1], [[]]])
+async def test_a_policy_of_another_shape_is_refused_by_its_schema(odd: Any) -> None:
+    for wrong in (
+        override(overrideRules=odd),
+        overriding(plaintext=odd),
+        overriding(labelsOverrider=odd),
+    ):
+        assert all(field.startswith("spec.overrideRules") for field in await refused(wrong))
+    assert await refused(policy("a", "shop", odd))
+
+
 async def test_overflow_is_for_replicas_that_can_overflow() -> None:
     term = {
         "affinityName": "a",

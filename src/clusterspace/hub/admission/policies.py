@@ -23,6 +23,7 @@ _FINALIZERS: Final[Mapping[str, str]] = {
     policies.PROPAGATION_POLICY: stamps.POLICY_FINALIZER,
     policies.CLUSTER_PROPAGATION_POLICY: stamps.CLUSTER_POLICY_FINALIZER,
 }
+_MISSHAPEN: Final = "FieldValueTypeInvalid"
 _OVERRIDES: Final = frozenset({policies.OVERRIDE_POLICY, policies.CLUSTER_OVERRIDE_POLICY})
 
 
@@ -32,16 +33,24 @@ class PolicyRules:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Complete and check a policy; other objects pass."""
         info = admission.served.info
-        if info.group != policies.GROUP or admission.subresource:
+        is_ours = info.group == policies.GROUP and info.kind in {*_FINALIZERS, *_OVERRIDES}
+        if not is_ours or admission.subresource:
             return admission.new
+        # The schema is asked once more when all plug-ins are done. But what they complete and
+        # check must have the shape they know: a list where they look for a map is no 500.
+        misshapen = [
+            each
+            for each in admission.served.rules.validate_create(admission.new)
+            if each.reason == _MISSHAPEN
+        ]
+        if misshapen:
+            raise statuses.invalid(info.group_kind, name_of(admission.new), misshapen)
         if info.kind in _FINALIZERS:
             policy = _completed(admission, _FINALIZERS[info.kind])
             found = policy_causes(policy, admission.old)
-        elif info.kind in _OVERRIDES:
+        else:
             policy = with_selector_namespaces(admission.new)
             found = override_causes(policy)
-        else:
-            return admission.new
         if found and not _is_leaving(admission):
             raise statuses.invalid(info.group_kind, name_of(policy), found)
         return policy
