@@ -46,7 +46,7 @@ from clusterspace.kube.objects import (
     name_of,
     with_value,
 )
-from clusterspace.testing.builders import CONFIG_MAPS, config_map
+from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -146,8 +146,37 @@ async def test_an_override_that_keeps_to_its_object_is_made(site: TenantFleet) -
     placed = await site.until_on_member(Place(CONFIG_MAPS, TENANT, "honest"))
 
     assert (placed["data"], annotations_of(placed)["where"]) == ({"a": "c"}, "here")
-    # What a replaced map took along of the control plane's own marks was put back.
-    assert annotations_of(placed)[stamps.POLICY_NAME] == "honest"
+
+
+async def test_no_override_decides_what_becomes_of_an_object_in_the_way(
+    site: TenantFleet,
+) -> None:
+    """The template says abort, the policy overwrite; an override takes the annotations away."""
+    in_the_way = config_map("in-the-way", {"whose": "the member's"}, namespace=TENANT)
+    where = Place(CONFIG_MAPS, TENANT, "in-the-way")
+
+    async def has_namespace() -> Object | None:
+        return await site.member.find(Place(NAMESPACES, name=TENANT))
+
+    await until(has_namespace)
+    await site.member.create(where.collection, in_the_way)
+    asks = {stamps.CONFLICT_RESOLUTION: "abort"}
+    template = config_map("in-the-way", {"whose": "ours"}, namespace=TENANT, annotations=asks)
+    away = [{"path": "/metadata/annotations", "operator": "remove"}]
+    await site.tenant.create(
+        Place(OVERRIDE_POLICIES, TENANT), overrides_of(template, plaintext=away)
+    )
+    held = await site.tenant.create(where.collection, template)
+    policy = with_value(policy_for(held), "Overwrite", "spec", "conflictResolution")
+    await site.tenant.create(Place(PROPAGATION_POLICIES, TENANT), policy)
+
+    async def judged() -> Object | None:
+        return await site.condition(place_of_binding(hand_written(held)), "FullyApplied")
+
+    told = await until(judged)
+
+    assert told["status"] == "False"
+    assert (await site.member.get(where))["data"] == {"whose": "the member's"}
 
 
 # Works, which are orders to a member

@@ -191,7 +191,7 @@ def forbidden_differences(template: Object, overridden: Object) -> list[str]:
             }
             for each in (template, overridden)
         ]
-        found += ["marks"] if ours[0] != ours[1] else []
+        found += ["marks"] if not ours[1].items() <= ours[0].items() else []
     if template["apiVersion"].startswith(RBAC):
         rest = [
             {k: v for k, v in each.items() if k != "metadata"} for each in (template, overridden)

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 from clusterspace.api import stamps
 from clusterspace.errors import OverrideFailed
 from clusterspace.kube.json_pointers import Steps, write_pointer
-from clusterspace.kube.objects import Object, metadata_of, with_metadata
+from clusterspace.kube.objects import Object, metadata_of
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 _GRANTS: Final = frozenset({"rules", "roleRef", "subjects", "aggregationRule"})
@@ -83,11 +83,11 @@ def value_problem(steps: Steps, value: Any) -> str:
     return f"{marks[0]} is a mark of the control plane" if marks else ""
 
 
-def limited(template: Object, overridden: Object) -> Object:
-    """Return what an override made of a template, if it kept what it must keep.
+def require_same_object(template: Object, overridden: Object) -> None:
+    """Raise OverrideFailed unless an override kept what it must keep.
 
-    Marks that went with a map that was replaced whole are put back: nobody meant to remove them,
-    and every template that follows a policy has some. All else is OverrideFailed.
+    Marks may be lost, with a map that is replaced whole: stamps of ours come later, and what
+    becomes of conflicts is read from the template. None may be added or changed.
     """
     is_grant = grants_rights(str(template.get("apiVersion")))
     for field in {**template, **overridden}:
@@ -102,21 +102,12 @@ def limited(template: Object, overridden: Object) -> Object:
         if field not in _MAPS and before.get(field) != after.get(field):
             pointer = write_pointer((_METADATA, field))
             raise OverrideFailed(f"it would change {pointer}, which says which object it is")
-    kept = {each: _with_marks(before.get(each), after.get(each), each) for each in _MAPS}
-    if all(kept[each] == after.get(each) for each in _MAPS):
-        return overridden
-    return with_metadata(overridden, **kept)
-
-
-def _with_marks(before: Any, after: Any, field: str) -> Any:
-    """Return labels or annotations with the marks of the template, and with no others."""
-    ours = {key: held for key, held in _map(before).items() if is_mark(key)}
-    theirs = {key: held for key, held in _map(after).items() if is_mark(key)}
-    for key, held in theirs.items():
-        if key not in ours or ours[key] != held:
-            pointer = write_pointer((_METADATA, field, key))
-            raise OverrideFailed(f"it would change {pointer}, a mark of the control plane")
-    return after if theirs == ours else {**_map(after), **ours}
+    for field in _MAPS:
+        ours, theirs = _map(before.get(field)), _map(after.get(field))
+        for key, held in theirs.items():
+            if is_mark(key) and (key not in ours or ours[key] != held):
+                pointer = write_pointer((_METADATA, field, key))
+                raise OverrideFailed(f"it would change {pointer}, a mark of the control plane")
 
 
 def _map(held: Any) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusterspace.api.override_limits import limited
+from clusterspace.api.override_limits import require_same_object
 from clusterspace.errors import InapplicablePatch, Malformed, OverrideFailed
 from clusterspace.kube.objects import Object, metadata_of, with_metadata
 from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_patch
@@ -28,11 +28,13 @@ def apply_overriders(manifest: Object, overriders: Object) -> Object:
         listed: list[Object] = overriders.get(field) or []
         for index, overrider in enumerate(listed):
             try:
-                manifest = limited(manifest, override(manifest, overrider))
+                changed = override(manifest, overrider)
+                require_same_object(manifest, changed)
             except InapplicablePatch as error:
                 raise OverrideFailed(f"{field}[{index}]: {error.problem}") from error
             except (Malformed, OverrideFailed) as error:
                 raise OverrideFailed(f"{field}[{index}]: {error}") from error
+            manifest = changed
     return manifest
 
 

@@ -101,7 +101,7 @@ def outline_for_binding(
         labels=_binding_labels(binding),
         annotations={
             **_binding_annotations(binding),
-            stamps.CONFLICT_RESOLUTION: conflict_resolution(binding, overridden.manifest),
+            stamps.CONFLICT_RESOLUTION: conflict_resolution(binding, template),
         },
         notes={**notes_of(overridden), **_state_note(binding, target)},
         options={
@@ -111,15 +111,15 @@ def outline_for_binding(
     )
 
 
-def conflict_resolution(binding: Object, manifest: Object) -> str:
-    """Return what to do when the cluster has such an object of its own: the object's word counts.
+def conflict_resolution(binding: Object, template: Object) -> str:
+    """Return what to do when the cluster has such an object of its own: the template's word counts.
 
-    | object \\ policy   | unset, Abort | Overwrite |
+    | template \\ policy | unset, Abort | Overwrite |
     | absent, nonsense  | abort        | overwrite |
     | abort             | abort        | abort     |
     | overwrite         | overwrite    | overwrite |
     """
-    told = annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION)
+    told = annotations_of(template).get(stamps.CONFLICT_RESOLUTION)
     if told in (_ABORT, _OVERWRITE):
         return told
     return _OVERWRITE if conflict_resolution_of(binding) == OVERWRITE else _ABORT
