@@ -33,9 +33,11 @@
     │   └── DeadlineExceeded         504  Timeout
     ├── ClusterError                 a cluster, or the way to it, failed; knows which cluster
     │   ├── ClusterUnreachable       no connection, or it broke before the answer was whole
+    │   │   └── AddressNotAllowed    no connection, for its address is one that no member may have
     │   ├── ClusterTimeout           no answer within the deadline
     │   ├── ClusterMisbehaved        an answer no Kubernetes API gives: HTML, a redirect, a half
     │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
+    │       └── CredentialsUnclaimed they belong to no cluster yet
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
     ├── CannotJoin                   a cluster that may not become a member, and why
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
@@ -370,6 +372,18 @@ class ClusterMisbehaved(ClusterError):
 
 class CredentialsUnusable(ClusterError):
     """What we are to identify ourselves with is missing, broken or cannot be renewed."""
+
+
+class CredentialsUnclaimed(CredentialsUnusable):
+    """A join that is under way has not said yet whose credentials these are."""
+
+
+class AddressNotAllowed(ClusterUnreachable):
+    """A member leads where no member may be; `address` is for operators, not for the sentence."""
+
+    def __init__(self, cluster: str, why: str, *, address: str) -> None:
+        super().__init__(cluster, f"its address is not allowed: {why}", was_sent=False)
+        self.address = address
 
 
 class UnusableKubeconfig(ClusterspaceError):

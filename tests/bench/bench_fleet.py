@@ -134,6 +134,7 @@ def settings_in(directory: Path, name: str) -> ConnectionSettings:
 def running_fleet(directory: Path, hub_kubeconfig: Path) -> Generator[int]:
     """Run the fleet API server as a user does; yield the id of the process."""
     command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
+    command += ["--allow-member-cidrs", "127.0.0.0/8"]
     command += ["--hub-kubeconfig", str(hub_kubeconfig), "--data-dir", str(directory)]
     with (directory.parent / "fleet.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

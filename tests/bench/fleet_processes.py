@@ -56,6 +56,7 @@ class ControllersEnded(Exception):
 def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
     """Run the controllers as a user does, and let them end in good order; yield their process."""
     command = [sys.executable, "-m", "clusterspace", "controllers"]
+    command += ["--allow-member-cidrs", "127.0.0.0/8"]
     command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
     log = kubeconfig.parent / "controllers.log"
     with log.open("wb") as output:

@@ -19,7 +19,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def fake_cluster(handle: Handle, **site: Any) -> AsyncGenerator[int]:
-    """Serve on a port of its own; yield the port."""
+    """Serve on a port of its own; yield the port. A member needs TLS: `ssl_context` gives it."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(application, shutdown_timeout=0.05, access_log=None)

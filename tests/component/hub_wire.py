@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 import msgspec
 from tests.component.serving.wire import Answer, RawClient
 
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.processes.hub import HubSettings, running_hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -256,7 +257,10 @@ async def wait_until_settled(client: HubClient) -> None:
 @asynccontextmanager
 async def hub_here(data_dir: Path, *, store: str = "memory") -> AsyncGenerator[HubClient]:
     """Run a hub in this event loop; yield a client of its administrator."""
-    settings = HubSettings(data_dir, port=0, store=store, token_auth_file=write_tokens(data_dir))
+    tokens = write_tokens(data_dir)
+    settings = HubSettings(
+        data_dir, port=0, store=store, token_auth_file=tokens, member_cidrs=LOOPBACK
+    )
     async with running_hub(settings) as url:
         address = urlsplit(url)
         assert address.hostname

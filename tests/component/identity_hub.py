@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.hub.certificates import Authority
 from clusterspace.hub.state import HubState
 from clusterspace.kube.objects import Object
@@ -148,7 +149,9 @@ async def running_identity_hub(directory: Path) -> AsyncGenerator[IdentityHub]:
     """Run a hub for as long as the block lasts."""
     tokens = directory / "tokens.csv"
     tokens.write_text(STATIC_TOKENS)
-    settings = HubSettings(directory, port=0, store="memory", token_auth_file=tokens)
+    settings = HubSettings(
+        directory, port=0, store="memory", token_auth_file=tokens, member_cidrs=LOOPBACK
+    )
     async with run_hub(settings) as hub:
         running = IdentityHub(
             hub.url, directory, hub.installation, hub.authority, hub.tls, hub.state

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet, until
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
@@ -142,10 +142,7 @@ async def test_a_member_that_is_gone_is_unavailable_and_never_not_found(
     fleet: tuple[Fleet, Side],
 ):
     running, _ = fleet
-    place = names.cluster_place("west")
-    held = await running.hub.client.get(place)
-    moved = {**held, "spec": {**held["spec"], "apiEndpoint": "https://127.0.0.1:1"}}
-    await running.hub.client.update(place, moved)
+    await move_cluster(running.hub.client, "west", "https://127.0.0.1:1")
 
     once = Ask("POST", f"{PROXY}/api/v1/namespaces", headers=(JSON,), body=b"{}")
     answer = await running.hub.client.connection.exchange(once)

@@ -7,7 +7,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.hubs import RunningHub, running_hub, running_server, tokens_in
+from tests.conformance.hubs import (
+    ALLOW_LOOPBACK,
+    RunningHub,
+    running_hub,
+    running_server,
+    tokens_in,
+)
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
@@ -43,7 +49,8 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
         members: dict[str, RunningHub] = dict(zip(MEMBERS, sims, strict=True))
         for name, member in members.items():
             join(hub, member, name)
-        arguments = ("fleet", "--hub-kubeconfig", str(hub.kubeconfig), "--port", "0", *options)
+        reached = ("--hub-kubeconfig", str(hub.kubeconfig), *ALLOW_LOOPBACK)
+        arguments = ("fleet", *reached, "--port", "0", *options)
         server = stack.enter_context(running_server(_made(directory / "fleet"), *arguments))
         yield RunningFleet(server, hub, members)
 

@@ -147,10 +147,14 @@ class RunningHub:
         return {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
 
 
+ALLOW_LOOPBACK = ("--allow-member-cidrs", "127.0.0.0/8")
+"""What parts are told whose members are on this machine."""
+
+
 @contextmanager
 def running_hub(directory: Path) -> Generator[RunningHub]:
     """Run a hub that keeps its objects in memory, for as long as the block lasts."""
-    command = ("hub", "--port", "0", "--store", "memory")
+    command = ("hub", "--port", "0", "--store", "memory", *ALLOW_LOOPBACK)
     with running_server(directory, *command, *tokens_in(directory)) as hub:
         yield hub
 

@@ -10,6 +10,8 @@ from tests.conformance.kubectl_fleet_commands import COMMANDS, OF_THE_FLEET
 from tests.conformance.kubectl_fleet_stage import FleetStage, FleetStages, Form
 from tests.conformance.kubectl_stage import find_program
 
+from clusterspace.membership import manifests
+
 BOTH = pytest.mark.parametrize("form", list(Form), ids=lambda form: form.value)
 
 
@@ -104,8 +106,9 @@ def test_a_wait_for_the_end_of_something_unreachable_does_not_succeed(
         },
     }
     secrets = "/api/v1/namespaces/karmada-cluster/secrets"
-    fleet.hub.create(secrets, {"metadata": {"name": "lost"}, "data": {"token": "eA=="}})
-    fleet.hub.create("/apis/cluster.karmada.io/v1alpha1/clusters", cluster)
+    made = fleet.hub.create("/apis/cluster.karmada.io/v1alpha1/clusters", cluster)
+    metadata = {"name": "lost", "ownerReferences": [manifests.owner_of_secrets(made)]}
+    fleet.hub.create(secrets, {"metadata": metadata, "data": {"token": "eA=="}})
     try:
         impatient = "--timeout=2s --request-timeout=2s"
         waited = stage.kubectl(f"-n NS wait --for=delete deploy/web.clusterspace.lost {impatient}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.fleets import MEMBERS, RunningFleet, running_fleet
+from tests.conformance.hubs import ALLOW_LOOPBACK
 from tests.conformance.kubectl_stage import deployment, find_program
 from tests.conformance.sims import PATIENCE, Kubectl
 
@@ -188,6 +189,7 @@ def test_a_file_is_copied_in_and_out_unharmed(
 @contextmanager
 def running_controllers(fleet: RunningFleet, log: Path) -> Generator[None]:
     command = [sys.executable, "-m", "clusterspace", "controllers", "--log-format", "json"]
+    command += ALLOW_LOOPBACK
     fast = ["--cluster-status-update-frequency", "1", "--cluster-success-threshold", "0"]
     with log.open("wb") as output:
         process = subprocess.Popen(

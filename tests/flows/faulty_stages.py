@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
-from tests.flows.fleets import Side, quick, running_fleet
+from tests.flows.fleets import Side, move_cluster, quick, running_fleet
 from tests.flows.pull_agents import until_ready
-from tests.flows.stages import MEMBERS, SIM, Stage, edit, running_members
+from tests.flows.stages import MEMBERS, SIM, Stage, running_members
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.clusters import CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
-from clusterspace.kube.objects import with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.processes.controllers import run_controllers
 from clusterspace.testing.faults import (
@@ -96,12 +94,9 @@ async def faulty_stage(directory: Path) -> AsyncGenerator[FaultyStage]:
         for name in MEMBERS:
             await fleet.join(name, members[name])
             proxies[name] = await stack.enter_async_context(_proxy_to(members[name]))
-            server = proxies[name].settings.server
-            await edit(
-                fleet.hub.client,
-                Place(CLUSTERS, "", name),
-                lambda held, server=server: with_value(held, server, "spec", "apiEndpoint"),
-            )
+            settings = proxies[name].settings
+            authority = settings.trust.authority.data
+            await move_cluster(fleet.hub.client, name, settings.server, authority)
         yield FaultyStage(fleet, members, hub, proxies)
 
 

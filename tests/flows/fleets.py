@@ -1,6 +1,7 @@
 """A hub and members in this event loop, joined as people join them, with what was told."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -8,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.cluster_endpoints import LOOPBACK, Network
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import Conflict
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, with_value
 from clusterspace.membership import names
 from clusterspace.membership.health import Thresholds
 from clusterspace.membership.monitor import MonitorSettings
@@ -24,12 +27,15 @@ from clusterspace.testing.hubs import client_for_test, hub_for_test
 PATIENCE = 60.0
 
 
-def quick(hub: ConnectionSettings) -> ControllersSettings:
-    """Return the product's timings, fifty times faster."""
+def quick(
+    hub: ConnectionSettings, member_cidrs: tuple[Network, ...] = LOOPBACK
+) -> ControllersSettings:
+    """Return the product's timings, fifty times faster, for members on this machine."""
     return ControllersSettings(
         hub=hub,
         status_seconds=0.2,
         thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
+        member_cidrs=member_cidrs,
         monitor=MonitorSettings(period_seconds=0.1, grace_seconds=1.0, startup_grace_seconds=1.5),
     )
 
@@ -124,3 +130,34 @@ async def until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENCE
     async with asyncio.timeout(patience):
         while not await holds():  # noqa: ASYNC110 - servers give no event to wait for
             await asyncio.sleep(0.05)
+
+
+async def move_cluster(
+    hub: ClusterClient, name: str, server: str, authority: bytes | None = None
+) -> None:
+    """Move a cluster to another address, as an operator does who may write its Secrets too."""
+
+    def moved(secret: Object) -> Object:
+        # Without the note of where it was used, the hub notes where its Cluster is now.
+        unnoted = with_metadata(secret, annotations=None)
+        if authority is None or "caBundle" not in secret["data"]:
+            return unnoted
+        return with_value(unnoted, b64encode(authority).decode(), "data", "caBundle")
+
+    await _edit(
+        hub,
+        names.cluster_place(name),
+        lambda held: with_value(held, server, "spec", "apiEndpoint"),
+    )
+    for each in (name, names.impersonator_secret(name)):
+        await _edit(hub, names.secret_place(each), moved)
+
+
+async def _edit(hub: ClusterClient, place: Place, change: Callable[[Object], Object]) -> None:
+    while True:
+        try:
+            await hub.update(place, change(await hub.get(place)))
+        except Conflict:
+            continue  # controllers write it too
+        else:
+            return

@@ -22,6 +22,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.settings import Identity as Credentials
 from clusterspace.errors import (
     CannotJoin,
@@ -115,7 +116,7 @@ async def test_a_cut_network_leaves_the_member_untouched_and_heals_quickly(
         as_agent(member) as upstream,
         fault_proxy(upstream.connection) as proxy,
     ):
-        await _lead_through(member, upstream.connection.settings.server, proxy.settings.server)
+        await _lead_through(member, upstream.connection.settings, proxy.settings)
         before = await _everything(member)
         async with running_agent(member) as agent:
             await until_ready(fleet, "west")
@@ -131,10 +132,12 @@ async def test_a_cut_network_leaves_the_member_untouched_and_heals_quickly(
             assert await _everything(member) == before
 
 
-async def _lead_through(member: Side, server: str, proxy: str) -> None:
+async def _lead_through(member: Side, hub: ConnectionSettings, proxy: ConnectionSettings) -> None:
     secret = await member.client.get(REGISTRATION_PLACE)
     config = b64decode(secret["data"][KUBECONFIG]).decode()
-    led = b64encode(config.replace(server, proxy).encode()).decode()
+    ours, theirs = (b64encode(each.trust.authority.data).decode() for each in (hub, proxy))
+    led_config = config.replace(hub.server, proxy.server).replace(ours, theirs)
+    led = b64encode(led_config.encode()).decode()
     await commit(
         member.client, REGISTRATION_PLACE, secret, with_value(secret, led, "data", KUBECONFIG)
     )

@@ -8,9 +8,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.component.gateway.fleet_site import forget_secrets, write_member
 from tests.flows.fleets import Side
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.client.connection import Connection
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
@@ -19,7 +21,7 @@ from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
 from clusterspace.gateway.answers.asking import FleetLimits
-from clusterspace.membership import manifests, names
+from clusterspace.membership import names
 from clusterspace.processes.fleet import FleetSettings, running_fleet
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -123,6 +125,7 @@ class FragileFleet:
             self.directory / "fleet",
             port=self.port,
             federation=False,
+            member_cidrs=LOOPBACK,
             limits=FleetLimits(list_seconds=5.0),
         )
         running = await self._gateway.enter_async_context(running_fleet(settings))
@@ -135,11 +138,7 @@ class FragileFleet:
         await gateway.aclose()
 
     async def join(self, member: Member) -> None:
-        server = member.proxy.settings.server
-        made = manifests.cluster(
-            member.name, member.name, manifests.Endpoint(server), manifests.NOWHERE
-        )
-        await self.hub.client.create(Place(names.cluster_place(member.name).resource), made)
+        await write_member(self.hub.client, member.name, member.proxy.settings.server)
         member.is_joined = True
 
     async def leave(self, member: Member) -> None:
@@ -151,6 +150,7 @@ class FragileFleet:
             try:
                 await self.hub.client.get(place)
             except NotFound:
+                await forget_secrets(self.hub.client, member.name)
                 return
             await asyncio.sleep(0.02)
 
@@ -216,7 +216,7 @@ async def fragile_fleet(directory: Path, count: int) -> AsyncGenerator[FragileFl
     async with AsyncExitStack() as stack:
         hub = await _server(directory / "hub", "hub", stack)
         await hub.client.create(Place(NAMESPACES), namespace("karmada-cluster"))
-        members = [await _member(directory, f"m{each}", hub, stack) for each in range(count)]
+        members = [await _member(directory, f"m{each}", stack) for each in range(count)]
         fleet = FragileFleet(hub, directory, members)
         for member in members:
             await fleet.join(member)
@@ -226,19 +226,17 @@ async def fragile_fleet(directory: Path, count: int) -> AsyncGenerator[FragileFl
 
 
 async def _server(directory: Path, name: str, stack: AsyncExitStack) -> Side:
-    settings = HubSettings(directory, port=0, store="memory")
+    settings = HubSettings(directory, port=0, store="memory", member_cidrs=LOOPBACK)
     await stack.enter_async_context(running_hub(settings))
     reached = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
     return Side(reached, await stack.enter_async_context(client_for_test(reached)))
 
 
-async def _member(directory: Path, name: str, hub: Side, stack: AsyncExitStack) -> Member:
+async def _member(directory: Path, name: str, stack: AsyncExitStack) -> Member:
     side = await _server(directory / name, name, stack)
     upstream = Connection(side.settings, clock=SystemClock(), random=Random(1))
     stack.push_async_callback(upstream.close)
     proxy = await stack.enter_async_context(fault_proxy(upstream))
-    token = manifests.credentials_secret(names.impersonator_secret(name), {"token": b"secret"})
-    await hub.client.create(Place(names.SECRETS, "karmada-cluster"), token)
     member = Member(name, side, proxy)
     await member.prepare()
     return member

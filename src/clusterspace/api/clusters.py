@@ -35,6 +35,11 @@ CORDON_TAINT: Final = "cluster.karmada.io/unschedulable"
 RESERVED_NAMES: Final = frozenset({"karmada", "hub", "all"})
 """Words that mean something else where a cluster is named: the control plane, or every cluster."""
 
+IMPERSONATOR_SUFFIX: Final = "-impersonator"
+"""What the Secret through which users reach `west` is called more than `west`. A cluster called
+`west-impersonator` would share it, and its agent would read it.
+"""
+
 LONGEST_NAME: Final = 48
 """`karmada-es-NAME` and the names of accounts and secrets must stay within a DNS label."""
 
@@ -64,6 +69,9 @@ def cluster_name_causes(name: str) -> tuple[Cause, ...]:
     found = [causes.invalid(field, name, why) for why in dns1123_label_problems(name)]
     if len(name) > LONGEST_NAME:
         found.append(causes.invalid(field, name, f"must be no more than {LONGEST_NAME} characters"))
+    if name.endswith(IMPERSONATOR_SUFFIX):
+        why = f"must not end in {IMPERSONATOR_SUFFIX}: Secrets of other clusters are called so"
+        found.append(causes.invalid(field, name, why))
     if name in RESERVED_NAMES:
         words = ", ".join(sorted(RESERVED_NAMES))
         found.append(causes.invalid(field, name, f"is reserved, as are all of: {words}"))

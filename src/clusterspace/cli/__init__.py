@@ -8,6 +8,7 @@ Read in this order:
     sentences.py    errors as one sentence with what helps
     foreground.py   what commands that run a part share
     hub_option.py   what commands that talk to the hub share
+    member_cidrs.py where members may be, for commands that connect to them
     completion.py   what the Tab key offers; `completion`
     config.py       `config show`
 

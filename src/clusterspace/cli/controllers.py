@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from clusterspace.cli.foreground import hub_kubeconfig_option, log_format_option, serve
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 
 @click.command()
@@ -77,6 +78,7 @@ from clusterspace.cli.foreground import hub_kubeconfig_option, log_format_option
     type=click.IntRange(0, 65535),
     help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
 )
+@member_cidrs_option
 @log_format_option
 def controllers(
     hub_kubeconfig: Path | None,
@@ -90,6 +92,7 @@ def controllers(
     *,
     federation: bool,
     metrics_port: int | None,
+    member_cidrs: Networks,
     log_format: str,
 ) -> None:
     """Run the controllers: they watch over the members. Several may run; one works.
@@ -114,6 +117,7 @@ def controllers(
             member_clusters=MemberClusterSettings(force_seconds=force_seconds),
             federation=federation,
             metrics_port=metrics_port,
+            member_cidrs=member_cidrs,
         )
         await serve_until_stopped(settings)
 

@@ -11,6 +11,7 @@ from clusterspace.cli.foreground import (
     tls_names_option,
 )
 from clusterspace.cli.hub_option import run
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 
 @click.command()
@@ -40,6 +41,7 @@ from clusterspace.cli.hub_option import run
     help="Seconds each cluster has for its part of a list.",
 )
 @tls_names_option
+@member_cidrs_option
 @log_format_option
 def fleet(
     hub_kubeconfig: Path | None,
@@ -49,6 +51,7 @@ def fleet(
     federation: bool,
     list_seconds: float,
     server_names: tuple[str, ...],
+    member_cidrs: Networks,
     log_format: str,
 ) -> None:
     """Run the fleet API server: a unified view of the hub and of every member.
@@ -74,6 +77,7 @@ def fleet(
             federation=federation,
             limits=FleetLimits(list_seconds=list_seconds),
             server_names=server_names,
+            member_cidrs=member_cidrs,
         )
         await serve_until_stopped(settings)
 

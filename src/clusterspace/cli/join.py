@@ -7,6 +7,7 @@ import click
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
 from clusterspace.cli.joining_options import joining_options, location_in
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 _member_kubeconfig = click.Path(dir_okay=False, path_type=Path)
 
@@ -79,12 +80,14 @@ def join(
     show_default=True,
     help="Seconds to wait for the cluster to be gone.",
 )
+@member_cidrs_option
 @hub_options
 def unjoin(
     name: str,
     cluster_kubeconfig: Path | None,
     cluster_context: str,
     wait: float,
+    member_cidrs: Networks,
     kubeconfig: Path | None,
     context: str,
     *,
@@ -113,6 +116,7 @@ def unjoin(
             keeps_resources=keep_resources,
             is_forced=force,
             wait_seconds=wait,
+            member_cidrs=member_cidrs,
         )
         hub = hub_settings(kubeconfig, context)
         await unjoin_cluster(request, hub, click.echo, is_dry_run=dry_run)

@@ -7,6 +7,7 @@ import click
 
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 if TYPE_CHECKING:
     from clusterspace.processes.promoting import Prospect
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     type=click.Choice(["yaml", "json"]),
     help="Print template and policy, and do nothing.",
 )
+@member_cidrs_option
 @hub_options
 def promote(
     kind: str,
@@ -54,6 +56,7 @@ def promote(
     cluster_context: str,
     policy_name: str,
     output: str | None,
+    member_cidrs: Networks,
     kubeconfig: Path | None,
     context: str,
     *,
@@ -89,6 +92,7 @@ def promote(
         policy_name=policy_name,
         creates_policy=creates_policy,
         allows_restarts=allow_restarts,
+        member_cidrs=member_cidrs,
     )
     prospect = run(lambda: promoting.look(request, hub))
     if output is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from clusterspace.cli.foreground import log_format_option, serve, tls_names_option
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 
 @click.command()
@@ -30,6 +31,7 @@ from clusterspace.cli.foreground import log_format_option, serve, tls_names_opti
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
 @tls_names_option
+@member_cidrs_option
 @log_format_option
 def hub(
     data_dir: Path,
@@ -38,6 +40,7 @@ def hub(
     store: str,
     token_auth_file: Path | None,
     server_names: tuple[str, ...],
+    member_cidrs: Networks,
     log_format: str,
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
@@ -53,5 +56,7 @@ def hub(
     """
     from clusterspace.processes.hub import HubSettings, serve_until_stopped
 
-    settings = HubSettings(data_dir, host, port, store, token_auth_file, server_names)
+    settings = HubSettings(
+        data_dir, host, port, store, token_auth_file, server_names, member_cidrs=member_cidrs
+    )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)

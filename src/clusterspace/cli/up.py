@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from clusterspace.cli.hub_option import run
+from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 from clusterspace.cli.output import ExitCode, Line, Listing, output_option, people_console, show
 from clusterspace.cli.sentences import sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
@@ -64,6 +65,7 @@ _data_dir = click.option(
     type=click.IntRange(0, 50),
     help="Simulated members to run and join.",
 )
+@member_cidrs_option
 @click.option("--demo", is_flag=True, help="Two simulated members and a sample shop on them.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready.")
 def up(
@@ -71,6 +73,7 @@ def up(
     hub_port: int,
     fleet_port: int,
     members: int,
+    member_cidrs: Networks,
     *,
     federation: bool,
     demo: bool,
@@ -91,7 +94,12 @@ def up(
 
     files = LocalFiles(data_dir.absolute())
     settings = UpSettings(
-        data_dir, hub_port, fleet_port, max(members, 2) if demo else members, federation=federation
+        data_dir,
+        hub_port,
+        fleet_port,
+        max(members, 2) if demo else members,
+        federation=federation,
+        member_cidrs=member_cidrs,
     )
     try:
         if detach:

@@ -11,6 +11,7 @@ One request and its answer:
     retries.py       whether to ask again, and when
     translation.py   transport failures and Status bodies into our errors, in one place
     answers.py       reading an answer: bit by bit, or whole and within a limit
+    addresses.py     a host to the addresses that are connected to: looked up once, and judged
     pools.py         connections made with one set of certificates
     connection.py    one pooled, limited, TLS-verified HTTP connection set per cluster
     connections.py   one of those for each of many clusters

@@ -10,6 +10,7 @@ from yarl import URL
 
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
+from clusterspace.client.addresses import Resolve, look_up
 from clusterspace.client.answers import FOREIGN, AnswerStream
 from clusterspace.client.credentials import Credentials, CredentialSource
 from clusterspace.client.pools import ConnectionLimits, Pool
@@ -34,7 +35,7 @@ class Connection:
     a get waiting. Every request has a deadline; reads are repeated where `retries` allows it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where, who, and what the process gives us, all of it named
         self,
         settings: ConnectionSettings,
         *,
@@ -42,8 +43,10 @@ class Connection:
         random: Random,
         credentials: CredentialSource | None = None,
         limits: ConnectionLimits | None = None,
+        resolve: Resolve = look_up,
     ) -> None:
         self.settings = settings
+        self.resolve = resolve
         self.credentials = credentials or Credentials(settings, clock)
         self.clock = clock
         self.random = random
@@ -157,7 +160,7 @@ class Connection:
             held.credential = credential
             return held
         try:
-            self._pool = Pool(self.settings, credential, self._limits)
+            self._pool = Pool(self.settings, credential, self._limits, self.resolve)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             why = f"the certificates cannot be used: {error}"
             raise CredentialsUnusable(self.cluster, why) from error

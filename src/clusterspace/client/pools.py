@@ -5,18 +5,17 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import aiohttp
 from yarl import URL
 
 from clusterspace import __version__
+from clusterspace.client.addresses import JudgingResolver, Resolve, SocketAddress, refuse
 from clusterspace.client.credentials import Credential
 from clusterspace.client.requests import Ask
 from clusterspace.client.settings import ConnectionSettings, TlsMaterial, client_context
 from clusterspace.telemetry import request_ids
-
-_Address: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 _USER_AGENT: Final = f"clusterspace/{__version__}"
 _LARGE_BODY: Final = 1 << 20
@@ -39,7 +38,11 @@ class Pool:
     """Connections that were made with one set of certificates."""
 
     def __init__(
-        self, settings: ConnectionSettings, credential: Credential, limits: ConnectionLimits
+        self,
+        settings: ConnectionSettings,
+        credential: Credential,
+        limits: ConnectionLimits,
+        resolve: Resolve,
     ) -> None:
         self.material: TlsMaterial = credential.material
         self.credential = credential
@@ -51,6 +54,7 @@ class Pool:
             limit=0,  # the semaphores are the bound, one for requests and one for streams
             ssl=context,
             keepalive_timeout=limits.keepalive_seconds,
+            resolver=JudgingResolver(settings.address_rules, resolve),
             socket_factory=self._make_socket,
         )
         self._session = aiohttp.ClientSession(
@@ -98,8 +102,11 @@ class Pool:
             *ask.headers,
         ]
 
-    def _make_socket(self, address: _Address) -> socket.socket:
-        family, kind, protocol, _, _ = address
+    def _make_socket(self, address: SocketAddress) -> socket.socket:
+        family, kind, protocol, _, peer = address
+        # Hosts written as addresses are looked up by nobody, so each is judged here once more:
+        # this is what the socket will be connected to, of the cluster or of a proxy before it.
+        refuse(self._settings.address_rules, str(peer[0]))
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         keep_alive(made, self._limits.silent_peer_seconds)

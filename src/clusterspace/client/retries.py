@@ -2,6 +2,7 @@
 
                                   reads        writes
 never sent                        again        again
+an address that is not allowed    no           no
 broke before the answer           again        no: it may have happened
 429 with Retry-After              again        again: it was refused unread
 5xx with Retry-After              again        no
@@ -11,7 +12,7 @@ anything else                     no           no
 from typing import Final
 
 from clusterspace.client.requests import Answer, Ask
-from clusterspace.errors import ClusterError, ClusterUnreachable
+from clusterspace.errors import AddressNotAllowed, ClusterError, ClusterUnreachable
 
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT: Final = 30.0
@@ -22,6 +23,8 @@ def retry_wait(ask: Ask, outcome: Answer | ClusterError, backoff: float) -> floa
     """Return how many seconds to wait before asking again, or None to leave it at that."""
     if isinstance(outcome, Answer):
         return _after_answer(ask, outcome, backoff)
+    if isinstance(outcome, AddressNotAllowed):
+        return None
     if isinstance(outcome, ClusterUnreachable) and (ask.is_safe or not outcome.was_sent):
         return backoff
     return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from clusterspace.api.cluster_endpoints import AddressRules
 from clusterspace.errors import UnusableKubeconfig
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -89,6 +90,8 @@ class ConnectionSettings:
     proxy_url: str = ""
     namespace: str = DEFAULT_NAMESPACE
     compresses: bool = True
+    address_rules: AddressRules | None = None
+    """Where we may be led. None for what an operator wrote: a kubeconfig leads anywhere."""
 
     def __post_init__(self) -> None:
         place = f"cluster {self.cluster}"
@@ -137,6 +140,9 @@ def _load_certificate(context: ssl.SSLContext, material: TlsMaterial) -> None:
 
 
 def _check_url(what: str, url: str, schemes: tuple[str, ...], place: str) -> None:
+    # Asked first: the parser drops line breaks, and a request line would not.
+    if not url.isprintable() or " " in url:
+        raise UnusableKubeconfig(f"{what} holds spaces or control characters", place=place)
     parts = urlsplit(url)
     if parts.scheme not in schemes:
         wanted = " or ".join(f"{scheme}://" for scheme in schemes)

@@ -15,8 +15,10 @@ from typing import Any, Final, cast
 import aiohttp
 import msgspec
 
+from clusterspace.client.addresses import RefusedAddress
 from clusterspace.client.requests import Answer
 from clusterspace.errors import (
+    AddressNotAllowed,
     ApiError,
     ClusterError,
     ClusterMisbehaved,
@@ -43,6 +45,9 @@ _NO_CONNECTION: Final = {
 
 def transport_error(cluster: str, error: Exception) -> ClusterError:
     """Return ours for what the HTTP library or the operating system raised."""
+    refused = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(refused, RefusedAddress):
+        return AddressNotAllowed(cluster, refused.advice, address=refused.address)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ClusterUnreachable(cluster, "no connection in time", was_sent=False)
     if isinstance(error, TimeoutError):
@@ -50,8 +55,11 @@ def transport_error(cluster: str, error: Exception) -> ClusterError:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         why = f"the proxy on the way answered {error.status}"
         return ClusterUnreachable(cluster, why, was_sent=False)
-    if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
-        return ClusterMisbehaved(cluster, f"did not speak HTTP: {_short(str(error))}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its text as a whole would tell the URL as well.
+        return ClusterMisbehaved(cluster, f"did not speak HTTP: {_short(error.message)}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return ClusterMisbehaved(cluster, "its address is none that a request can be made of")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
         return ClusterUnreachable(cluster, _connect_problem(error), was_sent=False)
     if isinstance(error, aiohttp.ClientPayloadError):

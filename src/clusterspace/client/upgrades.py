@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from clusterspace.client.addresses import dial
 from clusterspace.client.connection import Connection
 from clusterspace.client.pools import base_headers, keep_alive
 from clusterspace.client.requests import Answer, Ask, Headers
-from clusterspace.client.settings import ConnectionSettings, client_context
+from clusterspace.client.settings import client_context
 from clusterspace.client.translation import api_error, failure_of, transport_error
 from clusterspace.errors import (
     ApiError,
@@ -31,6 +32,7 @@ _HEAD_BYTES: Final = 64 * 1024
 _REFUSAL_BYTES: Final = 1024 * 1024
 _SENTENCE_LENGTH: Final = 1024
 _SILENT_PEER_SECONDS: Final = 60
+_CONNECT_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 2.0
 
 
@@ -204,28 +206,43 @@ async def _dial(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.S
     host, port = _address_of(settings.server)
     name = settings.trust.server_name or host
     if settings.proxy_url:
-        reader, writer = await _dial_proxy(settings, host, port)
+        reader, writer = await _dial_proxy(connection, host, port)
         if context is not None:
             await writer.start_tls(context, server_hostname=name)
     else:
-        reader, writer = await asyncio.open_connection(
-            host, port, limit=_HEAD_BYTES, ssl=context, server_hostname=name if context else None
-        )
+        reader, writer = await _open(connection, host, port, context, name)
     # What is typed into a program that does not read it waits for as long as the program likes.
     connected = writer.get_extra_info("socket")
     keep_alive(connected, _SILENT_PEER_SECONDS, may_stop_reading=True)
     return reader, writer
 
 
-async def _dial_proxy(
-    settings: ConnectionSettings, host: str, port: int
+async def _open(
+    connection: Connection, host: str, port: int, context: ssl.SSLContext | None, name: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to what the host was looked up to, and judged to be; the name is TLS's alone."""
+    rules = connection.settings.address_rules
+    connected = await dial(rules, connection.resolve, host, port, _CONNECT_SECONDS)
+    try:
+        return await asyncio.open_connection(
+            sock=connected,
+            limit=_HEAD_BYTES,
+            ssl=context,
+            server_hostname=name if context else None,
+        )
+    except BaseException:
+        connected.close()
+        raise
+
+
+async def _dial_proxy(
+    connection: Connection, host: str, port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    settings = connection.settings
     proxy = urlsplit(settings.proxy_url)
     proxy_tls = ssl.create_default_context() if proxy.scheme == "https" else None
     proxy_host, proxy_port = _address_of(settings.proxy_url)
-    reader, writer = await asyncio.open_connection(
-        proxy_host, proxy_port, limit=_HEAD_BYTES, ssl=proxy_tls
-    )
+    reader, writer = await _open(connection, proxy_host, proxy_port, proxy_tls, proxy_host)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.username is not None:

@@ -1,13 +1,22 @@
-"""A Cluster and its Secrets to a connection: how the hub reaches each of its Push members."""
+"""A Cluster and its Secrets to a connection: how the hub reaches each of its Push members.
+
+A token is sent where its own Secret says it belongs, and nowhere else: see
+`api.cluster_credentials`. Gateway, controllers, the hub's relay and our commands all come by here.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
+from clusterspace.api.cluster_credentials import is_claimed, misuse_of
+from clusterspace.api.cluster_endpoints import AddressRules, advice, endpoint_problem
+from clusterspace.api.clusters import CLUSTER_NAMESPACE, secret_ref_of
+from clusterspace.client.addresses import problem_with_host
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient, Reader
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
-from clusterspace.errors import CredentialsUnusable
+from clusterspace.errors import AddressNotAllowed, CredentialsUnclaimed, CredentialsUnusable
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.membership.names import SECRETS
 from clusterspace.membership.tokens import secret_value
@@ -19,9 +28,32 @@ Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 """Returns the client of a Cluster; ClusterError when there can be none."""
 
 
-def settings_of(cluster: Object, secret: Object) -> ConnectionSettings:
-    """Return how to reach a member with the credentials of this Secret."""
+def require_own(cluster: Object, secret: Object) -> None:
+    """Refuse a Secret that is not this Cluster's, or was given for another address."""
+    misuse = misuse_of(secret, cluster)
+    if misuse and not is_claimed(secret):
+        raise CredentialsUnclaimed(name_of(cluster), misuse)
+    if misuse:
+        raise CredentialsUnusable(name_of(cluster), misuse)
+
+
+def settings_of(
+    cluster: Object, secret: Object, rules: AddressRules | None = None
+) -> ConnectionSettings:
+    """Return how to reach a member with the credentials of this Secret, whosever it is.
+
+    The rules say where members may be. Without any, who asks has chosen the address himself.
+    """
     name = name_of(cluster)
+    server = str(find_at(cluster, "spec", "apiEndpoint") or "")
+    # What an earlier version of the hub, or a restored one, let in is no better for being stored.
+    problem = endpoint_problem(server)
+    if problem:
+        raise CredentialsUnusable(name, f"its spec.apiEndpoint {problem}")
+    host = urlsplit(server).hostname or ""
+    refused = problem_with_host(rules, host) if rules is not None else ""
+    if refused:
+        raise AddressNotAllowed(name, advice(refused), address=host)
     token = secret_value(secret, "token").decode()
     if not token:
         raise CredentialsUnusable(name, f"Secret {name_of(secret)} on the hub holds no token")
@@ -29,21 +61,23 @@ def settings_of(cluster: Object, secret: Object) -> ConnectionSettings:
     authority = b"" if skips else secret_value(secret, "caBundle")
     return ConnectionSettings(
         cluster=name,
-        server=str(find_at(cluster, "spec", "apiEndpoint") or "").rstrip("/"),
+        server=server.rstrip("/"),
         trust=Trust(Pem(authority), skips_verification=skips),
         identity=Identity(token=token),
         proxy_url=str(find_at(cluster, "spec", "proxyURL") or ""),
+        address_rules=rules,
     )
 
 
-async def read_settings(hub: Reader, cluster: Object) -> ConnectionSettings:
+async def read_settings(hub: Reader, cluster: Object, rules: AddressRules) -> ConnectionSettings:
     """Read the credentials of a member and return how to reach it."""
-    namespace = str(find_at(cluster, "spec", "secretRef", "namespace") or "")
-    name = str(find_at(cluster, "spec", "secretRef", "name") or "")
-    secret = await hub.find(Place(SECRETS, namespace, name)) if name else None
+    ref = secret_ref_of(cluster)
+    is_ours = ref is not None and ref.namespace == CLUSTER_NAMESPACE
+    secret = await hub.find(Place(SECRETS, ref.namespace, ref.name)) if ref and is_ours else None
     if secret is None:
         raise CredentialsUnusable(name_of(cluster), "the hub holds no credentials for it")
-    return settings_of(cluster, secret)
+    require_own(cluster, secret)
+    return settings_of(cluster, secret, rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +89,16 @@ class _Held:
 class MemberClients:
     """One client for each Push member, replaced when its address or credentials change."""
 
-    def __init__(self, hub: Reader, connect: Connect) -> None:
+    def __init__(self, hub: Reader, connect: Connect, rules: AddressRules) -> None:
         self._hub = hub
         self._connect = connect
+        self._rules = rules
         self._held: dict[str, _Held] = {}
 
     async def reach(self, cluster: Object) -> ClusterClient:
-        """Return the client of a member; CredentialsUnusable when the hub has no way in."""
+        """Return the client of a member; a ClusterError when the hub has no way in."""
         name = name_of(cluster)
-        settings = await read_settings(self._hub, cluster)
+        settings = await read_settings(self._hub, cluster, self._rules)
         held = self._held.get(name)
         if held is not None and held.settings == settings:
             return held.member

@@ -10,7 +10,7 @@ from typing import Final
 
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, Ask
-from clusterspace.errors import ApiError, ClusterError
+from clusterspace.errors import AddressNotAllowed, ApiError, ClusterError
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition
 
 READY: Final = "Ready"
@@ -104,7 +104,7 @@ async def probe(connection: Connection) -> Health:
             if answer.status != 404:
                 return judge(answer)
     except (ApiError, ClusterError) as error:
-        return Health(State.UNREACHABLE, _why(error))
+        return Health(State.UNREACHABLE, why_of(error))
     return Health(State.UNHEALTHY, "it has neither /readyz nor /healthz")
 
 
@@ -118,5 +118,8 @@ def judge(answer: Answer) -> Health:
     return Health(State.UNHEALTHY, f"its health check answered {answer.status}")
 
 
-def _why(error: ApiError | ClusterError) -> str:
+def why_of(error: ApiError | ClusterError) -> str:
+    """Return what went wrong for the Cluster's conditions, whose readers may know its address."""
+    if isinstance(error, AddressNotAllowed):
+        return f"{error.why} (it leads to {error.address})"
     return error.why if isinstance(error, ClusterError) else error.message

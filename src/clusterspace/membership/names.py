@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
+from clusterspace.api.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    IMPERSONATOR_SUFFIX,
+    WORKS,
+    execution_namespace,
+)
 from clusterspace.client.places import Place
 from clusterspace.kube.resources import GroupVersionResource
 
@@ -37,7 +43,7 @@ def role(cluster_name: str) -> str:
 
 def impersonator_secret(cluster_name: str) -> str:
     """Return the Secret on the hub that holds the impersonator's token."""
-    return f"{cluster_name}-impersonator"
+    return cluster_name + IMPERSONATOR_SUFFIX
 
 
 def left_behind(cluster_name: str) -> str:

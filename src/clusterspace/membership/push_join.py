@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.cluster_credentials import USED_WITH, destination_of
+from clusterspace.api.cluster_endpoints import endpoint_problem
 from clusterspace.api.clusters import (
     CLUSTER_NAMESPACE,
     CLUSTERS,
@@ -25,7 +27,7 @@ from clusterspace.client.resources import Client
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import WriteOptions
 from clusterspace.errors import CannotJoin, Invalid
-from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata
+from clusterspace.kube.objects import Object, annotations_of, name_of, uid_of, with_metadata
 from clusterspace.membership import identity, manifests, names
 from clusterspace.membership.connections import settings_of
 from clusterspace.membership.identity import Creation, Identity
@@ -155,10 +157,14 @@ class PushJoin:
             await self._journal.ensure(HUB, self._hub, place, manifests.namespace(name))
         written = [await self._write_secret(each) for each in secrets]
         stored = await self._write_cluster(wanted, known)
+        # Last, because only now there is a UID. Until then nobody uses the tokens, and what a
+        # crash in between leaves is a Cluster that says so: joining again goes on from there.
         for each in written:
             place = names.secret_place(name_of(each))
             owner = manifests.owner_of_secrets(stored)
-            await commit(self._hub, place, each, with_metadata(each, ownerReferences=[owner]))
+            tied = {**annotations_of(each), USED_WITH: destination_of(stored)}
+            claimed = with_metadata(each, ownerReferences=[owner], annotations=tied)
+            await commit(self._hub, place, each, claimed)
         return Joined(stored, is_new=known is None)
 
     async def _write_secret(self, wanted: Object) -> Object:
@@ -217,6 +223,9 @@ def refuse_request(request: JoinRequest) -> None:
     found = cluster_name_causes(request.name)
     if found:
         raise CannotJoin(request.name, "; ".join(f"{each.field}: {each.message}" for each in found))
+    problem = endpoint_problem(request.member.server)
+    if problem:
+        raise CannotJoin(request.name, f"the server in its kubeconfig {problem}")
     if request.member.trust.server_name:
         why = (
             "its kubeconfig needs tls-server-name, which the hub cannot use: "

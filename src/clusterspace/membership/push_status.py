@@ -8,11 +8,17 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.api.clusters import FINALIZER, is_pull
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.resources import ClusterClient, Reader
-from clusterspace.errors import CredentialsUnusable, UnusableKubeconfig
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.errors import (
+    AddressNotAllowed,
+    CredentialsUnclaimed,
+    CredentialsUnusable,
+    UnusableKubeconfig,
+)
+from clusterspace.kube.objects import Object, metadata_of, name_of
+from clusterspace.kube.timestamps import parse_time
 from clusterspace.membership import names
 from clusterspace.membership.connections import MemberClients
-from clusterspace.membership.health import Health, State
+from clusterspace.membership.health import Health, State, why_of
 from clusterspace.membership.status import (
     Report,
     StatusKeeper,
@@ -25,6 +31,12 @@ from clusterspace.runtime.reconcile import Done, Outcome, Request, RequeueAfter,
 from clusterspace.telemetry import fleet_metrics
 
 FREQUENCY_SECONDS: Final = 10.0
+
+_CLAIM_SECONDS: Final = 30.0
+"""A join writes the Cluster, then whose its Secrets are. A look in between would find a cluster
+that cannot be asked, and what is seen first counts at once. A join that ended there is told later.
+"""
+_CLAIM_LOOK_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +76,25 @@ class PushStatus:
             return Done()
         started = self._clock.monotonic()
         report = await self._look(cluster)
+        if report is None:
+            return RequeueAfter(_CLAIM_LOOK_SECONDS)
         after = await self._keeper.write(cluster, report)
         seconds = self._clock.monotonic() - started
         fleet_metrics.cluster_seen(request.name, figures_of(after), seconds)
         # The next look begins a period after this one began, however long this one took.
         return RequeueAfter(max(self._frequency_seconds - seconds, 0.0))
 
-    async def _look(self, cluster: Object) -> Report:
+    async def _look(self, cluster: Object) -> Report | None:
+        """Look at a member; None while the join that made its Cluster is still under way."""
         try:
             member = await self._members.reach(cluster)
+        except CredentialsUnclaimed as error:
+            born = parse_time(str(metadata_of(cluster)["creationTimestamp"]))
+            if self._clock.now() - born < _CLAIM_SECONDS:
+                return None
+            return Report(Health(State.UNPROBED, error.why))
+        except AddressNotAllowed as error:
+            return Report(Health(State.UNPROBED, why_of(error)))
         except (CredentialsUnusable, UnusableKubeconfig) as error:
             return Report(Health(State.UNPROBED, str(error)))
         return await collect(member, self._discovery(name_of(cluster), member))

@@ -1,4 +1,7 @@
-"""Clients for commands and controllers: kubeconfigs found, connections opened and closed."""
+"""Clients for commands and controllers: kubeconfigs found, connections opened and closed.
+
+And the rules for addresses that others wrote: where members may be.
+"""
 
 import os
 from collections.abc import AsyncGenerator
@@ -6,8 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import SystemRandom
 from typing import Final
+from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.api.cluster_endpoints import LOOPBACK, AddressRules, Network, read_address
+from clusterspace.client.addresses import look_up
 from clusterspace.client.connection import Connection
 from clusterspace.client.credentials import CredentialSource
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
@@ -71,3 +77,28 @@ async def open_client(settings: ConnectionSettings) -> AsyncGenerator[ClusterCli
         yield opened
     finally:
         await opened.connection.close()
+
+
+async def member_rules(hub: ConnectionSettings, allowed: tuple[Network, ...] = ()) -> AddressRules:
+    """Return where members may be, for a process that works with this hub.
+
+    The hub's own addresses are none of theirs: what comes from our side is trusted there. A hub
+    whose name cannot be looked up yet is no reason not to start.
+    """
+    host = urlsplit(hub.server).hostname or ""
+    try:
+        found = await look_up(host, 0)
+    except OSError:
+        found = ()
+    addresses = (read_address(str(each[4][0]).partition("%")[0]) for each in found)
+    return AddressRules(allowed, frozenset(each for each in addresses if each is not None))
+
+
+def command_rules(hub: ConnectionSettings, allowed: tuple[Network, ...] = ()) -> AddressRules:
+    """Return where a command may look for members, on the machine of whoever runs it.
+
+    Next to a hub on this machine, members on this machine are a local fleet.
+    """
+    address = read_address(urlsplit(hub.server).hostname or "")
+    is_local = address is not None and address.is_loopback
+    return AddressRules((*allowed, *LOOPBACK) if is_local else allowed)

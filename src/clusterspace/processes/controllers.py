@@ -16,6 +16,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.cluster_endpoints import AddressRules, Network
 from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
@@ -35,7 +36,7 @@ from clusterspace.membership.push_status import (
 )
 from clusterspace.membership.status import StatusKeeper
 from clusterspace.membership.upkeep import ClusterUpkeep
-from clusterspace.processes.clients import connect
+from clusterspace.processes.clients import connect, member_rules
 from clusterspace.processes.member_clusters import member_cluster_tasks
 from clusterspace.processes.metrics_site import serving_metrics
 from clusterspace.processes.propagation import Propagation, Surroundings
@@ -68,17 +69,25 @@ class ControllersSettings:
     """Whether workloads are propagated; members are looked after in any case."""
     metrics_port: int | None = None
     """Where `/metrics` is on this machine; nowhere unless told."""
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
 
 
 class Controllers:
     """All controllers of one process, built around one client of the hub."""
 
-    def __init__(self, settings: ControllersSettings, hub: ClusterClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ControllersSettings,
+        hub: ClusterClient,
+        clock: Clock,
+        rules: AddressRules,
+    ) -> None:
         self._settings = settings
         self._hub = hub
         self._clock = clock
         self._random = SystemRandom()
-        self._members = MemberClients(hub, lambda each: connect(each, clock))
+        self._members = MemberClients(hub, lambda each: connect(each, clock), rules)
         self._events = EventRecorder(hub, component=_COMPONENT, clock=clock)
         self._clusters = Informer(hub, Place(CLUSTERS))
         self._leases = Informer(hub, Place(names.LEASES, CLUSTER_NAMESPACE))
@@ -164,6 +173,7 @@ class Controllers:
 async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
     """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
     async with AsyncExitStack() as stack:
+        rules = await member_rules(settings.hub, settings.member_cidrs)
         hub = connect(settings.hub, clock)
         stack.push_async_callback(hub.connection.close)
         # The lease has a connection of its own: renewing must not queue up behind the work.
@@ -175,7 +185,7 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
 
         async def work(epoch: int) -> None:
             _log.info("controllers are working", epoch=epoch)
-            await Controllers(settings, hub, clock).work()
+            await Controllers(settings, hub, clock, rules).work()
 
         await election.lead(work)
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.cluster_endpoints import Network
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.gateway.answers.asking import Fleet, FleetLimits
@@ -22,7 +24,7 @@ from clusterspace.gateway.flow import HUB
 from clusterspace.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
 from clusterspace.gateway.sessions import Sessions
 from clusterspace.hub.access.audit_log import AuditLog
-from clusterspace.processes.clients import connect
+from clusterspace.processes.clients import connect, member_rules
 from clusterspace.processes.fleet_tls import FleetTls
 from clusterspace.processes.hub_chain import handler_of
 from clusterspace.processes.hub_identity import HubIdentity, ReadSettings
@@ -64,6 +66,8 @@ class FleetSettings:
     """What else clients call this server: the certificate has these names too."""
     read_hub: ReadSettings | None = None
     """Reads `hub` again from where it came from, if it came from a file."""
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
-        directory = Directory(hub, members, user_settings)
+        rules = await member_rules(settings.hub, settings.member_cidrs)
+        directory = Directory(hub, members, partial(user_settings, rules))
         fleet = build_fleet(settings, hub, directory, clock)
         documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
         audit = AuditLog(installation.audit_file)

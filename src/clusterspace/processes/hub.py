@@ -6,6 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from typing import Final
@@ -15,6 +16,7 @@ import structlog
 from clusterspace import __version__
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.cluster_endpoints import AddressRules, Network
 from clusterspace.api.crds import definitions
 from clusterspace.errors import AlreadyExists
 from clusterspace.hub.access.aggregation import RoleAggregator
@@ -22,6 +24,7 @@ from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
 from clusterspace.hub.admission.bindings import BindingRules
+from clusterspace.hub.admission.cluster_secrets import ClusterSecrets
 from clusterspace.hub.admission.clusters import ClusterRules
 from clusterspace.hub.admission.member_clusters import MemberClusterRules
 from clusterspace.hub.admission.namespaces import NamespaceLifecycle
@@ -36,6 +39,7 @@ from clusterspace.hub.catalog import Catalog
 from clusterspace.hub.certificates import Authority
 from clusterspace.hub.custom_resources import CustomResourceController
 from clusterspace.hub.feeds import Feeds
+from clusterspace.hub.housekeeping.credentials import tie_all
 from clusterspace.hub.housekeeping.expiry import expire_events
 from clusterspace.hub.housekeeping.garbage import GarbageCollector
 from clusterspace.hub.housekeeping.namespaces import NamespaceEnder
@@ -76,6 +80,8 @@ class HubSettings:
     token_auth_file: Path | None = None
     server_names: tuple[str, ...] = ()
     """What else clients call this server: the certificate has these names too."""
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -85,7 +91,9 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
     return await SqliteStore.open(Installation(settings.data_dir).store_file)
 
 
-def build_state(store: Store, clock: Clock, access: Access) -> HubState:
+def build_state(
+    store: Store, clock: Clock, access: Access, members: AddressRules | None = None
+) -> HubState:
     """Build what verbs work on."""
     return HubState(
         store=store,
@@ -100,7 +108,8 @@ def build_state(store: Store, clock: Clock, access: Access) -> HubState:
             CertificateSubjects(),
             ServiceAddresses(),
             MemberClusterRules(),
-            ClusterRules(),
+            ClusterRules(members or AddressRules()),
+            ClusterSecrets(),
             PlacementRules(),
             PolicyRules(),
             BindingRules(),
@@ -121,6 +130,7 @@ async def bootstrap(hub: HubState, access: Access, controller: CustomResourceCon
     await controller.install(definitions())
     await controller.load()
     await install_default_roles(hub)
+    await tie_all(hub)
     await access.snapshot.load()
 
 
@@ -154,7 +164,8 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         access = build_access(store)
-        hub = build_state(store, clock, access)
+        rules = AddressRules(settings.member_cidrs)
+        hub = build_state(store, clock, access, rules)
         controller = CustomResourceController(hub)
         await bootstrap(hub, access, controller)
         identity = Identity(
@@ -162,7 +173,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         )
         members = open_connections(clock)
         stack.push_async_callback(members.close)
-        proxy = ClusterProxy(members, user_settings)
+        proxy = ClusterProxy(members, partial(user_settings, rules))
         app = HubApp(hub, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)

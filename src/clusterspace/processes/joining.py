@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.cluster_endpoints import AddressRules, Network
 from clusterspace.api.member_clusters import FORCE_LEAVE, has_member_cluster
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
@@ -16,7 +17,7 @@ from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.membership.connections import read_settings
 from clusterspace.membership.member_access import refuse_expired
 from clusterspace.membership.push_join import JoinRequest, PushJoin, Surroundings, steps_of
-from clusterspace.processes.clients import open_client, read_pem
+from clusterspace.processes.clients import command_rules, open_client, read_pem
 
 Tell: TypeAlias = Callable[[str], object]
 
@@ -31,6 +32,8 @@ class UnjoinRequest:
     keeps_resources: bool = False
     is_forced: bool = False
     wait_seconds: float = 60.0
+    member_cidrs: tuple[Network, ...] = ()
+    """Where the member may be, for when the hub's own way in is used from here."""
 
 
 async def join_cluster(
@@ -69,7 +72,8 @@ async def unjoin_cluster(
             return
         if request.keeps_resources:
             await leave.keep_resources(hub_client, request.name)
-        way_in = _WayIn(stack, hub_client, cluster, request.member)
+        rules = command_rules(hub, request.member_cidrs)
+        way_in = _WayIn(stack, hub_client, cluster, request.member, rules)
         leaving = leave.Leave(hub_client, request.name, _cleaning(way_in, tell))
         await leaving.begin()
         if request.is_forced:
@@ -115,9 +119,12 @@ class _WayIn:
     hub: ClusterClient
     cluster: Object
     administrator: ConnectionSettings | None
+    rules: AddressRules
 
     async def open(self) -> Cleaner:
-        settings = self.administrator or await read_settings(self.hub, self.cluster)
+        settings = self.administrator
+        if settings is None:
+            settings = await read_settings(self.hub, self.cluster, self.rules)
         member = await self.stack.enter_async_context(open_client(settings))
         return Cleaner(member, is_administrator=self.administrator is not None)
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from clusterspace.api.cluster_endpoints import Network
 from clusterspace.api.clusters import is_pull
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place
@@ -28,7 +29,7 @@ from clusterspace.execution.takeover import is_managed, owner_text
 from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
 from clusterspace.membership import names
 from clusterspace.membership.connections import read_settings
-from clusterspace.processes.clients import open_client
+from clusterspace.processes.clients import command_rules, open_client
 from clusterspace.propagation.explanation.evidence import find_named
 
 Tell: TypeAlias = Callable[[str], object]
@@ -47,6 +48,8 @@ class PromoteRequest:
     policy_name: str = ""
     creates_policy: bool = True
     allows_restarts: bool = False
+    member_cidrs: tuple[Network, ...] = ()
+    """Where the member may be, for when the hub's own way in is used from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,8 @@ async def _member(
         why = f"the hub has no way into {request.cluster}: --cluster-kubeconfig gives it one"
         raise CannotPromote(why)
     if settings is None:
-        settings = await read_settings(hub_client, cluster)
+        rules = command_rules(hub_client.connection.settings, request.member_cidrs)
+        settings = await read_settings(hub_client, cluster, rules)
     async with open_client(settings) as member:
         yield member
 

@@ -13,6 +13,7 @@ import structlog
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.cluster_endpoints import ALLOW_FLAG, LOOPBACK, Network
 from clusterspace.errors import ClusterspaceError, TaskFailed
 from clusterspace.membership.push_join import JoinRequest
 from clusterspace.processes.children import Child, Part
@@ -37,6 +38,8 @@ class UpSettings:
     fleet_port: int = 7443
     members: int = 0
     federation: bool = True
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be; on this machine they may be in any case, for here is where it runs."""
 
     @property
     def member_names(self) -> tuple[str, ...]:
@@ -55,18 +58,21 @@ class Parts:
     def hub(self) -> Part:
         """Return the hub."""
         place = ("--data-dir", str(self.files.hub), "--port", str(self.ports[_HUB]))
-        return self._part(_HUB, (_HUB, *place), ready_file=self.files.hub_kubeconfig)
+        arguments = (_HUB, *place, *self._member_cidrs)
+        return self._part(_HUB, arguments, ready_file=self.files.hub_kubeconfig)
 
     def fleet(self) -> Part:
         """Return the fleet API server."""
         place = ("--data-dir", str(self.files.fleet), "--port", str(self.ports[_FLEET]))
-        arguments = (_FLEET, *self._hub_kubeconfig, *place, *self._federation)
+        given = (*place, *self._federation, *self._member_cidrs)
+        arguments = (_FLEET, *self._hub_kubeconfig, *given)
         return self._part(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
 
     def controllers(self) -> Part:
         """Return the controllers."""
         port = ("--metrics-port", str(self.ports[_CONTROLLERS]))
-        arguments = (_CONTROLLERS, *self._hub_kubeconfig, *port, *self._federation)
+        given = (*port, *self._federation, *self._member_cidrs)
+        arguments = (_CONTROLLERS, *self._hub_kubeconfig, *given)
         return self._part(_CONTROLLERS, arguments)
 
     def member(self, name: str, settle: Callable[[], Awaitable[None]]) -> Part:
@@ -83,6 +89,11 @@ class Parts:
     @property
     def _hub_kubeconfig(self) -> tuple[str, str]:
         return ("--hub-kubeconfig", str(self.files.hub_kubeconfig))
+
+    @property
+    def _member_cidrs(self) -> tuple[str, ...]:
+        networks = (*LOOPBACK, *self.settings.member_cidrs)
+        return tuple(word for each in networks for word in (ALLOW_FLAG, str(each)))
 
     @property
     def _federation(self) -> tuple[str, ...]:

@@ -4,33 +4,40 @@ from random import SystemRandom
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.api.cluster_endpoints import AddressRules
 from clusterspace.client.connection import Connection
 from clusterspace.client.connections import Connections
 from clusterspace.client.pools import ConnectionLimits
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import CredentialsUnusable, UnusableKubeconfig
 from clusterspace.kube.objects import Object, find_at, name_of
-from clusterspace.membership.connections import settings_of
+from clusterspace.membership.connections import require_own, settings_of
 
 LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
 """Every client that watches holds a stream to each cluster, and lists must not wait for them."""
 
 
 def user_settings(
-    cluster: Object, own_secret: Object | None, impersonator_secret: Object | None
+    rules: AddressRules,
+    cluster: Object,
+    own_secret: Object | None,
+    impersonator_secret: Object | None,
 ) -> ConnectionSettings:
     """Return how users reach a member; CredentialsUnusable says why they cannot.
 
     The impersonator's Secret holds a token alone, so the member's authority is taken from the
-    Secret the hub itself works with.
+    Secret the hub itself works with. Both must be this Cluster's: an authority of somebody else's
+    would vouch for somebody else.
     """
     name = name_of(cluster)
     if impersonator_secret is None:
         raise CredentialsUnusable(name, "the hub holds no impersonator credentials for it")
+    for each in filter(None, (own_secret, impersonator_secret)):
+        require_own(cluster, each)
     authority = find_at(own_secret or {}, "data", "caBundle")
     data: Object = {"caBundle": authority, **(impersonator_secret.get("data") or {})}
     try:
-        return settings_of(cluster, {**impersonator_secret, "data": data})
+        return settings_of(cluster, {**impersonator_secret, "data": data}, rules)
     except UnusableKubeconfig as error:
         raise CredentialsUnusable(name, f"its Cluster cannot be used: {error}") from error
     except ValueError as error:

@@ -16,8 +16,9 @@ from aiohttp import web
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Ask
-from clusterspace.client.settings import ConnectionSettings, Identity, Trust
+from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.errors import ClusterError
+from clusterspace.testing.certificates import loopback_tls
 
 if TYPE_CHECKING:
     from clusterspace.kube.objects import Object
@@ -187,11 +188,11 @@ class FaultProxy:
         return len(transports)
 
     def listens_at(self, port: int) -> None:
-        """Note where the proxy is; identity and trust are the upstream's business."""
+        """Note where the proxy is; who asks is the upstream's business."""
         self.settings = replace(
             self._upstream.settings,
-            server=f"http://127.0.0.1:{port}",
-            trust=Trust(),
+            server=f"https://127.0.0.1:{port}",
+            trust=loopback_tls().trust,
             identity=Identity(),
         )
 
@@ -249,7 +250,7 @@ async def fault_proxy(upstream: Connection) -> AsyncGenerator[FaultProxy]:
         application, shutdown_timeout=0.05, access_log=None, handler_cancellation=True
     )
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=loopback_tls().context)
     await site.start()
     proxy.listens_at(int(runner.addresses[0][1]))
     try:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.client.connection import Connection
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import Ask
@@ -50,8 +51,12 @@ class RealServer:
 
 @asynccontextmanager
 async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[ConnectionSettings]:
-    """Run a hub on the memory store in this event loop, over loopback TLS."""
-    async with running_hub(HubSettings(data_dir=directory, port=0, store="memory")):
+    """Run a hub on the memory store in this event loop, over loopback TLS.
+
+    Its members may be on this machine too, as in all tests.
+    """
+    settings = HubSettings(data_dir=directory, port=0, store="memory", member_cidrs=LOOPBACK)
+    async with running_hub(settings):
         yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
 
 

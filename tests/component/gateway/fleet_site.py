@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -12,17 +12,23 @@ from tests.component.fake_clusters import Handle, fake_cluster
 from tests.flows.fleets import Fleet, Side, until
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.client.connection import Connection
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import NotFound
 from clusterspace.gateway.answers.asking import FleetLimits
 from clusterspace.gateway.fanout import exchange
+from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.membership import manifests, names
 from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fleet
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
 
 ROOT = "root-token"
@@ -155,6 +161,7 @@ async def fleet_site(
             data_dir=directory / "fleet",
             port=0,
             federation=federation,
+            member_cidrs=LOOPBACK,
             limits=FleetLimits(list_seconds=list_seconds, request_seconds=request_seconds),
         )
         running = await stack.enter_async_context(running_fleet(settings))
@@ -171,6 +178,7 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
         data_dir=site.directory / "without",
         port=0,
         federation=False,
+        member_cidrs=LOOPBACK,
         limits=site.running.fleet.limits,
     )
     async with running_fleet(settings) as running:
@@ -187,7 +195,13 @@ async def _running_hub(directory: Path, stack: AsyncExitStack) -> Fleet:
     (directory / "hub").mkdir()
     tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
-    settings = HubSettings(directory / "hub", port=0, store="memory", token_auth_file=tokens)
+    settings = HubSettings(
+        directory / "hub",
+        port=0,
+        store="memory",
+        token_auth_file=tokens,
+        member_cidrs=LOOPBACK,
+    )
     await stack.enter_async_context(running_hub(settings))
     reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")
     client = await stack.enter_async_context(client_for_test(reached))
@@ -203,26 +217,58 @@ async def _running_sim(directory: Path, name: str, stack: AsyncExitStack) -> Sid
 @asynccontextmanager
 async def fake_member(site: Site, name: str, handle: Handle) -> AsyncGenerator[None]:
     """Have a server of the test's own be a member for as long as the block lasts."""
-    async with fake_cluster(handle) as port, member_at(site, name, f"http://127.0.0.1:{port}"):
+    tls = loopback_tls()
+    async with (
+        fake_cluster(handle, ssl_context=tls.context) as port,
+        member_at(site, name, f"https://127.0.0.1:{port}"),
+    ):
         yield
 
 
 @asynccontextmanager
 async def member_at(site: Site, name: str, server: str) -> AsyncGenerator[None]:
-    """Have a cluster at this address be a member for as long as the block lasts."""
-    hub = site.hub.client
-    secret = manifests.credentials_secret(names.impersonator_secret(name), {"token": b"secret-1"})
-    await hub.create(Place(names.SECRETS, "karmada-cluster"), secret)
-    cluster = manifests.cluster(name, name, manifests.Endpoint(server), manifests.NOWHERE)
-    await hub.create(Place(names.cluster_place(name).resource), cluster)
-    await site.wait_for(name)
+    """Have a server with the tests' certificate be a member for as long as the block lasts."""
+    await write_member(site.hub.client, name, server)
+
+    async def can_be_asked() -> bool:
+        directory = site.running.fleet.directory
+        return name in directory.members() and directory.problem_with(name) is None
+
+    await until(can_be_asked)
     try:
         yield
     finally:
         await site.ask("DELETE", f"/clusterspaces/hub{names.cluster_place(name).path}")
-        secret_path = names.secret_place(names.impersonator_secret(name)).path
-        await site.ask("DELETE", f"/clusterspaces/hub{secret_path}")
         await site.wait_for(name, is_gone=True)
+        await forget_secrets(site.hub.client, name)
+
+
+async def write_member(
+    hub: ClusterClient, name: str, server: str, token: bytes = b"secret-1"
+) -> Object:
+    """Write a Cluster and its Secrets as a join leaves them, with nobody asked over there."""
+    authority = loopback_tls().authority
+    made = manifests.cluster(name, name, manifests.Endpoint(server), manifests.NOWHERE)
+    cluster = await hub.create(names.cluster_place(name).collection, made)
+    for secret, values in (
+        (name, {"caBundle": authority, "token": token}),
+        (names.impersonator_secret(name), {"token": token}),
+    ):
+        owner = manifests.owner_of_secrets(cluster)
+        wanted = manifests.credentials_secret(secret, values)
+        owned = with_metadata(wanted, ownerReferences=[owner])
+        await hub.create(names.secret_place(secret).collection, owned)
+    return cluster
+
+
+async def forget_secrets(hub: ClusterClient, name: str) -> None:
+    """Delete the Secrets of a cluster that is gone, rather than wait until they are collected."""
+    for secret in (name, names.impersonator_secret(name)):
+        place = names.secret_place(secret)
+        held = await hub.find(place)
+        if held is not None:
+            with suppress(NotFound):
+                await hub.delete(place, DeleteOptions(uid_of(held)))
 
 
 async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -> None:

@@ -21,6 +21,7 @@ from tests.component.gateway.fleet_site import (
 from tests.component.gateway.watch_streams import Watching, watching
 from tests.flows.fleets import Side, until
 
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
@@ -207,7 +208,9 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
         await create(site.members["east"], "i1")
         await found.until_told(("ADDED", "i1.clusterspace.east"))
     await create(site.members["west"], "i2")
-    settings = FleetSettings(site.hub.settings, site.directory / "other", port=0)
+    settings = FleetSettings(
+        site.hub.settings, site.directory / "other", port=0, member_cidrs=LOOPBACK
+    )
     async with running_fleet(settings) as second:
         other = Site(site.fleet, second, site.members, "other")
         async with watch(other, f"&resourceVersion={found.version}") as later:
@@ -218,7 +221,9 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
 
 
 async def test_a_gateway_that_stops_ends_its_watches_in_good_order(site: Site):
-    settings = FleetSettings(site.hub.settings, site.directory / "brief", port=0)
+    settings = FleetSettings(
+        site.hub.settings, site.directory / "brief", port=0, member_cidrs=LOOPBACK
+    )
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(running_fleet(settings))
         brief = Site(site.fleet, running, site.members, "brief")

@@ -2,7 +2,12 @@ import pytest
 
 from clusterspace.client.requests import Answer, Ask
 from clusterspace.client.retries import retry_wait
-from clusterspace.errors import ClusterMisbehaved, ClusterTimeout, ClusterUnreachable
+from clusterspace.errors import (
+    AddressNotAllowed,
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+)
 
 READ = Ask("GET", "/")
 WRITES = [Ask(method, "/") for method in ("POST", "PUT", "PATCH", "DELETE")]
@@ -19,6 +24,13 @@ def answer(status: int, retry_after: str = "") -> Answer:
 def test_what_was_never_sent_or_refused_unread_is_sent_again(ask: Ask):
     assert retry_wait(ask, NEVER_SENT, 0.5) == 0.5
     assert retry_wait(ask, answer(429, "2"), 0.5) == 2.5
+
+
+@pytest.mark.parametrize("ask", [READ, *WRITES])
+def test_an_address_that_is_not_allowed_is_not_tried_again(ask: Ask):
+    refused = AddressNotAllowed("west", "it is loopback", address="127.0.0.1")
+
+    assert retry_wait(ask, refused, 0.5) is None
 
 
 @pytest.mark.parametrize("ask", WRITES)

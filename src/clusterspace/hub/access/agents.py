@@ -18,6 +18,8 @@ from functools import lru_cache
 from typing import Final
 
 from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
+from clusterspace.api.cluster_credentials import SUBRESOURCE
+from clusterspace.api.clusters import IMPERSONATOR_SUFFIX
 from clusterspace.hub.access.rbac import Rule
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.kube.resources import ResourceInfo
@@ -90,7 +92,7 @@ class AgentScope:
     @property
     def secrets(self) -> tuple[str, str]:
         """The secrets that hold its credentials."""
-        return self.cluster, f"{self.cluster}-impersonator"
+        return self.cluster, self.cluster + IMPERSONATOR_SUFFIX
 
     def rules(self, namespace: str) -> tuple[Rule, ...]:
         """Return its rules in a namespace, or at the cluster scope."""
@@ -112,6 +114,9 @@ class AgentScope:
             Rule(("create",), (_CLUSTERS,), ("clusters",)),
             Rule(_READ, (_CLUSTERS,), ("clusters",), own),
             Rule(("get", *_WRITE), (_CLUSTERS,), ("clusters/status",), own),
+            # Said once, at birth: agents may not change their Cluster. Its Secrets are its own,
+            # so all it can send anywhere is what it has itself.
+            Rule(("update",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
             Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
         )
 
@@ -260,4 +265,6 @@ def scope_of(user: User) -> AgentScope | None:
     is_named = user.name.startswith(AGENT_USER_PREFIX)
     if not is_named and AGENTS not in user.groups:
         return None
-    return AgentScope(user.name.removeprefix(AGENT_USER_PREFIX) if is_named else "")
+    cluster = user.name.removeprefix(AGENT_USER_PREFIX) if is_named else ""
+    # No cluster is called so, but a certificate may be: its secrets would be another cluster's.
+    return AgentScope("" if cluster.endswith(IMPERSONATOR_SUFFIX) else cluster)

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from clusterspace.hub.access.authorizer import HubAuthorizer
 from clusterspace.hub.access.escalation import EscalationCheck
-from clusterspace.hub.access.guards import AgentGuard, CreateRight, EscalationGuard, TemplateRight
+from clusterspace.hub.access.guards import (
+    AgentGuard,
+    CreateRight,
+    CredentialsRight,
+    EscalationGuard,
+    TemplateRight,
+)
 from clusterspace.hub.access.reviews import Reviews, ReviewVerb, VerbKey
 from clusterspace.hub.access.snapshot import Snapshot
 from clusterspace.hub.state import Plugin
@@ -31,6 +37,7 @@ def build_access(store: Store) -> Access:
     guards = (
         CreateRight(authorizer),
         AgentGuard(),
+        CredentialsRight(authorizer),
         EscalationGuard(EscalationCheck(authorizer, snapshot)),
         TemplateRight(authorizer),
     )

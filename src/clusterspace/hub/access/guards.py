@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from clusterspace.api import bindings, fleet_placements, works
+from clusterspace.api import bindings, clusters, fleet_placements, works
 from clusterspace.api.bindings import template_of
+from clusterspace.api.cluster_credentials import SUBRESOURCE, changed_fields
 from clusterspace.api.clusters import WORKS
 from clusterspace.api.override_limits import grants_rights
 from clusterspace.errors import Forbidden, NotFound
@@ -21,6 +22,7 @@ from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
+from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.request_info import RequestInfo
 
 _BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
@@ -96,6 +98,46 @@ class TemplateRight:
             )
             raise _refused(admission, why)
         return binding
+
+
+class CredentialsRight:
+    """Where a Cluster's credentials go is said by those who may join clusters, and nobody else.
+
+    Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
+    member's token anywhere, so these fields need `update` on `clusters/credentials`, which is a
+    right and no URL.
+    """
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let what touches none of these fields pass; ask for the right otherwise."""
+        new, group = admission.new, clusters.CLUSTERS.group
+        if not admission.is_of(group, clusters.KIND):
+            return new
+        changed = changed_fields(new, admission.old)
+        if not changed:
+            return new
+        needed = RequestInfo(
+            method="",
+            path="",
+            verb="update",
+            is_resource=True,
+            group=group,
+            version=admission.served.info.version,
+            resource=clusters.CLUSTERS.resource,
+            subresource=SUBRESOURCE,
+            name=name_of(new),
+        )
+        if not self._authorizer.decide_now(admission.user, needed).allowed:
+            fields = ", ".join(f"spec.{each}" for each in changed)
+            why = (
+                f"{fields} says where the cluster's credentials go; a ClusterRole that joins "
+                f'clusters has verb "update" on resource "{needed.resource}/{SUBRESOURCE}"'
+            )
+            raise refusal(admission.user, needed, why)
+        return new
 
 
 class EscalationGuard:

@@ -3,7 +3,8 @@
 chain.py       the order in which plug-ins are asked
 namespaces.py  no new content in a namespace that is not there or is ending
 services.py    addresses and node ports for Services
-clusters.py    names that can be used, one ID for one cluster
+clusters.py    names that can be used, one ID for one cluster, addresses a member may have
+cluster_secrets.py  credentials of a cluster: tied to where it is when they get their owner
 member_clusters.py  rules of MemberClusters; one door for one cluster
 policies.py    what authors of policies left out is filled in, what cannot be meant is refused
 bindings.py    what a binding is about: in its own namespace, and for life

@@ -1,16 +1,24 @@
 """Clusters: names that can be used, one ID for one cluster, and what a new one is given.
 
+Where a Cluster is and which Secrets it has are checked when a write says so anew: one that was let
+in by an earlier version can still be cordoned, and is refused by whoever would connect to it.
+
 A cluster that joined twice would be given every workload twice. Whoever creates a Cluster looks at
 all others first, but two may look at the same moment, so the hub decides: one at a time, with the
 ID of a Cluster that is on its way to the store set aside for it.
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from clusterspace.api import clusters
+from clusterspace.api.cluster_credentials import changed_fields
+from clusterspace.api.cluster_endpoints import AddressRules, endpoint_causes
 from clusterspace.api.member_clusters import has_member_cluster
+from clusterspace.client.addresses import problem_with_host
 from clusterspace.errors import Cause
 from clusterspace.hub import forms
 from clusterspace.hub.admissions import Admission
@@ -46,9 +54,10 @@ class _OnItsWay:
 
 
 class ClusterRules:
-    """Refuses Clusters with a bad name or an ID that another one has."""
+    """Refuses Clusters with a bad name, an ID that another one has, or a way that leads astray."""
 
-    def __init__(self) -> None:
+    def __init__(self, members: AddressRules | None = None) -> None:
+        self._members = members or AddressRules()
         self._one_at_a_time = asyncio.Lock()
         self._on_their_way: dict[str, _OnItsWay] = {}
 
@@ -58,6 +67,9 @@ class ClusterRules:
             return admission.new
         cluster = _completed(admission)
         found = (*_name_causes(admission), *_id_causes(admission), *_taint_causes(cluster))
+        if changed_fields(cluster, admission.old):
+            judge = partial(problem_with_host, self._members)
+            found = (*found, *endpoint_causes(cluster, judge), *_reference_causes(cluster))
         if found:
             raise statuses.invalid(_KIND, name_of(cluster), found)
         is_new_id = admission.old is None or not clusters.id_of(admission.old)
@@ -146,6 +158,15 @@ def _taint_causes(cluster: Object) -> tuple[Cause, ...]:
             found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(told)))
         seen.add(told)
     return tuple(found)
+
+
+def _reference_causes(cluster: Object) -> Iterator[Cause]:
+    for field in ("secretRef", "impersonatorSecretRef"):
+        namespace = find_at(cluster, "spec", field, "namespace")
+        if namespace and namespace != clusters.CLUSTER_NAMESPACE:
+            yield causes.not_supported(
+                f"spec.{field}.namespace", namespace, (clusters.CLUSTER_NAMESPACE,)
+            )
 
 
 def _taken(cluster_id: str, holder: str) -> Cause:
