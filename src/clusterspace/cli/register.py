@@ -1,8 +1,11 @@
 """`clusterspace register` and `clusterspace unregister`: a cluster whose agent dials the hub."""
 
+import sys
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from clusterspace import __version__
 from clusterspace.cli.completion import cluster_names
@@ -10,15 +13,25 @@ from clusterspace.cli.hub_option import hub_options, run
 from clusterspace.cli.joining_options import joining_options, location_in
 
 _kubeconfig = click.Path(dir_okay=False, path_type=Path)
+_SEEN_BY_ALL: Final = (
+    "Warning: everybody on this machine can read --token in the list of processes; "
+    "--token-file or the variable CLUSTERSPACE_REGISTER_TOKEN keep it to yourself."
+)
 
 
 @click.command()
 @click.argument("hub")
 @click.option(
     "--token",
-    required=True,
+    default="",
     hide_input=True,
-    help="What `clusterspace token create` printed.",
+    help="What `clusterspace token create` printed. As a flag, everybody on this machine can read "
+    "it in the list of processes: the variable and --token-file are for you alone.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="File that holds the token instead; - is standard input.",
 )
 @click.option(
     "--discovery-token-ca-cert-hash",
@@ -35,9 +48,12 @@ _kubeconfig = click.Path(dir_okay=False, path_type=Path)
     help="Image of the agent in the cluster.",
 )
 @click.option("--local", is_flag=True, help="Run the agent here, in this terminal, instead.")
+@click.pass_context
 def register(
+    called: click.Context,
     hub: str,
     token: str,
+    token_file: Path | None,
     pin: str,
     name: str,
     cluster_kubeconfig: Path,
@@ -56,19 +72,21 @@ def register(
     \b
     Examples:
       clusterspace register 10.0.0.1:5443 --cluster-name west --cluster-kubeconfig west.yaml \\
-        --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...
+        --token-file west.token --discovery-token-ca-cert-hash sha256:...
     """
     from clusterspace.cli.agent import serve_agent
     from clusterspace.membership.pull_join import RegisterRequest
     from clusterspace.processes.clients import member_settings
     from clusterspace.processes.registering import register_cluster
 
+    secret = _read_token(called, token, token_file)
+
     async def work() -> None:
         request = RegisterRequest(
             name=name,
             hub_address=hub,
             pin=pin,
-            token=token,
+            token=secret,
             location=location_in(cluster_provider, cluster_region, cluster_zones),
             image="" if local else agent_image,
         )
@@ -78,6 +96,23 @@ def register(
     run(work)
     if local:
         serve_agent(cluster_kubeconfig, cluster_context)
+
+
+def _read_token(called: click.Context, token: str, token_file: Path | None) -> str:
+    """Return the token, wherever it was put; a terminal is asked when it was put nowhere."""
+    if token and token_file is not None:
+        raise click.UsageError("--token and --token-file exclude each other.")
+    if token_file is not None:
+        with click.open_file(str(token_file)) as file:
+            token = file.read().strip()
+    elif called.get_parameter_source("token") is ParameterSource.COMMANDLINE:
+        click.echo(_SEEN_BY_ALL, err=True)
+    elif not token and sys.stdin.isatty():
+        token = click.prompt("Token", hide_input=True)
+    if not token:
+        variable = "CLUSTERSPACE_REGISTER_TOKEN"
+        raise click.UsageError(f"A token is needed: --token-file, or the variable {variable}.")
+    return token
 
 
 @click.command()

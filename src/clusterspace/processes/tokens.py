@@ -28,6 +28,9 @@ from clusterspace.membership.agent_credentials import refuse_name
 from clusterspace.membership.hub_discovery import pins_of
 from clusterspace.processes.clients import open_client, read_pem
 
+TOKEN_VARIABLE: Final = "CLUSTERSPACE_REGISTER_TOKEN"  # noqa: S105 - a name
+"""What the `--token` of `register` is called in the environment."""
+
 _TOKENS: Final = Place(names.SECRETS, NAMESPACE)
 _OF_OUR_TYPE: Final = ListOptions(field_selector=f"type={TYPE}")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -47,9 +50,13 @@ class NewToken:
 
     @property
     def command(self) -> str:
-        """The command that registers the cluster."""
+        """The command that registers the cluster, for a shell.
+
+        The token is a variable of that one command: what a program is called with is shown to
+        everybody on its machine, what it is given to know is not.
+        """
         return (
-            f"clusterspace register {self.server} --token {self.token} "
+            f"{TOKEN_VARIABLE}={self.token} clusterspace register {self.server} "
             f"--discovery-token-ca-cert-hash {self.pin} --cluster-name {self.cluster_name}"
         )
 
