@@ -10,6 +10,7 @@ from typing import Any
 from tests.flows.fleets import Fleet, Side
 
 from clusterspace.api.bindings import name_for, reference_to, resource_for
+from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
@@ -197,7 +198,13 @@ async def tenant_fleet(directory: Path, *rules: Object) -> AsyncGenerator[Tenant
     home, tokens = directory / "hub", directory / "tokens.csv"
     home.mkdir()
     tokens.write_text(f'tenant-token,{MALLORY},1,"tenants"\n')
-    settings = HubSettings(data_dir=home, port=0, store="memory", token_auth_file=tokens)
+    settings = HubSettings(
+        data_dir=home,
+        port=0,
+        store="memory",
+        token_auth_file=tokens,
+        member_cidrs=LOOPBACK,
+    )
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(run_hub(settings))
         reached = read_kubeconfig([home / "kubeconfig"]).settings(cluster="hub")
