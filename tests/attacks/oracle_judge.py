@@ -99,11 +99,11 @@ def _judge_hub(site: Site, case: Case, shown: Shown) -> Iterator[str]:
     inner = _inner_of(case, reading) if is_proxied and may else None
     for server in site.servers.values():
         if server is hub:
-            yield from _of_server(server, who, asked, case.body, shown)
+            yield from _of_server(server, who, (asked,), case.body, shown)
         elif inner is None or server.name != reading.place.name:
             yield from _untouched(server, shown)
         else:
-            yield from _of_server(server, who, inner, case.body, shown)
+            yield from _of_server(server, who, (inner,), case.body, shown)
 
 
 def _judge_gateway(site: Site, case: Case, shown: Shown) -> Iterator[str]:
@@ -128,8 +128,17 @@ def _judge_gateway(site: Site, case: Case, shown: Shown) -> Iterator[str]:
             yield from _untouched(server, shown)
             yield from _unasked(server)
             continue
-        yield from _of_server(server, who, aim.reading, body, shown)
+        yield from _of_server(server, who, _asked_for(aim), body, shown)
         yield from _as_aimed(server, who, aim)
+
+
+def _asked_for(aim: Aim) -> tuple[Reading, ...]:
+    """Return what the gateway asks clusters for a request; it makes a watch of a list and a watch.
+
+    Each of the two is for the cluster to allow, so who may list is shown what there is.
+    """
+    is_made_of_two = aim.cluster is None and aim.reading.verb == "watch"
+    return (aim.reading, replace(aim.reading, verb="list")) if is_made_of_two else (aim.reading,)
 
 
 def _audited(site: Site, said: Reading) -> Iterator[str]:
@@ -173,14 +182,15 @@ def _inner_verb(case: Case, reading: Reading) -> str:
 
 
 def _of_server(
-    server: Server, who: Who, reading: Reading, body: bytes, shown: Shown
+    server: Server, who: Who, asked: tuple[Reading, ...], body: bytes, shown: Shown
 ) -> Iterator[str]:
     """Yield what a request did to a server that it may not have done."""
+    model = server.model
     for change in server.changes():
-        if not server.model.excuses(who, reading, body, change):
+        if not any(model.excuses(who, each, body, change) for each in asked):
             yield f"it changed {server.name}: {change.place}"
     for place in server.canaries_in(shown.body):
-        if not server.model.shows(who, reading, place):
+        if not any(model.shows(who, each, place) for each in asked):
             yield f"it was shown {place} of {server.name}"
 
 

@@ -281,12 +281,12 @@ class Server:
     is_undoing: bool = False
     canaries: dict[bytes, Place] = field(default_factory=dict[bytes, Place])
     credentials: dict[bytes, Place] = field(default_factory=dict[bytes, Place])
-    """The tokens in Secrets of the hub's own, which are canaries by nature."""
+    """The UIDs of the hub's own Secrets, which are canaries by nature."""
 
     def canaries_in(self, said: bytes) -> list[Place]:
         """Return the objects of which something is said."""
         marked = {self.canaries.get(each) for each in _CANARY.findall(said)}
-        leaked = {place for token, place in self.credentials.items() if token in said}
+        leaked = {place for uid, place in self.credentials.items() if uid in said}
         return [place for place in marked | leaked if place is not None]
 
     def receive(self, events: tuple[Event, ...]) -> None:

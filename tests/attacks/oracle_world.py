@@ -153,12 +153,11 @@ async def _grant(server: Server) -> None:
 
 
 async def _mark_credentials(server: Server) -> None:
-    """Take the tokens of the hub's own Secrets for canaries."""
+    """Know the hub's own Secrets by their UIDs; their tokens are the members' too."""
     page = await server.store.range("/registry/core/secrets/karmada-cluster/")
     for entry in page.items:
-        token = json.loads(entry.value).get("data", {}).get("token")
-        if token:
-            server.credentials[token.encode()] = place_of(entry.key)
+        uid = json.loads(entry.value)["metadata"]["uid"]
+        server.credentials[uid.encode()] = place_of(entry.key)
 
 
 # -- things --------------------------------------------------------------------------------------
