@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +23,7 @@ from tests.attacks.oracle import Change, Place
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.api.cluster_endpoints import LOOPBACK, AddressRules
 from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from clusterspace.hub.access.audit_log import AuditLog
 
 CLOCK = SystemClock()
+RULES = AddressRules(LOOPBACK)
 QUIET_TURNS = 6
 """Turns of the loop in which a stream that says nothing has said what it had."""
 PATIENCE = 20.0
@@ -372,14 +375,14 @@ async def start_server(
     authority = installation.prepare(CLOCK.now(), ("127.0.0.1",))
     store = MemoryStore()
     access = build_access(store)
-    state = build_state(store, CLOCK, access)
+    state = build_state(store, CLOCK, access, RULES)
     controller = CustomResourceController(state)
     await bootstrap(state, access, controller)
     keys = Keys(authority.pair, installation.signing_key())
     identity = HubIdentity(state, keys, TokenTable.parse(world.tokens))
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)
-    proxy = ClusterProxy(members, user_settings)
+    proxy = ClusterProxy(members, partial(user_settings, RULES))
     app = HubApp(state, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
     app.is_ready = True
     witness = _Witness(app)
@@ -492,7 +495,7 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)
     hub = ClusterClient(connection)
-    known = Directory(hub, members, user_settings)
+    known = Directory(hub, members, partial(user_settings, RULES))
     lines = _Lines()
     handler = fleet_process.build_handler(
         build_fleet(settings, hub, known, CLOCK),
