@@ -267,6 +267,22 @@ async def test_a_cluster_that_is_moved_takes_no_token_along_until_its_secrets_ag
     assert all(trap.url.encode() not in each.body for each in answers)
 
 
+async def test_a_cluster_that_loses_its_authority_is_not_trusted_by_anybody_elses(
+    site: Site,
+) -> None:
+    """Without the Secret that holds it, any authority of this machine would vouch for a server."""
+    held = (await site.fleet.cluster("west"))["spec"]["secretRef"]
+    await patch(site, JOINS, {"secretRef": None})
+
+    async def is_noticed() -> bool:
+        problem = site.running.fleet.directory.problem_with("west")
+        return problem is not None and "no authority that vouches for it" in problem.why
+
+    await until(is_noticed)
+    await patch(site, JOINS, {"secretRef": held})
+    await until(lambda: can_be_asked(site, "west"))
+
+
 async def can_be_asked(site: Site, name: str) -> bool:
     return site.running.fleet.directory.problem_with(name) is None
 

@@ -159,6 +159,8 @@ def proxy_problem(url: str) -> str:
 
 def _split(url: str) -> SplitResult | str:
     """Return the parts of a URL, or what is wrong with what all URLs have."""
+    if not url:
+        return "is empty"
     # Before anything is parsed: the standard library drops line breaks and tabs without a word,
     # and others take a backslash for a slash.
     if not _PRINTABLE.fullmatch(url) or "\\" in url:

@@ -34,6 +34,9 @@ def user_settings(
         raise CredentialsUnusable(name, "the hub holds no impersonator credentials for it")
     for each in filter(None, (own_secret, impersonator_secret)):
         require_own(cluster, each)
+    if own_secret is None and not find_at(cluster, "spec", "insecureSkipTLSVerification"):
+        # Anybody's authority would do without one, and the token goes where its own vouches.
+        raise CredentialsUnusable(name, "the hub holds no authority that vouches for it")
     authority = find_at(own_secret or {}, "data", "caBundle")
     data: Object = {"caBundle": authority, **(impersonator_secret.get("data") or {})}
     try:

@@ -12,6 +12,7 @@ from clusterspace.api.cluster_credentials import (
     is_claimed,
     misuse_of,
 )
+from clusterspace.api.cluster_endpoints import endpoint_problem
 from clusterspace.kube.objects import Object, with_metadata, with_value
 
 
@@ -110,3 +111,7 @@ def test_each_field_that_says_where_they_go_counts(spec: Object, changed: str) -
 def test_a_new_cluster_counts_by_what_it_says() -> None:
     assert changed_fields({"spec": {"syncMode": "Pull", "id": "1"}}, None) == ()
     assert changed_fields(cluster(), None) == ("apiEndpoint",)
+
+
+def test_a_cluster_without_an_address_is_told_so() -> None:
+    assert endpoint_problem("") == "is empty"
