@@ -25,6 +25,7 @@ from tests.attacks.tenant_fleet import (
     tenant_fleet,
     until,
 )
+from tests.flows.stages import edit
 
 from clusterspace.api import stamps
 from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
@@ -32,7 +33,7 @@ from clusterspace.api.clusters import CLUSTERS, execution_namespace
 from clusterspace.api.fleet_placements import PLACEMENTS
 from clusterspace.api.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
 from clusterspace.client.places import Place, place_of
-from clusterspace.errors import AlreadyExists, Conflict, Forbidden, Invalid
+from clusterspace.errors import AlreadyExists, Forbidden, Invalid
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -211,14 +212,18 @@ async def test_what_a_binding_is_about_cannot_be_changed(site: TenantFleet) -> N
     }
     for field, value in changes.items():
         for author in (site.tenant, site.hub):
-            present = await author.get(place)
-            changed = with_value(present, value, "spec", "resource", field)
+
+            def change(present: Object, field: str = field, value: str = value) -> Object:
+                return with_value(present, value, "spec", "resource", field)
+
             with pytest.raises((Invalid, Forbidden), match=r"is immutable|may not get that"):
-                await author.update(place, changed)
-    present = await site.tenant.get(place)
-    known = {"resourceVersion": "1", "uid": "another"}
-    resource = {**present["spec"]["resource"], **known}
-    await site.tenant.update(place, with_value(present, resource, "spec", "resource"))
+                await edit(author, place, change)
+
+    def know_again(present: Object) -> Object:
+        resource = {**present["spec"]["resource"], "resourceVersion": "1", "uid": "another"}
+        return with_value(present, resource, "spec", "resource")
+
+    await edit(site.tenant, place, know_again)
     assert await site.member.find(place_of(CONFIG_MAPS, coveted)) is None
 
 
@@ -230,9 +235,12 @@ async def test_who_may_not_read_an_object_cannot_have_it_sent_away(site: TenantF
     # Nor one that a policy placed elsewhere, to where they can read it.
     await site.hub.create(BINDINGS, {**binding_of(unreadable, clusters=[])})
     place = place_of_binding(binding_of(unreadable))
-    held = await site.tenant.get(place)
+
+    def send_to_member(held: Object) -> Object:
+        return with_value(held, [{"name": MEMBER}], "spec", "clusters")
+
     with pytest.raises(Forbidden, match="may not get that"):
-        await site.tenant.update(place, with_value(held, [{"name": MEMBER}], "spec", "clusters"))
+        await edit(site.tenant, place, send_to_member)
     assert not await arrives(site, unreadable)
 
 
@@ -265,13 +273,10 @@ async def test_what_was_placed_before_stays_when_its_binding_is_refused(
 
 
 async def label(site: TenantFleet, place: Place, word: str) -> None:
-    """Label an object that controllers write to at the same time."""
-    while True:
-        held = await site.hub.get(place)
-        with suppress(Conflict):
-            labelled = with_metadata(held, labels={**labels_of(held), word: "again"})
-            await site.hub.update(place, labelled)
-            return
+    def labelled(held: Object) -> Object:
+        return with_metadata(held, labels={**labels_of(held), word: "again"})
+
+    await edit(site.hub, place, labelled)
 
 
 async def name_as_credentials(site: TenantFleet, name: str, held: Object) -> None:

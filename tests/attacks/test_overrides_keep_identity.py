@@ -27,6 +27,7 @@ from tests.attacks.tenant_fleet import (
     until,
 )
 from tests.attacks.tenant_fleet import binding_of as hand_written
+from tests.flows.stages import edit
 
 from clusterspace.api import stamps
 from clusterspace.api.clusters import WORKS, execution_namespace
@@ -214,11 +215,13 @@ async def test_who_writes_works_grants_no_more_on_a_member_than_they_hold(
     await site.tenant.create(works, work_with(harmless, name="harmless"))
     with pytest.raises(Forbidden, match="grants rights"):
         await site.tenant.create(works, work_with(cluster_role_binding("root"), name="root"))
-    held = await site.tenant.get(works.named("harmless"))
-    smuggled = [*manifests_of(held), cluster_role_binding("root")]
-    changed = with_value(held, smuggled, "spec", "workload", "manifests")
+
+    def smuggle(held: Object) -> Object:
+        smuggled = [*manifests_of(held), cluster_role_binding("root")]
+        return with_value(held, smuggled, "spec", "workload", "manifests")
+
     with pytest.raises(Forbidden, match="grants rights"):
-        await site.tenant.update(works.named("harmless"), changed)
+        await edit(site.tenant, works.named("harmless"), smuggle)
 
     unknown = {**cluster_role_binding("odd"), "roleRef": {**ROOT, "name": "only-on-the-member"}}
     with pytest.raises(Forbidden, match="grants rights"):
