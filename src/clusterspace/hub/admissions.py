@@ -1,10 +1,23 @@
 """Admission: one write on its way to the store, as the hub's plug-ins see it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from clusterspace.hub.catalog import Served
 from clusterspace.kube.objects import Object
 from clusterspace.serving.users import User
+
+
+def tell_nobody(text: str) -> None:
+    """Drop a warning: the hub writes on its own account, and nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes, and how they are told what they should know."""
+
+    user: User
+    warn: Callable[[str], None] = tell_nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +30,8 @@ class Admission:
     old: Object | None = None
     """What the write replaces; None for a new object."""
     subresource: str = ""
+    warn: Callable[[str], None] = tell_nobody
+    """Adds a Warning header to the answer; the same text any number of times adds one."""
 
     @property
     def is_create(self) -> bool:

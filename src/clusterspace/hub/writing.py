@@ -8,7 +8,7 @@ from clusterspace.api.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.hub import forms
 from clusterspace.hub.admission.chain import admit
-from clusterspace.hub.admissions import Admission
+from clusterspace.hub.admissions import Admission, Author
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.ownership import write_of
 from clusterspace.hub.state import HubState
@@ -63,7 +63,7 @@ def begin_new(hub: HubState, served: Served, incoming: Object, user: User) -> Ne
 
 
 async def finish_new(
-    hub: HubState, served: Served, newborn: Newborn, user: User, write: Write | None
+    hub: HubState, served: Served, newborn: Newborn, author: Author, write: Write | None
 ) -> Object:
     """Record who owns what was asked for, then add what the server decides, and check it all.
 
@@ -73,7 +73,7 @@ async def finish_new(
     held = newborn.kube_object
     owned = track_update(None, held, write) if write is not None else held
     prepared = served.rules.prepare_create(owned, newborn.creation)
-    new = await admit(hub, Admission(served, user, prepared))
+    new = await admit(hub, Admission(served, author.user, prepared, warn=author.warn))
     found = served.rules.validate_create(new)
     if found:
         raise statuses.invalid(served.info.group_kind, name_of(new), found)
@@ -94,7 +94,7 @@ async def create_own(hub: HubState, served: Served, wanted: Object, manager: str
     """Create an object on the hub's own account, by the same rules as everybody's."""
     newborn = begin_new(hub, served, served.rules.read(wanted).kube_object, SELF)
     write = write_of(hub, served, manager=manager)
-    new = await finish_new(hub, served, newborn, SELF, write)
+    new = await finish_new(hub, served, newborn, Author(SELF), write)
     return await write_new(hub, served, new)
 
 

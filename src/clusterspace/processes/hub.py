@@ -32,6 +32,7 @@ from clusterspace.hub.admission.permanent_ids import PermanentIds
 from clusterspace.hub.admission.placements import PlacementRules
 from clusterspace.hub.admission.policies import PolicyRules
 from clusterspace.hub.admission.services import ServiceAddresses
+from clusterspace.hub.admission.unenforced import UnenforcedKinds
 from clusterspace.hub.app import HubApp
 from clusterspace.hub.authenticators import TokenTable
 from clusterspace.hub.builtin_resources import builtin_resources
@@ -92,9 +93,14 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
 
 
 def build_state(
-    store: Store, clock: Clock, access: Access, members: AddressRules | None = None
+    store: Store,
+    clock: Clock,
+    access: Access,
+    members: AddressRules | None = None,
+    *,
+    unenforced: UnenforcedKinds | None = None,
 ) -> HubState:
-    """Build what verbs work on."""
+    """Build what verbs work on; `unenforced` words the warnings of a server that is no hub."""
     return HubState(
         store=store,
         catalog=Catalog(builtin_resources()),
@@ -114,6 +120,7 @@ def build_state(
             PolicyRules(),
             BindingRules(),
             PermanentIds(),
+            unenforced or UnenforcedKinds(),
         ),
     )
 

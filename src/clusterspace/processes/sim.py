@@ -18,6 +18,7 @@ from clusterspace.errors import Expired
 from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.build import Access, build_access
 from clusterspace.hub.access.installation import install_default_roles
+from clusterspace.hub.admission.unenforced import ON_SIMULATED_MEMBER
 from clusterspace.hub.app import HubApp
 from clusterspace.hub.authenticators import TokenTable
 from clusterspace.hub.builtin_resources import builtin_resources
@@ -73,7 +74,7 @@ def build_member(
 ) -> HubState:
     """Build what verbs work on: a hub's, with metrics, and with chance of its own."""
     random = SystemRandom() if settings.seed is None else Random(settings.seed)  # noqa: S311 - names, not secrets
-    hub = build_state(store, clock, access)
+    hub = build_state(store, clock, access, unenforced=ON_SIMULATED_MEMBER)
     return replace(
         hub,
         catalog=Catalog((*builtin_resources(), *metrics_resources())),

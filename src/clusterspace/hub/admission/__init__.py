@@ -10,7 +10,8 @@ policies.py    what authors of policies left out is filled in, what cannot be me
 bindings.py    what a binding is about: in its own namespace, and for life
 placements.py  the same for ClusterResourcePlacements; what they select must be served
 permanent_ids.py  IDs of policies, bindings and works: given once, never changed
+unenforced.py  warns of kinds that would steer an API server, and that this one does not obey
 
-A plug-in sees the object as it would be stored, returns it (changed or not) or refuses it. It is
-asked for dry runs too, so it keeps nothing of what it sees.
+A plug-in sees the object as it would be stored, returns it (changed or not) or refuses it, and may
+warn its author. It is asked for dry runs too, so it keeps nothing of what it sees.
 """

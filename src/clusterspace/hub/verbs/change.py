@@ -90,7 +90,8 @@ async def _finish(
         write = write_of(ask.hub, ask.served, manager=manager, subresource=subresource)
         asked = track_update(old, asked, write)
     prepared = rules.prepare_update(asked, old, subresource)
-    admission = Admission(ask.served, ask.call.user, prepared, old, subresource)
+    user, warn = ask.call.user, ask.call.warn
+    admission = Admission(ask.served, user, prepared, old, subresource, warn)
     new = await admit(ask.hub, admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
     found = (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))

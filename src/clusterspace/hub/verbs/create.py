@@ -3,6 +3,7 @@
 from typing import Final
 
 from clusterspace.errors import ApiError, BadRequest
+from clusterspace.hub.admissions import Author
 from clusterspace.hub.options import WriteOptions, read_write_options
 from clusterspace.hub.ownership import write_of
 from clusterspace.hub.verbs.answers import answer_entry, answer_object
@@ -51,7 +52,8 @@ async def _create_named(
     newborn = begin_new(ask.hub, ask.served, incoming, ask.call.user)
     write = write_of(ask.hub, ask.served, manager=options.field_manager)
     owners = write if tracks_fields else None
-    new = await finish_new(ask.hub, ask.served, newborn, ask.call.user, owners)
+    author = Author(ask.call.user, ask.call.warn)
+    new = await finish_new(ask.hub, ask.served, newborn, author, owners)
     if options.dry_run:
         await _refuse_taken(ask, new)
         return answer_object(ask, 201, new)

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from clusterspace.hub import forms
+from clusterspace.hub.admissions import Author
 from clusterspace.hub.builtin_resources import builtin_resources
 from clusterspace.hub.catalog import Catalog
 from clusterspace.hub.feeds import Feeds
@@ -44,7 +45,7 @@ class MemoryHub:
     ) -> Object:
         served = self.state.catalog.get_storage(group, plural)
         newborn = begin_new(self.state, served, served.rules.read(wanted).kube_object, user)
-        new = await finish_new(self.state, served, newborn, user, None)
+        new = await finish_new(self.state, served, newborn, Author(user), None)
         return forms.decode_stored(await write_new(self.state, served, new), served.form)
 
     async def find(self, group: str, plural: str, namespace: str, name: str) -> Object | None:

@@ -1,0 +1,210 @@
+"""An operator limits a tenant on a server that stores the limit and does not obey it.
+
+Every object that would steer an API server, written by every verb at every address, answers with a
+Warning that says so: on the hub, through the fleet API server, and on a simulated member.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.component.gateway.fleet_site import Site, fleet_site, heard
+
+from clusterspace.api.builtins import all_resources
+from clusterspace.client.requests import Ask
+from clusterspace.gateway.fanout import exchange
+from clusterspace.hub.admission.unenforced import KINDS
+from clusterspace.kube.resources import ResourceInfo
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ADDRESSES = ("hub", "hub through the fleet", "member", "member through the fleet")
+NO_PODS = {"pods": "0"}
+ENFORCE = {"pod-security.kubernetes.io/enforce": "restricted"}
+CHECKS: dict[str, Any] = {
+    "matchConstraints": {
+        "resourceRules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+            }
+        ]
+    },
+    "validations": [{"expression": "false"}],
+}
+WEBHOOK: dict[str, Any] = {
+    "name": "guard.example.com",
+    "clientConfig": {"url": "https://guard.example.com/"},
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+    "rules": CHECKS["matchConstraints"]["resourceRules"],
+}
+API: dict[str, Any] = {
+    "group": "metrics.example.com",
+    "version": "v1",
+    "groupPriorityMinimum": 100,
+    "versionPriority": 100,
+    "service": {"name": "metrics", "namespace": "default"},
+    "insecureSkipTLSVerify": True,
+}
+SERVICE: dict[str, Any] = {
+    "group": "",
+    "resource": "services",
+    "namespace": "default",
+    "name": "web",
+}
+
+WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "ResourceQuota": ("limit", {"spec": {"hard": NO_PODS}}),
+    "LimitRange": ("limit", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}),
+    "Namespace": ("limit", {"metadata": {"labels": ENFORCE}}),
+    "ValidatingAdmissionPolicy": ("limit.example.com", {"spec": CHECKS}),
+    "ValidatingAdmissionPolicyBinding": (
+        "limit.example.com",
+        {"spec": {"policyName": "limit.example.com", "validationActions": ["Deny"]}},
+    ),
+    "ValidatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
+    "MutatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
+    "FlowSchema": ("limit", {"spec": {"priorityLevelConfiguration": {"name": "limit"}}}),
+    "PriorityLevelConfiguration": ("limit", {"spec": {"type": "Exempt"}}),
+    "APIService": ("v1.metrics.example.com", {"spec": API}),
+    "ServiceCIDR": ("limit", {"spec": {"cidrs": ["10.99.0.0/24"]}}),
+    "IPAddress": ("10.99.0.7", {"spec": {"parentRef": SERVICE}}),
+}
+"""For each kind a name and what an operator writes."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with fleet_site(tmp_path_factory.mktemp("ignored"), members=(), sims=("lab",)) as running:
+        yield running
+
+
+def resource_of(kind: str) -> ResourceInfo:
+    return next(each.info for each in all_resources() if each.info.kind == kind)
+
+
+class Operator:
+    """Somebody who may do everything, at one address."""
+
+    def __init__(self, site: Site, address: str) -> None:
+        self.is_at_member = address.startswith("member")
+        self._prefix = "/clusterspaces/lab" if address == "member through the fleet" else ""
+        self._connection = site.connection("root-token")
+        if address == "hub":
+            self._connection = site.hub.client.connection
+        if address == "member":
+            self._connection = site.members["lab"].client.connection
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> tuple[int, str]:
+        """Return the status and the warnings."""
+        raw = None if body is None else json.dumps(body).encode()
+        headers = (("Content-Type", content_type),) if raw else ()
+        ask = Ask(method, self._prefix + path, headers=headers, body=raw)
+        answer = heard(await exchange(self._connection, ask))
+        assert answer.code in (200, 201), answer.body
+        return answer.code, answer.warning
+
+
+def manifest(kind: str, name: str, more: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, **more.get("metadata", {})}
+    info = resource_of(kind)
+    return {"apiVersion": info.api_version, "kind": kind, **more, "metadata": metadata}
+
+
+def collection_of(info: ResourceInfo) -> str:
+    place = "/namespaces/default" if info.namespaced else ""
+    root = f"/apis/{info.api_version}" if info.group else f"/api/{info.version}"
+    return f"{root}{place}/{info.plural}"
+
+
+async def test_the_attacker_tries_every_kind_there_is_to_be_warned_of() -> None:
+    assert {kind for _, kind in KINDS} == set(WRITTEN)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("kind", WRITTEN)
+async def test_whoever_writes_what_is_not_enforced_is_told(
+    site: Site, kind: str, address: str
+) -> None:
+    operator = Operator(site, address)
+    name, more = WRITTEN[kind]
+    if kind == "Namespace":  # it takes a while to go, and two addresses lead to each server
+        name = f"limit-{ADDRESSES.index(address)}"
+    body, path = manifest(kind, name, more), collection_of(resource_of(kind))
+    merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
+
+    said = {
+        "dry run": await operator.ask("POST", f"{path}?dryRun=All", body),
+        "create": await operator.ask("POST", path, body),
+        "patch": await operator.ask(
+            "PATCH", f"{path}/{name}", {"metadata": {"labels": {"a": "b"}}}, merge
+        ),
+        "apply": await operator.ask(
+            "PATCH", f"{path}/{name}?fieldManager=me&force=true", body, apply
+        ),
+        "apply again": await operator.ask(
+            "PATCH", f"{path}/{name}?fieldManager=me&force=true", body, apply
+        ),
+    }
+    _, after_delete = await operator.ask("DELETE", f"{path}/{name}")
+
+    where = "this simulated member" if operator.is_at_member else "this control plane"
+    for how, (_, warning) in said.items():
+        assert warning.startswith(f'299 - "{kind}'), how
+        assert f"not enforced by {where}" in warning, how
+    assert after_delete == ""
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_a_put_is_told_as_well(site: Site, address: str) -> None:
+    operator = Operator(site, address)
+    quota = manifest("ResourceQuota", "replaced", {"spec": {"hard": NO_PODS}})
+    path = collection_of(resource_of("ResourceQuota"))
+    await operator.ask("POST", path, quota)
+
+    _, warning = await operator.ask("PUT", f"{path}/replaced", quota)
+    await operator.ask("DELETE", f"{path}/replaced")
+
+    assert "ResourceQuota is stored but not enforced" in warning
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_what_acts_here_or_on_members_is_written_without_a_word(
+    site: Site, address: str
+) -> None:
+    operator = Operator(site, address)
+    selector = {"matchLabels": {"app": "web"}}
+    container = {"name": "web", "image": "web"}
+    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    bodies: dict[str, dict[str, Any]] = {
+        "ConfigMap": {},
+        "Namespace": {"metadata": {"labels": {"team": "a"}}},
+        "NetworkPolicy": {"spec": {"podSelector": {}}},
+        "PriorityClass": {"value": 1},
+        "Deployment": {"spec": {"replicas": 0, "selector": selector, "template": pod}},
+    }
+
+    for kind, more in bodies.items():
+        path = f"{collection_of(resource_of(kind))}?dryRun=All"
+        _, warning = await operator.ask("POST", path, manifest(kind, "web", more))
+        assert (kind, warning) == (kind, "")
+
+
+async def test_a_controller_that_writes_a_status_is_not_told(site: Site) -> None:
+    operator = Operator(site, "hub")
+    path = collection_of(resource_of("ResourceQuota"))
+    await operator.ask("POST", path, manifest("ResourceQuota", "told", {"spec": {"hard": NO_PODS}}))
+
+    merge = "application/merge-patch+json"
+    status = {"status": {"hard": NO_PODS}}
+    _, warning = await operator.ask("PATCH", f"{path}/told/status", status, merge)
+    await operator.ask("DELETE", f"{path}/told")
+
+    assert warning == ""

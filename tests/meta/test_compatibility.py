@@ -1,0 +1,46 @@
+"""The page on compatibility with Kubernetes says what the code does, for every kind there is."""
+
+import re
+from pathlib import Path
+
+from clusterspace.api.builtins import all_resources
+from clusterspace.api.builtins_model import Persistence
+from clusterspace.hub.admission.unenforced import KINDS, NAMESPACE, POD_SECURITY
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes-compatibility.md"
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def kinds_in(text: str) -> set[str]:
+    return set(re.findall(r"\b[A-Z][A-Za-z]+\b", text))
+
+
+def test_the_page_lists_what_is_not_enforced_as_the_code_does() -> None:
+    named = {key: key[1] for key in KINDS} | {NAMESPACE: f"Namespace, labels `{POD_SECURITY}*`"}
+    rows = [f"| {named[key]} | {row.consequence} | {row.instead} |" for key, row in KINDS.items()]
+
+    listed = [line for line in section("Stored, not enforced").splitlines() if line[:1] == "|"]
+
+    assert listed[2:] == rows
+
+
+def test_every_stored_kind_is_on_the_page_and_says_where_it_acts() -> None:
+    stored = {each.info.kind for each in all_resources() if each.persistence is Persistence.STORED}
+    acting, placed = kinds_in(section("Acting on the hub")), kinds_in(section("Acting on members"))
+    unenforced = {kind for _, kind in KINDS}
+
+    assert stored - acting - placed - unenforced == set()
+    assert acting & placed & stored == set()
+    # A Namespace acts; of its labels some do not.
+    assert (acting | placed) & unenforced == {"Namespace"}
+
+
+def test_every_kind_that_is_warned_of_is_served() -> None:
+    served = {(each.info.group, each.info.kind) for each in all_resources()}
+
+    assert KINDS.keys() <= served
