@@ -124,7 +124,13 @@ def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[
 
 
 def settings_in(directory: Path, name: str) -> ConnectionSettings:
-    return read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+    return read_kubeconfig(kubeconfigs_in(directory)).settings(cluster=name)
+
+
+def kubeconfigs_in(directory: Path) -> list[Path]:
+    """Return what says where a server is, and who we are if it does not say that: the hub's."""
+    files = (directory / "kubeconfig", directory.parent / "hub" / "kubeconfig")
+    return [each for each in files if each.exists()]
 
 
 # -- the fleet API server --------------------------------------------------------------------------
@@ -135,7 +141,8 @@ def running_fleet(directory: Path, hub_kubeconfig: Path) -> Generator[int]:
     """Run the fleet API server as a user does; yield the id of the process."""
     command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
     command += ["--allow-member-cidrs", "127.0.0.0/8"]
-    command += ["--hub-kubeconfig", str(hub_kubeconfig), "--data-dir", str(directory)]
+    identity = hub_kubeconfig.parent / "parts" / "fleet" / "kubeconfig"
+    command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
     with (directory.parent / "fleet.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -270,7 +277,7 @@ def measure_kubectl(scene: Scene, names: Sequence[str]) -> None:
 
     def get_pods(home: Path, *options: str) -> int:
         environment = {
-            "KUBECONFIG": str(home / "kubeconfig"),
+            "KUBECONFIG": os.pathsep.join(map(str, kubeconfigs_in(home))),
             "KUBECACHEDIR": str(scene.directory / "cache"),
             "HOME": str(scene.directory),
             "PATH": os.environ.get("PATH", ""),

@@ -57,7 +57,8 @@ def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
     """Run the controllers as a user does, and let them end in good order; yield their process."""
     command = [sys.executable, "-m", "clusterspace", "controllers"]
     command += ["--allow-member-cidrs", "127.0.0.0/8"]
-    command += ["--hub-kubeconfig", str(kubeconfig), "--metrics-port", str(metrics_port)]
+    identity = kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
+    command += ["--hub-kubeconfig", str(identity), "--metrics-port", str(metrics_port)]
     log = kubeconfig.parent / "controllers.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)

@@ -1,9 +1,9 @@
 """What is in deploy/ works with the commands there are, and a Kubernetes API accepts it."""
 
-import configparser
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,18 @@ import click
 import pytest
 import pytest_asyncio
 import yaml
+from tests.component.deployed_parts import (
+    DEPLOY,
+    Deployment,
+    read_unit,
+    running,
+    started_by_kubernetes,
+    started_by_systemd,
+    wait_for,
+)
 
 from clusterspace import __version__
+from clusterspace.api.parts import PARTS
 from clusterspace.cli.main import main
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place
@@ -23,7 +33,6 @@ from clusterspace.membership import agent_manifests
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
 PROGRAM = "/opt/clusterspace/bin/clusterspace"
@@ -54,13 +63,6 @@ def parse(words: list[str]) -> click.Context:
     return command.make_context(name, rest, parent=root)
 
 
-def read_unit(file: Path) -> configparser.ConfigParser:
-    unit = configparser.ConfigParser(interpolation=None, strict=False)
-    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
-    unit.read(file)
-    return unit
-
-
 @pytest_asyncio.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[ClusterClient]:
     async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
@@ -79,7 +81,10 @@ def test_a_unit_runs_a_command_that_exists(file: Path) -> None:
 def test_a_unit_runs_as_nobody_special(file: Path) -> None:
     service = read_unit(file)["Service"]
 
-    assert service["User"] == "clusterspace"
+    # One user each: the files of one part are not the others' to read.
+    part = file.stem.removeprefix("clusterspace-")
+    own = {"hub": "clusterspace", "agent": "clusterspace"}
+    assert service["User"] == own.get(part, f"clusterspace-{part}")
     assert service["NoNewPrivileges"] == "yes"
     assert service["CapabilityBoundingSet"] == ""
 
@@ -178,3 +183,126 @@ def test_the_container_image_is_made_of_what_is_here() -> None:
     assert 'ENTRYPOINT ["clusterspace"]' in text
     (user,) = re.findall(r"^USER (\d+)", text, re.MULTILINE)
     assert int(user) == 65532
+
+
+# -- the control plane that deploy/ starts ---------------------------------------------------------
+
+
+STARTED = {"systemd": started_by_systemd, "kubernetes": started_by_kubernetes}
+SHOP = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+                },
+            },
+        },
+        {
+            "apiVersion": "policy.karmada.io/v1alpha1",
+            "kind": "PropagationPolicy",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
+            },
+        },
+    ],
+}
+
+REFUSED = {
+    "fleet": (
+        ("get", "secrets", "-A"),
+        ("get", "secrets", "-n", "kube-system"),
+        ("get", "deployments", "-n", "shop"),
+        ("delete", "clusters.cluster.karmada.io", "west"),
+        ("label", "clusters.cluster.karmada.io", "west", "a=b"),
+        ("create", "token", "default"),
+        ("create", "clusterrolebinding", "me", "--clusterrole=cluster-admin", "--user=me"),
+        ("get", "works.work.karmada.io", "-A", "--as=system:clusterspace-controllers"),
+        ("get", "--raw", "/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy/api/v1/nodes"),
+    ),
+    "controllers": (
+        ("get", "nodes", "--as=kubernetes-admin", "--as-group=system:masters"),
+        ("get", "nodes", "--as=jane"),
+        ("create", "token", "default"),
+        ("delete", "namespace", "shop"),
+        ("delete", "deployment", "web", "-n", "shop"),
+        ("delete", "clusterrole", "view"),
+        ("delete", "crd", "works.work.karmada.io"),
+        ("set", "image", "deployment/web", "web=web:2", "-n", "shop"),
+        ("scale", "deployment", "web", "-n", "shop", "--replicas=9"),
+        ("create", "configmap", "mine", "-n", "shop"),
+        ("create", "namespace", "mine"),
+        ("create", "clusterrolebinding", "me", "--clusterrole=cluster-admin", "--user=me"),
+        ("get", "--raw", "/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy/api/v1/nodes"),
+    ),
+}
+"""What each part need not be able to do, as kubectl asks for it."""
+
+
+@pytest.mark.parametrize("how", STARTED)
+def test_what_deploy_starts_works_and_no_part_can_do_what_it_need_not(
+    how: str, tmp_path: Path
+) -> None:
+    with STARTED[how](tmp_path) as deployed:
+        member = tmp_path / "member"
+        with running(tmp_path, "sim", ["sim", "west", "--data-dir", str(member), "--nodes=1"]):
+            wait_for((member / "kubeconfig").exists, "the member is ready")
+            join = ("join", "west", "--cluster-kubeconfig", str(member / "kubeconfig"))
+            ours = [sys.executable, "-m", "clusterspace", *join, "--kubeconfig"]
+            subprocess.run([*ours, str(deployed.admin)], check=True, capture_output=True)
+
+            manifest = tmp_path / "shop.yaml"
+            manifest.write_text(yaml.safe_dump(SHOP))
+            applied = deployed.kubectl("apply", "-f", str(manifest))
+            assert applied.returncode == 0, applied.stderr
+            wait_for(lambda: pods_of_shop(deployed) == 2, "two pods in the unified view")
+
+            # Nothing the parts wrote on the way was refused: they have what they need.
+            users = {each["user"] for each in deployed.writes()}
+            assert users == {"kubernetes-admin", *PARTS.values()}
+            assert [
+                each
+                for each in deployed.writes()
+                if each["user"] in PARTS.values() and each["code"] in (401, 403)
+            ] == []
+
+            for part, words_of_part in REFUSED.items():
+                # The roles are the same whoever starts the parts: all of it is tried once.
+                attempts = words_of_part if how == "systemd" else words_of_part[:3]
+                own = str(deployed.identities[part])
+                told = {words: deployed.kubectl(*words, kubeconfig=own) for words in attempts}
+                allowed = {
+                    words: answer.stdout
+                    for words, answer in told.items()
+                    if answer.returncode == 0 or "orbidden" not in answer.stderr
+                }
+                assert allowed == {}, part
+
+
+def pods_of_shop(deployed: Deployment) -> int:
+    listed = deployed.kubectl("get", "pods", "-n", "shop", "--no-headers")
+    return len([line for line in listed.stdout.splitlines() if "Running" in line])
+
+
+def test_no_part_is_given_what_is_the_administrators() -> None:
+    """The words that would hand it over are in no unit and in no container of theirs."""
+    (pod,) = pods_of(DEPLOY / "kubernetes" / "clusterspace.yaml")
+    for container in pod["containers"]:
+        part = container["name"]
+        folders = {each["subPath"] for each in container["volumeMounts"] if each["name"] == "data"}
+        assert folders <= {part, f"hub/parts/{part}"}
+    for part in PARTS:
+        service = read_unit(DEPLOY / "systemd" / f"clusterspace-{part}.service")["Service"]
+        assert "clusterspace/hub" not in service["ExecStart"]
+        assert service["LoadCredential"].endswith(f"/hub/parts/{part}/kubeconfig")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.conformance.hubs import (
@@ -19,6 +19,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.membership.push_join import JoinRequest
 from clusterspace.processes.joining import join_cluster
+from clusterspace.processes.local_files import merged_kubeconfig
 
 MEMBERS = ("east", "west")
 
@@ -49,10 +50,13 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
         members: dict[str, RunningHub] = dict(zip(MEMBERS, sims, strict=True))
         for name, member in members.items():
             join(hub, member, name)
-        reached = ("--hub-kubeconfig", str(hub.kubeconfig), *ALLOW_LOOPBACK)
-        arguments = ("fleet", *reached, "--port", "0", *options)
+        identity = ("--hub-kubeconfig", str(hub.kubeconfig.parent / "parts/fleet/kubeconfig"))
+        arguments = ("fleet", *identity, *ALLOW_LOOPBACK, "--port", "0", *options)
         server = stack.enter_context(running_server(_made(directory / "fleet"), *arguments))
-        yield RunningFleet(server, hub, members)
+        people = directory / "kubeconfig"
+        parts = [each.kubeconfig.read_bytes() for each in (server, hub)]
+        people.write_bytes(merged_kubeconfig(parts))
+        yield RunningFleet(replace(server, kubeconfig=people), hub, members)
 
 
 def _running_sim(directory: Path, name: str) -> AbstractContextManager[RunningHub]:

@@ -37,7 +37,8 @@ OF_THE_FLEET: Final = """\
 
 `clusterspace fleet` shows the objects of every cluster at one address:
 
-    kubectl --kubeconfig .clusterspace/fleet/kubeconfig get pods -A
+    export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
+    kubectl get pods -A
 
 Objects of a member are called `NAME.clusterspace.CLUSTER`; those of the hub keep their names. A
 command that is about one object says its cluster in the name, or in the namespace, which then holds

@@ -19,6 +19,7 @@ from tests.component.gateway.watch_streams import watching
 from tests.flows.fleets import Side, until
 
 from clusterspace.client.places import Place
+from clusterspace.processes.local_files import merged_kubeconfig
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test
@@ -43,7 +44,11 @@ class Fleet:
 
     @property
     def kubeconfig(self) -> Path:
-        return self.site.directory / "fleet" / "kubeconfig"
+        """What an administrator has: where the fleet is, and who they are at the hub."""
+        parts = [self.site.directory / each / "kubeconfig" for each in ("fleet", "hub")]
+        merged = self.site.directory / "kubeconfig"
+        merged.write_bytes(merged_kubeconfig([each.read_bytes() for each in parts]))
+        return merged
 
     async def create(self) -> str:
         """Create one more object in the member; return what the fleet calls it."""

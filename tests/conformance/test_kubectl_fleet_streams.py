@@ -190,10 +190,11 @@ def test_a_file_is_copied_in_and_out_unharmed(
 def running_controllers(fleet: RunningFleet, log: Path) -> Generator[None]:
     command = [sys.executable, "-m", "clusterspace", "controllers", "--log-format", "json"]
     command += ALLOW_LOOPBACK
+    identity = fleet.hub.kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
     fast = ["--cluster-status-update-frequency", "1", "--cluster-success-threshold", "0"]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "--hub-kubeconfig", str(fleet.hub.kubeconfig), *fast],
+            [*command, "--hub-kubeconfig", str(identity), *fast],
             stdout=output,
             stderr=output,
         )

@@ -32,7 +32,7 @@ from clusterspace.testing.faults import (
     is_watch,
     status_reply,
 )
-from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.hubs import client_for_test, part_of_hub
 
 EXPIRED = status_reply(410, "Expired")
 NOT_STREAMED = status_reply(400, "BadRequest")
@@ -89,7 +89,8 @@ async def faulty_stage(directory: Path) -> AsyncGenerator[FaultyStage]:
     async with AsyncExitStack() as stack:
         members = await stack.enter_async_context(running_members(SIM, directory))
         fleet = await stack.enter_async_context(running_fleet(directory))
-        hub = await stack.enter_async_context(_proxy_to(fleet.hub))
+        as_controllers = part_of_hub(directory / "hub", "controllers")
+        hub = await stack.enter_async_context(_proxy_to(Side(as_controllers, fleet.hub.client)))
         proxies: dict[str, FaultProxy] = {}
         for name in MEMBERS:
             await fleet.join(name, members[name])

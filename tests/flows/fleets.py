@@ -22,7 +22,7 @@ from clusterspace.membership.monitor import MonitorSettings
 from clusterspace.membership.push_join import JoinRequest
 from clusterspace.processes.controllers import ControllersSettings, run_controllers
 from clusterspace.processes.joining import UnjoinRequest, join_cluster, unjoin_cluster
-from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
 
 PATIENCE = 60.0
 
@@ -106,7 +106,7 @@ class Fleet:
     @asynccontextmanager
     async def controllers(self, **settled: Any) -> AsyncGenerator[None]:
         """Run the controllers for as long as the block lasts."""
-        settings = replace(quick(self.hub.settings), **settled)
+        settings = replace(quick(part_of_hub(self.directory / "hub", "controllers")), **settled)
         task = asyncio.create_task(run_controllers(settings, SystemClock()))
         try:
             yield

@@ -85,7 +85,8 @@ def test_a_killed_agent_is_unknown_after_forty_seconds_and_its_successor_ready_a
         member = tmp_path / "member" / "kubeconfig"
         sim = ("sim", "west", "--data-dir", str(member.parent))
         stack.enter_context(running(tmp_path / "sim.log", *sim))
-        controllers = ("controllers", "--hub-kubeconfig", str(kubeconfig))
+        identity = hub_directory / "parts" / "controllers" / "kubeconfig"
+        controllers = ("controllers", "--hub-kubeconfig", str(identity))
         stack.enter_context(running(tmp_path / "controllers.log", *controllers))
         seconds_until(member.exists)
 

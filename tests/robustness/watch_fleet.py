@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ from clusterspace.processes.fleet import FleetSettings, running_fleet
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
-from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.watch_histories import ClusterLog, Logged
 
 SHOP = Place(CONFIG_MAPS, "shop")
@@ -116,12 +116,12 @@ class FragileFleet:
     @property
     def settings(self) -> ConnectionSettings:
         """How a client reaches the gateway, as the hub's administrator."""
-        found = read_kubeconfig([self.directory / "fleet" / "kubeconfig"]).settings(cluster="fleet")
-        return replace(found, cluster="fleet")
+        found = read_kubeconfig([self.directory / each / "kubeconfig" for each in ("fleet", "hub")])
+        return found.settings(cluster="fleet")
 
     async def start_gateway(self) -> None:
         settings = FleetSettings(
-            self.hub.settings,
+            part_of_hub(self.directory / "hub", "fleet"),
             self.directory / "fleet",
             port=self.port,
             federation=False,

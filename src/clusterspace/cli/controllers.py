@@ -100,17 +100,19 @@ def controllers(
     \b
     Examples:
       clusterspace controllers
-      clusterspace controllers --hub-kubeconfig hub.yaml --metrics-port 9090 --log-format json
+      clusterspace controllers --hub-kubeconfig .clusterspace/parts/controllers/kubeconfig
+      clusterspace controllers --metrics-port 9090 --log-format json
     """
     from clusterspace.membership.health import Thresholds
     from clusterspace.membership.member_clusters.upkeep import MemberClusterSettings
     from clusterspace.membership.monitor import MonitorSettings
-    from clusterspace.processes.clients import hub_settings
+    from clusterspace.processes.clients import part_settings
     from clusterspace.processes.controllers import ControllersSettings, serve_until_stopped
 
     async def work() -> None:
         settings = ControllersSettings(
-            hub=hub_settings(hub_kubeconfig),
+            hub=part_settings("controllers", hub_kubeconfig),
+            read_hub=lambda: part_settings("controllers", hub_kubeconfig),
             status_seconds=status_seconds,
             thresholds=Thresholds(success_seconds, failure_seconds),
             monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),

@@ -56,21 +56,23 @@ def fleet(
 ) -> None:
     """Run the fleet API server: a unified view of the hub and of every member.
 
-    The kubeconfig appears in the data directory once the server is ready.
+    The hub writes a kubeconfig for it, with few rights of its own. Its address appears as a
+    kubeconfig in the data directory once the server is ready; who you are is in the hub's.
 
     \b
     Examples:
-      clusterspace fleet --hub-kubeconfig .clusterspace/kubeconfig
-      kubectl --kubeconfig .clusterspace/fleet/kubeconfig get pods -A
+      clusterspace fleet --hub-kubeconfig .clusterspace/parts/fleet/kubeconfig
+      export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
+      kubectl get pods -A
     """
     from clusterspace.gateway.answers.asking import FleetLimits
-    from clusterspace.processes.clients import hub_settings
+    from clusterspace.processes.clients import part_settings
     from clusterspace.processes.fleet import FleetSettings, serve_until_stopped
 
     async def work() -> None:
         settings = FleetSettings(
-            hub=hub_settings(hub_kubeconfig),
-            read_hub=lambda: hub_settings(hub_kubeconfig),
+            hub=part_settings("fleet", hub_kubeconfig),
+            read_hub=lambda: part_settings("fleet", hub_kubeconfig),
             data_dir=data_dir,
             host=host,
             port=port,

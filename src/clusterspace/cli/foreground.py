@@ -15,7 +15,7 @@ from clusterspace.errors import ClusterspaceError
 hub_kubeconfig_option: Final = click.option(
     "--hub-kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
+    help="What the hub wrote for this part.  [default: KUBECONFIG, else the local hub's]",
 )
 tls_names_option: Final = click.option(
     "--tls-san",

@@ -110,6 +110,14 @@ def expires_at(certificate_pem: bytes) -> float:
     return x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc.timestamp()
 
 
+def organizations(certificate_pem: bytes) -> tuple[str, ...]:
+    """Return the groups a client certificate logs in with."""
+    subject = x509.load_pem_x509_certificate(certificate_pem).subject
+    return tuple(
+        str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    )
+
+
 def server_names(certificate_pem: bytes) -> frozenset[str]:
     """Return the host names and addresses a server certificate is for."""
     extensions = x509.load_pem_x509_certificate(certificate_pem).extensions

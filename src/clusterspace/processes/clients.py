@@ -42,6 +42,18 @@ def hub_settings(kubeconfig: Path | None, context: str = "") -> ConnectionSettin
     return found.settings(chosen, cluster=HUB)
 
 
+def part_settings(part: str, kubeconfig: Path | None) -> ConnectionSettings:
+    """Return how a part of the control plane reaches the hub, as itself.
+
+    The file given, else KUBECONFIG, else what a hub on this machine wrote for the part. Never the
+    administrator's by default: what is not given cannot be stolen.
+    """
+    if kubeconfig is None and not os.environ.get("KUBECONFIG"):
+        local = [_LOCAL.parent / each / "parts" / part / "kubeconfig" for each in ("", HUB)]
+        kubeconfig = next((each for each in local if each.exists()), local[0])
+    return hub_settings(kubeconfig)
+
+
 def member_settings(name: str, kubeconfig: Path, context: str = "") -> ConnectionSettings:
     """Return how a kubeconfig reaches a cluster that we call by this name."""
     return read_kubeconfig((kubeconfig,)).settings(context, cluster=name)

@@ -18,6 +18,7 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.cluster_endpoints import AddressRules, Network
 from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
+from clusterspace.api.parts import CONTROLLERS_LEASE
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
@@ -37,6 +38,7 @@ from clusterspace.membership.push_status import (
 from clusterspace.membership.status import StatusKeeper
 from clusterspace.membership.upkeep import ClusterUpkeep
 from clusterspace.processes.clients import connect, member_rules
+from clusterspace.processes.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
 from clusterspace.processes.member_clusters import member_cluster_tasks
 from clusterspace.processes.metrics_site import serving_metrics
 from clusterspace.processes.propagation import Propagation, Surroundings
@@ -50,7 +52,7 @@ from clusterspace.runtime.leases import LEASES, Candidacy, LeaderElection, Lease
 _log = structlog.get_logger(__name__)
 
 _COMPONENT: Final = "clusterspace-controllers"
-_LEASE: Final = Place(LEASES, "kube-system", _COMPONENT)
+_LEASE: Final = Place(LEASES, "kube-system", CONTROLLERS_LEASE)
 _LOOKERS: Final = 64
 """Members looked at at once: a dead one takes seconds, and must not keep the others waiting."""
 
@@ -60,6 +62,8 @@ class ControllersSettings:
     """What the controllers are started with."""
 
     hub: ConnectionSettings
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from, if it came from a file."""
     status_seconds: float = FREQUENCY_SECONDS
     thresholds: Thresholds = field(default_factory=Thresholds)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
@@ -174,10 +178,11 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
     """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
     async with AsyncExitStack() as stack:
         rules = await member_rules(settings.hub, settings.member_cidrs)
-        hub = connect(settings.hub, clock)
+        known_as = HubIdentity(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
+        hub = connect(settings.hub, clock, credentials=known_as)
         stack.push_async_callback(hub.connection.close)
         # The lease has a connection of its own: renewing must not queue up behind the work.
-        lease_hub = connect(settings.hub, clock)
+        lease_hub = connect(settings.hub, clock, credentials=known_as)
         stack.push_async_callback(lease_hub.connection.close)
         identity = f"{socket.gethostname()}_{os.getpid()}"
         candidacy = Candidacy(_LEASE, identity, settings.lease)
@@ -194,6 +199,7 @@ async def serve_until_stopped(settings: ControllersSettings) -> None:
     """Run the controllers until told to stop."""
     stopped = stop_event()
     clock = SystemClock()
+    warn_of_full_rights("controllers", settings.hub)
     async with AsyncExitStack() as stack:
         if settings.metrics_port is not None:
             site = serving_metrics("127.0.0.1", settings.metrics_port)

@@ -27,12 +27,12 @@ from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.processes.clients import connect, member_rules
 from clusterspace.processes.fleet_tls import FleetTls
 from clusterspace.processes.hub_chain import handler_of
-from clusterspace.processes.hub_identity import HubIdentity, ReadSettings
+from clusterspace.processes.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
 from clusterspace.processes.installation import Installation, server_url, write_private
 from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import LIMITS, open_connections, user_settings
-from clusterspace.runtime.background import keep_all, report, restarts
+from clusterspace.runtime.background import keep_all, report
 from clusterspace.serving.calls import chain
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import Audit
@@ -113,12 +113,10 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         stack.push_async_callback(drain)
         documents.is_ready = True
 
-        def write_kubeconfig(identity: Identity) -> None:
-            content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, identity)
-            write_private(installation.kubeconfig, content)
-
-        write_kubeconfig(settings.hub.identity)
-        tasks.keep("kubeconfig", lambda: known_as.tell_changes(write_kubeconfig), restart=restarts)
+        # Where we are and whom to trust. Who people are is in the hub's kubeconfig, or theirs: what
+        # we log in with at the hub is nobody else's.
+        content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, Identity())
+        write_private(installation.kubeconfig, content)
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
         yield RunningFleet(url, fleet)
@@ -156,8 +154,10 @@ def build_handler(
 async def serve_until_stopped(settings: FleetSettings) -> None:
     """Run a fleet API server until told to stop."""
     stopped = stop_event()
+    warn_of_full_rights("fleet", settings.hub)
     async with running_fleet(settings) as running:
-        command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
+        own = Installation(settings.data_dir).kubeconfig
+        command = f"KUBECONFIG={own}:KUBECONFIG_OF_THE_HUB kubectl"
         _log.info("fleet is ready", url=running.url, connect_with=command)
         await stopped.wait()
         _log.info("fleet is stopping")

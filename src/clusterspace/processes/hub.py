@@ -22,7 +22,7 @@ from clusterspace.errors import AlreadyExists
 from clusterspace.hub.access.aggregation import RoleAggregator
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.hub.access.build import Access, build_access
-from clusterspace.hub.access.installation import install_default_roles
+from clusterspace.hub.access.installation import install_default_roles, install_part_roles
 from clusterspace.hub.admission.bindings import BindingRules
 from clusterspace.hub.admission.cluster_secrets import ClusterSecrets
 from clusterspace.hub.admission.clusters import ClusterRules
@@ -137,6 +137,7 @@ async def bootstrap(hub: HubState, access: Access, controller: CustomResourceCon
     await controller.install(definitions())
     await controller.load()
     await install_default_roles(hub)
+    await install_part_roles(hub)
     await tie_all(hub)
     await access.snapshot.load()
 
@@ -202,6 +203,8 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
         stack.push_async_callback(drain)
+        # Before anybody is told that we are ready: the parts are started then, with these.
+        installation.write_part_kubeconfigs(authority, url, clock.now())
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now())
         # What is alive now stays alive: the collector need not look at it again.
@@ -238,6 +241,7 @@ class _Renewal:
         """Make new ones and put them to use; connections that are open keep theirs."""
         self.installation.renew_server(self.authority, now)
         reload_certificate(self.tls, *self.installation.server_files)
+        self.installation.write_part_kubeconfigs(self.authority, self.url, now)
         self.installation.write_kubeconfig(self.authority, self.url, now)
 
 

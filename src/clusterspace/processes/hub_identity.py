@@ -1,6 +1,6 @@
 """Who we are at the hub, read again from a kubeconfig that the hub writes anew.
 
-The hub renews the certificate of its administrator and writes it into the same file. Whoever lives
+The hub renews the certificates of its parts and writes them into the same files. Whoever lives
 longer than a certificate must look there again, or is a stranger one day.
 """
 
@@ -12,13 +12,27 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.credentials import REREAD_SECONDS, Credential, Credentials
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ClusterspaceError
+from clusterspace.hub.certificates import organizations
+from clusterspace.processes.clients import read_pem
+from clusterspace.serving.users import MASTERS
 
 _log = structlog.get_logger(__name__)
 
 ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
 """Reads a kubeconfig; it may block, and it may fail while the file is being replaced."""
+
+
+def warn_of_full_rights(part: str, settings: ConnectionSettings) -> None:
+    """Say so when a part was given an administrator's kubeconfig, and which one would do."""
+    certificate = read_pem(settings.identity.certificate)
+    if certificate and MASTERS in organizations(certificate):
+        _log.warning(
+            "this part has an administrator's rights at the hub and needs few of them",
+            part=part,
+            instead=f"--hub-kubeconfig DATA_DIR_OF_THE_HUB/parts/{part}/kubeconfig",
+        )
 
 
 class HubIdentity:
@@ -44,16 +58,6 @@ class HubIdentity:
         self._stale_at = 0.0
         self._credentials.refused()
         return True
-
-    async def tell_changes(self, tell: Callable[[Identity], None]) -> None:
-        """Tell the identity whenever it is another one, until cancelled."""
-        told = self._settings.identity
-        while True:
-            await self._clock.sleep(REREAD_SECONDS)
-            await self._read()
-            if self._settings.identity != told:
-                told = self._settings.identity
-                tell(told)
 
     async def _read(self) -> None:
         self._stale_at = self._clock.monotonic() + REREAD_SECONDS

@@ -1,8 +1,10 @@
-"""The files of one installation: authority, server certificate, administrator's kubeconfig.
+"""The files of one installation: authority, server certificate, kubeconfigs.
 
 D/pki/ca.crt, ca.key          the installation's own certificate authority
 D/pki/server.crt, server.key  what the hub shows its clients
 D/kubeconfig                  the administrator; appears when the hub is ready
+D/parts/PART/kubeconfig       who a part of the control plane is at the hub, in a directory that can
+                              be given to that part alone
 D/store.db                    the objects
 """
 
@@ -12,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from clusterspace.api.parts import PARTS
 from clusterspace.client.settings import Identity, Pem
 from clusterspace.hub.certificates import Authority, KeyPair, expires_at, server_names
 from clusterspace.hub.identity.signing_keys import SigningKey
-from clusterspace.processes.kubeconfigs import kubeconfig_of
+from clusterspace.processes.kubeconfigs import ADMIN, kubeconfig_of
 from clusterspace.serving.users import MASTERS
 from clusterspace.store.files import STORE_FILE_NAME
 
@@ -64,6 +67,10 @@ class Installation:
         """The administrator's kubeconfig."""
         return self.directory / "kubeconfig"
 
+    def part_kubeconfig(self, part: str) -> Path:
+        """Return the kubeconfig a part of the control plane works with."""
+        return self.directory / "parts" / part / "kubeconfig"
+
     @property
     def audit_file(self) -> Path:
         """Who wrote what, one JSON line each."""
@@ -110,13 +117,29 @@ class Installation:
     ) -> None:
         """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
         pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
-        identity = Identity(certificate=Pem(pair.certificate), key=Pem(pair.key))
-        text = kubeconfig_of({name: server}, authority.pair.certificate, identity)
-        write_private(self.kubeconfig, text)
+        write_private(self.kubeconfig, _kubeconfig(name, server, authority, pair))
+
+    def write_part_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
+        """Write the kubeconfigs of the parts, each with a certificate for that part's own name.
+
+        They are in no group: what a part may do is said by the role of its name.
+        """
+        for part, user in PARTS.items():
+            path = self.part_kubeconfig(part)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            pair = authority.issue_client(user, (), now)
+            write_private(path, _kubeconfig("hub", server, authority, pair, user=part))
 
     def remove_kubeconfig(self) -> None:
         """Take the kubeconfig of an earlier run away: it says "ready", and we are not."""
         self.kubeconfig.unlink(missing_ok=True)
+
+
+def _kubeconfig(
+    name: str, server: str, authority: Authority, pair: KeyPair, *, user: str = ADMIN
+) -> bytes:
+    identity = Identity(certificate=Pem(pair.certificate), key=Pem(pair.key))
+    return kubeconfig_of({name: server}, authority.pair.certificate, identity, user=user)
 
 
 def _is_stale(certificate: Path, names: tuple[str, ...], now: float) -> bool:

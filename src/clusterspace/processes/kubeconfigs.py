@@ -9,22 +9,29 @@ import msgspec
 from clusterspace.client.settings import ExecPlugin, Identity
 from clusterspace.processes.clients import read_pem
 
-_USER: Final = "admin"
+ADMIN: Final = "admin"
+"""The user in kubeconfigs for people."""
 
 
-def kubeconfig_of(servers: Mapping[str, str], authority: bytes, identity: Identity) -> bytes:
-    """Return a kubeconfig with a context for each server; the first one is the current one."""
+def kubeconfig_of(
+    servers: Mapping[str, str], authority: bytes, identity: Identity, *, user: str = ADMIN
+) -> bytes:
+    """Return a kubeconfig with a context for each server; the first one is the current one.
+
+    An identity that says nothing is left to another file: KUBECONFIG takes several.
+    """
+    entry = user_entry(identity)
     clusters = [
         {"name": name, "cluster": {"server": server, **_authority(authority)}}
         for name, server in servers.items()
     ]
-    contexts = [{"name": name, "context": {"cluster": name, "user": _USER}} for name in servers]
+    contexts = [{"name": name, "context": {"cluster": name, "user": user}} for name in servers]
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": next(iter(servers)),
         "clusters": clusters,
-        "users": [{"name": _USER, "user": user_entry(identity)}],
+        "users": [{"name": user, "user": entry}] if entry else [],
         "contexts": contexts,
     }
     return msgspec.yaml.encode(config)

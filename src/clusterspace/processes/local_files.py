@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from clusterspace.errors import AlreadyRunning, UnusableDirectory
-from clusterspace.processes.installation import write_private
+from clusterspace.processes.installation import Installation, write_private
 from clusterspace.store.files import STORE_FILE_NAME
 
 
@@ -80,6 +80,10 @@ class LocalFiles:
     def fleet_kubeconfig(self) -> Path:
         """The fleet API server's own kubeconfig."""
         return self.fleet / "kubeconfig"
+
+    def part_kubeconfig(self, part: str) -> Path:
+        """Return who a part is at the hub."""
+        return Installation(self.hub).part_kubeconfig(part)
 
     def member(self, name: str) -> Path:
         """Return where a simulated member keeps its files."""
@@ -177,8 +181,14 @@ _LISTS: Final = ("clusters", "users", "contexts")
 
 
 def merged_kubeconfig(parts: list[bytes]) -> bytes:
-    """Return one kubeconfig of several; users are named after their part, so that none collide."""
-    documents = [_with_own_users(yaml.safe_load(each)) for each in parts]
+    """Return one kubeconfig of several; users are named after their part, so that none collide.
+
+    A context whose own part knows no users is for those of the first part that does: the gateway
+    says where it is, the hub who people are.
+    """
+    read = [yaml.safe_load(each) for each in parts]
+    with_users = next((each for each in read if each["users"]), read[0])
+    documents = [_with_own_users(each, with_users) for each in read]
     merged: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -189,8 +199,8 @@ def merged_kubeconfig(parts: list[bytes]) -> bytes:
     return msgspec.yaml.encode(merged)
 
 
-def _with_own_users(document: dict[str, Any]) -> dict[str, Any]:
-    part = document["current-context"]
+def _with_own_users(document: dict[str, Any], with_users: dict[str, Any]) -> dict[str, Any]:
+    part = (document if document["users"] else with_users)["current-context"]
     users = [{**each, "name": f"{part}-{each['name']}"} for each in document["users"]]
     contexts = [
         {**each, "context": {**each["context"], "user": f"{part}-{each['context']['user']}"}}

@@ -65,14 +65,14 @@ class Parts:
         """Return the fleet API server."""
         place = ("--data-dir", str(self.files.fleet), "--port", str(self.ports[_FLEET]))
         given = (*place, *self._federation, *self._member_cidrs)
-        arguments = (_FLEET, *self._hub_kubeconfig, *given)
+        arguments = (_FLEET, *self._identity(_FLEET), *given)
         return self._part(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
 
     def controllers(self) -> Part:
         """Return the controllers."""
         port = ("--metrics-port", str(self.ports[_CONTROLLERS]))
         given = (*port, *self._federation, *self._member_cidrs)
-        arguments = (_CONTROLLERS, *self._hub_kubeconfig, *given)
+        arguments = (_CONTROLLERS, *self._identity(_CONTROLLERS), *given)
         return self._part(_CONTROLLERS, arguments)
 
     def member(self, name: str, settle: Callable[[], Awaitable[None]]) -> Part:
@@ -86,9 +86,8 @@ class Parts:
     def _part(self, name: str, arguments: tuple[str, ...], **more: object) -> Part:
         return Part(name, arguments, self.files.log(name), self.ports[name], **more)  # pyright: ignore[reportArgumentType]
 
-    @property
-    def _hub_kubeconfig(self) -> tuple[str, str]:
-        return ("--hub-kubeconfig", str(self.files.hub_kubeconfig))
+    def _identity(self, part: str) -> tuple[str, str]:
+        return ("--hub-kubeconfig", str(self.files.part_kubeconfig(part)))
 
     @property
     def _member_cidrs(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Trust
 from clusterspace.errors import ClusterspaceError
 from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.processes.installation import Installation
 
 _ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
@@ -58,6 +59,11 @@ async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[
     settings = HubSettings(data_dir=directory, port=0, store="memory", member_cidrs=LOOPBACK)
     async with running_hub(settings):
         yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
+
+
+def part_of_hub(directory: Path, part: str) -> ConnectionSettings:
+    """Return how a part of the control plane reaches the hub in this directory, as itself."""
+    return read_kubeconfig([Installation(directory).part_kubeconfig(part)]).settings(cluster="hub")
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fl
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.sim import SimSettings, running_sim
 from clusterspace.testing.certificates import loopback_tls
-from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.hubs import client_for_test, part_of_hub
 
 ROOT = "root-token"
 TOKENS = f"""
@@ -157,7 +157,7 @@ async def fleet_site(
         for name, side in sides.items():
             await fleet.join(name, side)
         settings = FleetSettings(
-            hub=fleet.hub.settings,
+            hub=part_of_hub(directory / "hub", "fleet"),
             data_dir=directory / "fleet",
             port=0,
             federation=federation,
@@ -174,7 +174,7 @@ async def fleet_site(
 async def without_federation(site: Site) -> AsyncGenerator[Site]:
     """Run a second fleet API server before the same clusters, which leaves the hub out."""
     settings = FleetSettings(
-        hub=site.hub.settings,
+        hub=part_of_hub(site.directory / "hub", "fleet"),
         data_dir=site.directory / "without",
         port=0,
         federation=False,

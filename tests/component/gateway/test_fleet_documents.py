@@ -1,5 +1,6 @@
 """What is about the fleet itself, the view without the hub, and the kubeconfig for all of it."""
 
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -172,8 +173,12 @@ async def test_a_cluster_that_joins_is_in_the_next_list(site: Site):
     assert (await site.ask("GET", f"{MAPS}?resourceVersion={vanished}")).code == 410
 
 
-async def test_one_kubeconfig_leads_to_every_cluster(site: Site, tmp_path: Path):
-    own = fleet_settings(site.directory / "fleet" / "kubeconfig")
+async def test_one_kubeconfig_leads_to_every_cluster(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    parts = [str(site.directory / each / "kubeconfig") for each in ("fleet", "hub")]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(parts))
+    own = fleet_settings(None)
     written = tmp_path / "all.yaml"
     written.write_bytes(await all_contexts(own))
 

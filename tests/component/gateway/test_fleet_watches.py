@@ -32,7 +32,7 @@ from clusterspace.processes.fleet import FleetSettings, running_fleet
 from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
-from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -209,7 +209,10 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
         await found.until_told(("ADDED", "i1.clusterspace.east"))
     await create(site.members["west"], "i2")
     settings = FleetSettings(
-        site.hub.settings, site.directory / "other", port=0, member_cidrs=LOOPBACK
+        part_of_hub(site.directory / "hub", "fleet"),
+        site.directory / "other",
+        port=0,
+        member_cidrs=LOOPBACK,
     )
     async with running_fleet(settings) as second:
         other = Site(site.fleet, second, site.members, "other")
@@ -222,7 +225,10 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
 
 async def test_a_gateway_that_stops_ends_its_watches_in_good_order(site: Site):
     settings = FleetSettings(
-        site.hub.settings, site.directory / "brief", port=0, member_cidrs=LOOPBACK
+        part_of_hub(site.directory / "hub", "fleet"),
+        site.directory / "brief",
+        port=0,
+        member_cidrs=LOOPBACK,
     )
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(running_fleet(settings))

@@ -1,6 +1,5 @@
 """Who we are at the hub, when the hub writes its kubeconfig anew."""
 
-import asyncio
 from dataclasses import replace
 
 from clusterspace.client.credentials import REREAD_SECONDS
@@ -62,27 +61,3 @@ async def test_a_kubeconfig_that_is_away_for_a_moment_changes_nothing() -> None:
     file.renew(b"second")
     await clock.advance(REREAD_SECONDS)
     assert await shown(identity) == b"second"
-
-
-async def test_whoever_passes_the_identity_on_is_told_when_it_changes_and_only_then() -> None:
-    clock, file = ManualClock(), File()
-    identity = HubIdentity(file.read, file.settings, clock)
-    told: list[bytes] = []
-    heard = asyncio.Event()
-
-    def tell(changed: Identity) -> None:
-        told.append(changed.certificate.data)
-        heard.set()
-
-    async with asyncio.TaskGroup() as group:
-        telling = group.create_task(identity.tell_changes(tell))
-        await clock.advance(REREAD_SECONDS)
-        while not clock.sleeping:  # noqa: ASYNC110 - the file is read in a thread
-            await asyncio.sleep(0)
-        file.renew(b"second")
-        await clock.advance(REREAD_SECONDS)
-        async with asyncio.timeout(10):
-            await heard.wait()
-        telling.cancel()
-
-    assert told == [b"second"]

@@ -4,7 +4,8 @@ rbac.py           one rule of a role, and what it covers
 grants.py         roles and bindings by who holds them
 snapshot.py       the grants, kept current from the store
 agents.py         what the agent of a member cluster reaches, and nothing else
-authorizer.py     agents, then administrators, then roles; no means no
+parts.py          what controllers and gateway may do, where a role cannot say it
+authorizer.py     agents, then administrators, then limits, then roles; no means no
 escalation.py     nobody grants what they do not hold
 guards.py         the plug-ins that stand between an authorized write and the store
 reviews.py        clients ask what somebody may do

@@ -1,9 +1,10 @@
-"""Agents, then administrators, then roles: the one decision, for requests and for questions."""
+"""Agents, administrators, limits, roles: the one decision, for requests and for questions."""
 
 from typing import Final
 
 from clusterspace.errors import MalformedSelector
 from clusterspace.hub.access.agents import scope_of
+from clusterspace.hub.access.parts import lendable, limit_of
 from clusterspace.hub.access.rbac import Rule
 from clusterspace.hub.access.snapshot import Snapshot
 from clusterspace.kube.names import path_segment_problems
@@ -38,6 +39,9 @@ class HubAuthorizer:
             return ALLOWED if scope.allows(info, name) else DENIED
         if MASTERS in user.groups:
             return ALLOWED
+        limit = limit_of(user, info, name)
+        if limit:
+            return Decision(allowed=False, reason=limit)
         grant = self._snapshot.grants.held_by(user, info.namespace).find(info, name)
         return DENIED if grant is None else grant.decision
 
@@ -53,6 +57,10 @@ class HubAuthorizer:
         if scope is not None:
             return scope.rules(namespace)
         return self._snapshot.grants.held_by(user, namespace).rules
+
+    def lendable_rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
+        """Return the rules among those that the user may grant to others."""
+        return lendable(user, self.rules_of(user, namespace))
 
 
 def name_asked_for(info: RequestInfo) -> str:

@@ -12,6 +12,7 @@ from clusterspace.hub.access.guards import (
     EscalationGuard,
     TemplateRight,
 )
+from clusterspace.hub.access.parts import PartGuard
 from clusterspace.hub.access.reviews import Reviews, ReviewVerb, VerbKey
 from clusterspace.hub.access.snapshot import Snapshot
 from clusterspace.hub.state import Plugin
@@ -38,6 +39,7 @@ def build_access(store: Store) -> Access:
         CreateRight(authorizer),
         AgentGuard(),
         CredentialsRight(authorizer),
+        PartGuard(),
         EscalationGuard(EscalationCheck(authorizer, snapshot)),
         TemplateRight(authorizer),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.api.agents import REGISTRATION_GROUP
+from clusterspace.api.parts import CONTROLLERS_USER, FLEET_USER
 from clusterspace.hub.access.rbac import EVERYTHING, Rule
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.kube.objects import Object
@@ -27,6 +28,7 @@ _CREATE: Final = ("create",)
 _EVENTS: Final = ("", "events.k8s.io")
 
 _CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
+_CLIENT_AUTHORITY: Final = "extension-apiserver-authentication-reader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,14 @@ class DefaultRole:
 
 @dataclass(frozen=True, slots=True)
 class DefaultBinding:
-    """A binding of the role of the same name, in the same namespace, to groups."""
+    """A binding of the role of the same name, in the same namespace, to groups and users."""
 
     name: str
-    groups: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     namespace: str = ""
+    users: tuple[str, ...] = ()
+    role: str = ""
+    """The role, where it has another name."""
 
     def as_object(self) -> Object:
         """Return the RoleBinding or ClusterRoleBinding."""
@@ -69,9 +74,15 @@ class DefaultBinding:
             "apiVersion": API_VERSION,
             "metadata": _metadata(self.name, self.namespace, _LABELS),
             "subjects": [
-                {"kind": "Group", "apiGroup": RBAC_GROUP, "name": group} for group in self.groups
+                {"kind": kind, "apiGroup": RBAC_GROUP, "name": name}
+                for kind, names in (("Group", self.groups), ("User", self.users))
+                for name in names
             ],
-            "roleRef": {"apiGroup": RBAC_GROUP, "kind": f"{scope}Role", "name": self.name},
+            "roleRef": {
+                "apiGroup": RBAC_GROUP,
+                "kind": f"{scope}Role",
+                "name": self.role or self.name,
+            },
         }
 
 
@@ -202,7 +213,7 @@ ROLES: Final = (
     )),
     *map(_approver, _SIGNERS),
     DefaultRole(
-        "extension-apiserver-authentication-reader",
+        _CLIENT_AUTHORITY,
         (Rule(_READ, ("",), ("configmaps",), ("extension-apiserver-authentication",)),),
         namespace="kube-system",
     ),
@@ -224,4 +235,57 @@ BINDINGS: Final = (
     # a bootstrap token.
     DefaultBinding(_CLUSTER_INFO, (UNAUTHENTICATED, AUTHENTICATED), namespace="kube-public"),
     DefaultBinding("system:node-bootstrapper", (REGISTRATION_GROUP,)),
+)
+
+_CLUSTERS: Final = "cluster.karmada.io"
+_WORKS: Final = "work.karmada.io"
+_LEASES: Final = "coordination.k8s.io"
+_CHANGE: Final = ("get", "patch", "update")
+
+PART_ROLES: Final = (
+    # Whoever logs in at the gateway is impersonated at the hub, administrators too: that is what a
+    # gateway is. Of its own it reads the clusters and the credentials it connects with.
+    DefaultRole(FLEET_USER, (
+        _on(_READ, _CLUSTERS, "clusters"),
+        _on(_CREATE, "authentication.k8s.io", "tokenreviews"),
+        _on(_CREATE, "authorization.k8s.io", "subjectaccessreviews"),
+        _on(("impersonate",), "", "groups", "serviceaccounts", "users"),
+        _on(("impersonate",), "authentication.k8s.io", EVERYTHING),  # uids and userextras/KEY
+        _on(_READ, "", "secrets"),  # of members, in the one namespace that has them
+    )),
+    DefaultRole(CONTROLLERS_USER, (
+        # Anything may be a template: it is found by watching, and claimed by a label.
+        _on((*_READ, "patch"), EVERYTHING, EVERYTHING),
+        # Named once more, for of these they give agents a share.
+        _on((*_READ, "create", "delete", "patch"), _CLUSTERS, "clusters"),
+        _on(_CHANGE, _CLUSTERS, "clusters/status"),
+        _on((*_READ, "create", "delete", "patch", "update"), _WORKS, "clusterresourcebindings",
+            "resourcebindings", "works"),
+        _on(_CHANGE, _WORKS, "clusterresourcebindings/status", "resourcebindings/status",
+            "works/status"),
+        _on((*_READ, "create", "patch", "update"), _EVENTS, "events"),
+        # KubeFleet gives members everything in these groups, in a namespace of their own.
+        *(_on((EVERYTHING,), group, EVERYTHING) for group in (
+            "cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io",
+            "networking.fleet.azure.com",
+        )),
+        _on((*_READ, "create", "delete", "patch", "update"), _LEASES, "leases"),
+        _on(("delete",), "", "secrets"),
+        _on(_CREATE, "", "configmaps"),
+        _on(("create", "delete"), "", "namespaces"),
+        _on(("create", "delete"), RBAC_GROUP, "clusterrolebindings", "clusterroles",
+            "rolebindings", "roles"),
+    )),
+)  # fmt: skip
+"""What gateway and controllers may do on a hub, within the limits of parts.py.
+
+Those know namespaces and names that roles have no words for, or that are not there yet.
+"""
+
+PART_BINDINGS: Final = (
+    DefaultBinding(FLEET_USER, users=(FLEET_USER,)),
+    DefaultBinding(
+        FLEET_USER, users=(FLEET_USER,), namespace="kube-system", role=_CLIENT_AUTHORITY
+    ),
+    DefaultBinding(CONTROLLERS_USER, users=(CONTROLLERS_USER,)),
 )

@@ -12,6 +12,7 @@ from typing import Final
 from clusterspace.errors import Forbidden
 from clusterspace.hub.access.authorizer import HubAuthorizer
 from clusterspace.hub.access.grants import Place
+from clusterspace.hub.access.parts import only_marks
 from clusterspace.hub.access.rbac import EVERYTHING, Rule, missing_atoms, read_rules
 from clusterspace.hub.access.snapshot import RBAC_GROUP, Snapshot, read_role_reference
 from clusterspace.kube import statuses
@@ -77,7 +78,7 @@ class EscalationCheck:
         is_role, is_binding = resource.plural in _ROLES, resource.plural in _BINDINGS
         if resource.group != RBAC_GROUP or not (is_role or is_binding) or MASTERS in user.groups:
             return
-        if old is not None and _grants_the_same(new, old):
+        if old is not None and (_grants_the_same(new, old) or only_marks(user, new, old)):
             return
         write = RoleWrite(user, resource, new, old)
         if is_role:
@@ -112,7 +113,7 @@ class EscalationCheck:
         return self._authorizer.decide_now(write.user, info).allowed
 
     def _require_held(self, write: RoleWrite, rules: Iterable[Rule]) -> None:
-        held = self._authorizer.rules_of(write.user, namespace_of(write.new))
+        held = self._authorizer.lendable_rules_of(write.user, namespace_of(write.new))
         missing = tuple(missing_atoms(rules, held))
         if missing:
             raise _refusal(write, _missing_text(write.user, missing))

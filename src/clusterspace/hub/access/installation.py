@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from clusterspace.errors import AlreadyExists
 from clusterspace.hub.access.aggregation import aggregate_all
-from clusterspace.hub.access.default_roles import AUTOUPDATE, BINDINGS, ROLES
+from clusterspace.hub.access.default_roles import (
+    AUTOUPDATE,
+    BINDINGS,
+    PART_BINDINGS,
+    PART_ROLES,
+    ROLES,
+)
 from clusterspace.hub.access.rbac import missing_atoms, read_rules
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.hub.catalog import Served
@@ -40,6 +46,12 @@ async def install_default_roles(hub: HubState) -> None:
     for default in (*ROLES, *BINDINGS):
         await _install(hub, default.as_object())
     await aggregate_all(hub)
+
+
+async def install_part_roles(hub: HubState) -> None:
+    """Make or complete the roles under which gateway and controllers work with this hub."""
+    for default in (*PART_ROLES, *PART_BINDINGS):
+        await _install(hub, default.as_object())
 
 
 async def _install(hub: HubState, wanted: Object) -> None:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from clusterspace.api.agents import AGENT_SIGNER, AGENTS
+from clusterspace.api.parts import PART_USER_PREFIX
 from clusterspace.hub.certificates import KeyPair, UnreadableCertificate
 from clusterspace.hub.identity.agents import cluster_of_agent
 from clusterspace.hub.identity.certificates.judgement import AGENT_SECONDS, usage_problem
@@ -57,6 +58,8 @@ def _subject_problem(asked: Asked) -> str:
         return "the subject needs exactly one common name: the user"
     if MASTERS in asked.organizations:
         return f"the group {MASTERS} is not given away by certificate requests"
+    if asked.common_names[0].startswith(PART_USER_PREFIX):
+        return f"users {PART_USER_PREFIX}* are parts of the control plane, named by the hub alone"
     is_agent = bool(cluster_of_agent(asked.common_names[0], asked.organizations))
     if asked.signer == AGENT_SIGNER and (not is_agent or asked.organizations != (AGENTS,)):
         return f"the signer {AGENT_SIGNER} signs for agents of clusters only"

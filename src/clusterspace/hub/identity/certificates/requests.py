@@ -112,6 +112,14 @@ def groups_asked(request: Object) -> tuple[str, ...]:
         return ()
 
 
+def names_asked(request: Object) -> tuple[str, ...]:
+    """Return the users a request would make its bearer; none when it cannot be read."""
+    try:
+        return read_asked(request).common_names
+    except UnreadableRequest:
+        return ()
+
+
 def requester_of(request: Object) -> tuple[str, tuple[str, ...]]:
     """Return who made a request, as the server wrote it down: user and groups."""
     groups = cast("list[str]", find_at(request, "spec", "groups") or [])

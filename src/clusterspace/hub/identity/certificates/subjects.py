@@ -1,8 +1,9 @@
-"""Whom nobody may ask to become: the group that may do everything is not for certificates."""
+"""Whom nobody may ask to become: administrators, and the parts of the control plane."""
 
+from clusterspace.api.parts import PART_USER_PREFIX
 from clusterspace.hub.admissions import Admission
 from clusterspace.hub.identity.certificates.issuing import SIGNERS
-from clusterspace.hub.identity.certificates.requests import groups_asked
+from clusterspace.hub.identity.certificates.requests import groups_asked, names_asked
 from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, name_of
@@ -10,7 +11,7 @@ from clusterspace.serving.users import MASTERS
 
 
 class CertificateSubjects:
-    """Refuses certificate requests for `system:masters`; an operator must not even see one."""
+    """Refuses requests for such certificates; an operator must not even see one."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Look at new certificate requests; let everything else pass."""
@@ -20,7 +21,13 @@ class CertificateSubjects:
         ):
             return new
         signer = find_at(new, "spec", "signerName")
-        if signer in SIGNERS and MASTERS in groups_asked(new):
+        if signer not in SIGNERS:
+            return new
+        why = ""
+        if MASTERS in groups_asked(new):
             why = f"use of {signer} signer with {MASTERS} group is not allowed"
+        elif any(each.startswith(PART_USER_PREFIX) for each in names_asked(new)):
+            why = f"use of {signer} signer for users {PART_USER_PREFIX}* is not allowed"
+        if why:
             raise statuses.forbidden(admission.served.info.group_resource, name_of(new), why)
         return new

@@ -1,0 +1,146 @@
+"""The parts as `deploy/` starts them: its command lines, with its files in a directory of a test.
+
+What systemd and Kubernetes do with directories is done by hand: each part is run with the paths
+that its unit or its container would give it, and a file it is not given is not in them.
+"""
+
+import configparser
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+PARTS = ("hub", "fleet", "controllers")
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A control plane that runs: where its files are, and who its parts are at the hub."""
+
+    directory: Path
+    admin: Path
+    fleet: Path
+    identities: Mapping[str, Path]
+
+    def writes(self) -> list[dict[str, Any]]:
+        """Return who wrote what at the hub, and what came of it: its audit log."""
+        log = self.admin.parent / "audit.log"
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    def kubectl(self, *words: str, kubeconfig: str = "") -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator at the fleet API server, or with another kubeconfig."""
+        files = kubeconfig or os.pathsep.join((str(self.fleet), str(self.admin)))
+        environment = {**os.environ, "KUBECONFIG": files, "HOME": str(self.directory)}
+        return subprocess.run(
+            ["kubectl", *words],
+            capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment,
+        )  # fmt: skip
+
+
+def read_unit(file: Path) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
+    unit.read(file)
+    return unit
+
+
+@contextmanager
+def started_by_systemd(directory: Path) -> Generator[Deployment]:
+    """Start the three units, as the users they run as would see their files."""
+    state = directory / "state"
+    state.mkdir()
+    identities: dict[str, Path] = {}
+    with ExitStack() as stack:
+        for part in PARTS:
+            service = read_unit(DEPLOY / f"systemd/clusterspace-{part}.service")["Service"]
+            given = directory / f"credentials-{part}"
+            given.mkdir()
+            for line in service.get("LoadCredential", "").splitlines():
+                name, _, source = line.partition(":")
+                identities[part] = given / name
+                shutil.copy(source.replace("%S", str(state)), given / name)
+            command = service["ExecStart"].replace("%S", str(state))
+            command = command.replace("${CREDENTIALS_DIRECTORY}", str(given))
+            stack.enter_context(running(directory, part, command.split()[1:]))
+            wait_for_part(part, state)
+        admin = state / "clusterspace/hub/kubeconfig"
+        yield Deployment(directory, admin, state / "clusterspace-fleet/kubeconfig", identities)
+
+
+@contextmanager
+def started_by_kubernetes(directory: Path) -> Generator[Deployment]:
+    """Start the three containers, each with the folders of the volume that it mounts."""
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes/clusterspace.yaml").read_text())
+    pod = next(each for each in documents if each["kind"] == "Deployment")["spec"]["template"]
+    containers = {
+        each["name"]: each for each in (*pod["spec"]["initContainers"], *pod["spec"]["containers"])
+    }
+    volume = directory / "volume"
+    volume.mkdir()
+    with ExitStack() as stack:
+        for part in PARTS:
+            words = [_mounted(each, containers[part], volume) for each in containers[part]["args"]]
+            stack.enter_context(running(directory, part, words))
+            wait_for_part(part, volume)
+        identities = {part: volume / "hub/parts" / part / "kubeconfig" for part in PARTS[1:]}
+        fleet = volume / "fleet/kubeconfig"
+        yield Deployment(directory, volume / "hub/kubeconfig", fleet, identities)
+
+
+def _mounted(word: str, container: Mapping[str, Any], volume: Path) -> str:
+    """Return an argument with paths in the volume, as far as the container mounts it."""
+    option, _, value = word.partition("=")
+    if not value.startswith("/"):
+        # The port of a test is free; and it listens on this machine only.
+        return {"--port": "--port=0", "--host": "--host=127.0.0.1"}.get(option, word)
+    for mount in container["volumeMounts"]:
+        if mount["name"] == "data" and value.startswith(f"{mount['mountPath']}"):
+            rest = value.removeprefix(mount["mountPath"])
+            return f"{option}={volume / mount['subPath']}{rest}"
+    raise AssertionError(f"{container['name']} mounts nothing at {value}")
+
+
+@contextmanager
+def running(directory: Path, part: str, words: list[str]) -> Generator[None]:
+    """Run a part until the block ends."""
+    log = directory / f"{part}.log"
+    free = {"CLUSTERSPACE_HUB_PORT": "0", "CLUSTERSPACE_FLEET_PORT": "0"}
+    near = {f"CLUSTERSPACE_{each.upper()}_ALLOW_MEMBER_CIDRS": "127.0.0.0/8" for each in PARTS}
+    kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "clusterspace", *words],
+            stdout=output, stderr=output, env={**kept, **free, **near}, cwd=directory,
+        )  # fmt: skip
+    try:
+        yield
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def wait_for_part(part: str, files: Path) -> None:
+    """Wait until the files of a part say that it is ready; the controllers write none."""
+    ready = {"hub": ("hub/kubeconfig", "clusterspace/hub/kubeconfig"),
+             "fleet": ("fleet/kubeconfig", "clusterspace-fleet/kubeconfig")}  # fmt: skip
+    if part in ready:
+        wait_for(lambda: any((files / each).exists() for each in ready[part]), f"{part} is ready")
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g}s: {what}"
+        time.sleep(0.1)
