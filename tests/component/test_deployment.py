@@ -83,8 +83,7 @@ def test_a_unit_runs_as_nobody_special(file: Path) -> None:
 
     # One user each: the files of one part are not the others' to read.
     part = file.stem.removeprefix("clusterspace-")
-    own = {"hub": "clusterspace", "agent": "clusterspace"}
-    assert service["User"] == own.get(part, f"clusterspace-{part}")
+    assert service["User"] == ("clusterspace" if part == "hub" else f"clusterspace-{part}")
     assert service["NoNewPrivileges"] == "yes"
     assert service["CapabilityBoundingSet"] == ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterspace.api.parts import PARTS
 from clusterspace.processes.local_files import LocalFiles, RunRecord
 
 PATIENCE = 60.0
@@ -101,6 +102,14 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
     found = subprocess.run([*kubectl, "get", "configmap", "kept"], capture_output=True)
     assert found.returncode == 0, found.stderr
     assert running.stop() == 0
+
+    # Each part worked under its own name; the administrator's is for people.
+    log = (running.files.hub / "audit.log").read_text().splitlines()
+    writes = [json.loads(line) for line in log]
+    assert {each["user"] for each in writes} <= {"kubernetes-admin", *PARTS.values()}
+    assert PARTS["controllers"] in {each["user"] for each in writes}
+    by_people = {each["resource"] for each in writes if each["user"] == "kubernetes-admin"}
+    assert by_people == {"configmaps"}
 
 
 def test_no_part_outlives_the_one_who_started_it(fleet):

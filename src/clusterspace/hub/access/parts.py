@@ -118,6 +118,11 @@ def lendable(user: User, held: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(rule for rule in held if EVERYTHING not in rule.groups)
 
 
+def carries_for_others(user: User) -> bool:
+    """Whether what somebody sends to members was written, and so answered for, by others."""
+    return user.name == CONTROLLERS_USER
+
+
 def only_marks(user: User, new: Object, old: Object) -> bool:
     """Whether the controllers write marks on an object, and nothing that it says changes."""
     return user.name == CONTROLLERS_USER and _unmarked(new) == _unmarked(old)
