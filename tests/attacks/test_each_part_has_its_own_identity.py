@@ -18,13 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.flows.fleets import Fleet, running_fleet
+from tests.flows.fleets import Fleet, Side, running_fleet, until
 
 from clusterspace.api.agents import AGENT_SIGNER
 from clusterspace.api.parts import CONTROLLERS_USER, FLEET_USER, PARTS
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
 from clusterspace.gateway.fanout import exchange
+from clusterspace.membership import names
 from clusterspace.processes.installation import Installation
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 
@@ -54,6 +55,7 @@ class Theft:
     """A hub with something worth stealing, and what the attacker holds."""
 
     fleet: Fleet
+    member: Side
     clients: dict[str, ClusterClient]
 
     async def ask(
@@ -138,7 +140,7 @@ async def theft(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Theft
         }
         member = await fleet.add_member("west")
         await fleet.join("west", member)
-        theft = Theft(fleet, clients)
+        theft = Theft(fleet, member, clients)
         await theft.make("/api/v1/namespaces", named("v1", "Namespace", "shop"))
         await theft.make(f"{SHOP}/secrets", named("v1", "Secret", "till", stringData={"a": "b"}))
         await theft.make(f"{SHOP}/configmaps", named("v1", "ConfigMap", "web", data={"a": "b"}))
@@ -406,3 +408,30 @@ async def test_the_certificate_of_a_part_names_the_part_and_no_group(theft: Thef
     subjects = [subject_of(installation.part_kubeconfig(part)) for part in PARTS]
 
     assert subjects == [f"CN={user}" for user in PARTS.values()]
+
+
+async def test_a_role_that_grants_more_than_the_controllers_hold_is_placed_all_the_same(
+    theft: Theft,
+) -> None:
+    """They carry it: whether it may be written was asked when its author wrote it."""
+    path = "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies"
+    selector = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": "owner",
+    }
+    spec = {
+        "resourceSelectors": [selector],
+        "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
+    }
+    policy = named("policy.karmada.io/v1alpha1", "ClusterPropagationPolicy", "owner", spec=spec)
+    place = names.role_place("owner")
+
+    async def is_placed() -> bool:
+        return await theft.member.client.find(place) is not None
+
+    async with theft.fleet.controllers():
+        await theft.make(path, policy)
+        await until(is_placed)
+
+    assert (await theft.member.client.get(place))["rules"] == EVERYTHING

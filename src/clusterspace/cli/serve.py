@@ -45,7 +45,8 @@ def hub(
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
 
-    The kubeconfig appears in the data directory once the hub is ready.
+    The administrator's kubeconfig appears in the data directory once the hub is ready, and those
+    that `fleet` and `controllers` work with below it, in parts/.
 
     \b
     Examples:
