@@ -16,6 +16,7 @@ from clusterspace.errors import Forbidden, NotFound
 from clusterspace.hub.access.agents import scope_of
 from clusterspace.hub.access.authorizer import HubAuthorizer
 from clusterspace.hub.access.escalation import EscalationCheck
+from clusterspace.hub.access.parts import carries_for_others
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.hub.admissions import Admission
 from clusterspace.hub.state import HubState
@@ -144,7 +145,7 @@ class EscalationGuard:
     """Refuses roles and bindings that grant more than their author holds.
 
     Also those that are to be made on a member: in a Work, or in the state of an object that a
-    placement wrote down. Roles that controllers put there were checked when somebody wrote them;
+    placement wrote down. What our controllers put there was checked when somebody wrote it; other
     controllers pass by the verbs `escalate` and `bind`, as everybody does.
     """
 
@@ -155,7 +156,8 @@ class EscalationGuard:
         """Return the object as it is, or refuse it."""
         info = admission.served.info
         self._check.check(admission.user, info, admission.new, admission.old)
-        if (info.group, info.kind) in _CARRIERS and not admission.subresource:
+        is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
+        if is_carrier and not carries_for_others(admission.user):
             self._check_carried(hub, admission)
         return admission.new
 
