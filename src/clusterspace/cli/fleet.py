@@ -1,10 +1,12 @@
 """`clusterspace fleet` and `clusterspace kubeconfig`: one address for every cluster."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from clusterspace.cli.foreground import (
+    connection_options,
     hub_kubeconfig_option,
     log_format_option,
     serve,
@@ -12,6 +14,9 @@ from clusterspace.cli.foreground import (
 )
 from clusterspace.cli.hub_option import run
 from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
+
+if TYPE_CHECKING:
+    from clusterspace.serving.limits import Limits
 
 
 @click.command()
@@ -42,6 +47,7 @@ from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 )
 @tls_names_option
 @member_cidrs_option
+@connection_options
 @log_format_option
 def fleet(
     hub_kubeconfig: Path | None,
@@ -52,6 +58,7 @@ def fleet(
     list_seconds: float,
     server_names: tuple[str, ...],
     member_cidrs: Networks,
+    limits: "Limits",
     log_format: str,
 ) -> None:
     """Run the fleet API server: a unified view of the hub and of every member.
@@ -80,6 +87,7 @@ def fleet(
             limits=FleetLimits(list_seconds=list_seconds),
             server_names=server_names,
             member_cidrs=member_cidrs,
+            connections=limits,
         )
         await serve_until_stopped(settings)
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import errno
+import functools
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -31,6 +32,66 @@ log_format_option: Final = click.option(
     show_default=True,
     help="For people or for machines.",
 )
+
+_CONNECTION_OPTIONS: Final = (
+    click.option(
+        "--max-connections",
+        default=10_000,
+        show_default=True,
+        type=click.IntRange(min=10),
+        help="Open connections in all; beyond, new ones are closed as they come.",
+    ),
+    click.option(
+        "--max-connections-per-address",
+        default=5_000,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Of these, from one address (IPv6: a /64); behind a proxy that is everybody.",
+    ),
+    click.option(
+        "--max-unauthenticated",
+        default=500,
+        show_default=True,
+        type=click.IntRange(min=10),
+        help="Connections served at once that have shown no credentials yet; others wait.",
+    ),
+    click.option(
+        "--max-unauthenticated-per-address",
+        default=200,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Of these, from one address.",
+    ),
+)
+
+Run: TypeAlias = Callable[..., None]
+
+
+def connection_options(command: Run) -> Run:
+    """Add the options that bound connections; the command gets them as one `limits`."""
+
+    @functools.wraps(command)
+    def with_limits(
+        *,
+        max_connections: int,
+        max_connections_per_address: int,
+        max_unauthenticated: int,
+        max_unauthenticated_per_address: int,
+        **others: Any,
+    ) -> None:
+        from clusterspace.serving.limits import Limits
+
+        limits = Limits(
+            connections=max_connections,
+            connections_per_address=max_connections_per_address,
+            newcomers=max_unauthenticated,
+            newcomers_per_address=max_unauthenticated_per_address,
+        )
+        command(**others, limits=limits)
+
+    for option in reversed(_CONNECTION_OPTIONS):
+        with_limits = option(with_limits)
+    return with_limits
 
 
 def serve(

@@ -1,11 +1,20 @@
 """`clusterspace hub`: run the hub in the foreground until Ctrl-C."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from clusterspace.cli.foreground import log_format_option, serve, tls_names_option
+from clusterspace.cli.foreground import (
+    connection_options,
+    log_format_option,
+    serve,
+    tls_names_option,
+)
 from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
+
+if TYPE_CHECKING:
+    from clusterspace.serving.limits import Limits
 
 
 @click.command()
@@ -32,6 +41,7 @@ from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 )
 @tls_names_option
 @member_cidrs_option
+@connection_options
 @log_format_option
 def hub(
     data_dir: Path,
@@ -41,6 +51,7 @@ def hub(
     token_auth_file: Path | None,
     server_names: tuple[str, ...],
     member_cidrs: Networks,
+    limits: "Limits",
     log_format: str,
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
@@ -58,6 +69,13 @@ def hub(
     from clusterspace.processes.hub import HubSettings, serve_until_stopped
 
     settings = HubSettings(
-        data_dir, host, port, store, token_auth_file, server_names, member_cidrs=member_cidrs
+        data_dir,
+        host,
+        port,
+        store,
+        token_auth_file,
+        server_names,
+        member_cidrs=member_cidrs,
+        connections=limits,
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)

@@ -33,7 +33,9 @@ from clusterspace.processes.kubeconfigs import kubeconfig_of
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import LIMITS, open_connections, user_settings
 from clusterspace.runtime.background import keep_all, report
+from clusterspace.runtime.memory import give_back_freed
 from clusterspace.serving.calls import chain
+from clusterspace.serving.limits import Limits
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import Audit
 from clusterspace.serving.middleware.authenticate import Authenticate
@@ -68,6 +70,7 @@ class FleetSettings:
     """Reads `hub` again from where it came from, if it came from a file."""
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
+    connections: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,10 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         stack.callback(audit.close)
         handler = build_handler(fleet, documents, hub, audit, clock)
         tls = await FleetTls.open(installation, authority, hub)
-        server = HttpServer(handler, tls=tls.context)
+        server = HttpServer(handler, tls=tls.context, limits=settings.connections)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
+        keep_all(tasks, {"freed memory": lambda: give_back_freed(clock)})
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])

@@ -5,7 +5,7 @@ import ssl
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
@@ -55,6 +55,8 @@ from clusterspace.processes.installation import Installation, server_url
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import open_connections, user_settings
 from clusterspace.runtime.background import Tasks, keep_all, report
+from clusterspace.runtime.memory import give_back_freed
+from clusterspace.serving.limits import Limits
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
@@ -83,6 +85,7 @@ class HubSettings:
     """What else clients call this server: the certificate has these names too."""
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
+    connections: Limits = field(default_factory=Limits)
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -189,7 +192,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         handler = build_handler(
             app, hub.catalog, identity.authenticator(), access.authorizer, audit.write, clock
         )
-        server = HttpServer(handler, tls=tls)
+        server = HttpServer(handler, tls=tls, limits=settings.connections)
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
         tasks = await stack.enter_async_context(Supervisor(clock, report))
@@ -260,6 +263,7 @@ def _upkeep(store: MemoryStore | SqliteStore, clock: Clock, renewal: _Renewal) -
     return {
         "compaction": lambda: compact_forever(store, clock, policy),
         "certificate renewal": lambda: renew_forever(clock, renewal.held, renewal.renew),
+        "freed memory": lambda: give_back_freed(clock),
     }
 
 

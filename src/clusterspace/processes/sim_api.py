@@ -180,6 +180,12 @@ class _NoConnection:
         """Wait for ever: there is nobody who could leave."""
         await asyncio.get_running_loop().create_future()
 
+    def trust(self) -> None:
+        """There is no stranger here to be told from."""
+
+    def cancel(self) -> None:
+        """There is nothing to cut."""
+
     def want_body(self) -> None:
         """Nothing is on its way: the body is here."""
 

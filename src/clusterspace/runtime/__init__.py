@@ -10,6 +10,7 @@
     finalizers.py   holding an object until its cleanup is done
     events.py       Kubernetes Events, aggregated and rate-limited
     leases.py       leader election
+    memory.py       memory that was freed, given back to the system after a burst
     background.py   tasks that run for as long as their process: kept, started again, reported
 
 It promises that a cache forgets an object only when the object is gone, that one key is worked on

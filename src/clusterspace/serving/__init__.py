@@ -3,6 +3,7 @@
 A request meets, in this order:
 
 listener.py, tls.py  sockets, handshakes, draining; site.py, what its connections share
+arrivals.py       who may connect: caps by address, tight ones for who is not known yet
 limits.py         how much one client may ask, and how long it may take
 protocol.py       one connection: inlet.py and outlet.py are its two directions
 parsing.py        bytes to requests; whatever is ambiguous is refused

@@ -1,25 +1,43 @@
 """The incoming half of a connection: requests one at a time, and no more than is wanted."""
 
 import asyncio
+from typing import Protocol, cast
 
 from clusterspace.errors import HttpViolation
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.parsing import RequestHead, RequestParser
 from clusterspace.serving.requests import IncomingBody
 
+_TLS_AHEAD = 16 * 1024
+"""What TLS may hold of a connection that is not read: one record."""
+
+
+class _TlsTransport(Protocol):
+    def set_read_buffer_limits(self, high: int) -> None: ...
+
 
 class Inlet:
     """Reads the current request, and leaves to the kernel what nobody is waiting for."""
 
-    __slots__ = ("_is_paused", "_limits", "_parser", "_seen", "_transport", "body")
+    __slots__ = ("_is_paused", "_limits", "_parser", "_seen", "_transport", "body", "is_trusted")
 
     def __init__(self, transport: asyncio.Transport, limits: Limits) -> None:
         self._transport = transport
+        if transport.get_extra_info("sslcontext") is not None:
+            # TLS reads on while we do not, up to 512 KiB of somebody who may be nobody.
+            cast("_TlsTransport", transport).set_read_buffer_limits(high=_TLS_AHEAD)
         self._limits = limits
         self._parser = RequestParser(limits)
         self._is_paused = False
         self._seen = 0
         self.body = IncomingBody(is_complete=True)
+        self.is_trusted = False
+        """Whether the client has shown who it is: bodies of strangers stay in the kernel."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the socket is left alone."""
+        return self._is_paused
 
     @property
     def has_unread(self) -> bool:
@@ -73,8 +91,9 @@ class Inlet:
     def regulate(self) -> None:
         """Stop reading the socket while we hold enough, and go on when we do not."""
         limits, body = self._limits, self.body
+        ahead = limits.body_ahead_bytes if self.is_trusted else -1
         holds_enough = self._parser.held_bytes > limits.pipeline_bytes or (
-            body.is_expected and not body.is_wanted and body.arrived > limits.body_ahead_bytes
+            body.is_expected and not body.is_wanted and body.arrived > ahead
         )
         self.set_paused(holds_enough)
 

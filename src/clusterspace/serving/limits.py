@@ -21,7 +21,8 @@ class Limits:
     """Header lines of a request, then 431. Each impersonated group is a line of its own."""
 
     body_ahead_bytes: int = 64 * KIB
-    """Body bytes taken in before the handler asks for them; beyond, we stop reading the socket."""
+    """Body bytes taken in before the handler asks for them; beyond, we stop reading the socket.
+    Of a newcomer nothing is taken in: it has yet to show that it may send anything."""
 
     pipeline_bytes: int = 64 * KIB
     """Bytes of later requests kept, unparsed, while one is answered; beyond, we stop reading."""
@@ -30,8 +31,28 @@ class Limits:
     """Open connections and handshakes together; beyond, a new one is closed as it comes. Every
     watch is a connection and costs about 41 KiB with TLS."""
 
+    connections_per_address: int = 5_000
+    """Of these, how many may come from one address (IPv6: one /64): whatever one place does, half
+    of the server is left to the others. Behind a proxy everybody has the proxy's address."""
+
+    newcomers: int = 500
+    """Connections that have sent something and had no request authenticated yet; others wait for
+    their room. Each may cost up to half a megabyte: this is all that strangers can take."""
+
+    newcomers_per_address: int = 200
+    """Of these, how many may come from one address. A login takes milliseconds, so an office, or a
+    thousand agents, behind one NAT are through in the time that their handshakes take."""
+
+    newcomer_seconds: float = 2.0
+    """How long a newcomer keeps its room while others wait for it."""
+
+    lingering_newcomers: int = 32
+    """How many strangers at once are read out after a refusal: what they still send passes through
+    half a megabyte of buffers each. The others get their answer, and their input is left alone."""
+
     handshake_seconds: float = 10.0
-    """TLS handshake. A round trip around the world takes well under one second."""
+    """To the first byte, and again for the TLS handshake. A round trip around the world takes well
+    under one second."""
 
     header_seconds: float = 32.0
     """From the first byte of a request (or from the connection's start, for its first) to the end

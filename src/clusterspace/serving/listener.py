@@ -6,10 +6,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
+from clusterspace.serving.arrivals import Arrivals
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.outlet import UNTAKEN_MILLISECONDS
 from clusterspace.serving.protocol import Connection
@@ -41,6 +42,13 @@ _KEEPALIVE = (
 )
 
 
+class _Silent(NamedTuple):
+    """An accepted socket of which nothing has been read, and until when that may be so."""
+
+    socket: socket.socket
+    deadline: float
+
+
 class HttpServer:
     """Accepts connections for one handler until it is drained."""
 
@@ -53,10 +61,14 @@ class HttpServer:
         observer: Observer | None = None,
         answer_failure: FailureAnswer = answer_failure,
     ) -> None:
-        self._site = Site(handler, limits or Limits(), observer or Observer(), answer_failure)
+        limits = limits or Limits()
+        self._arrivals = Arrivals[Connection](limits, self._start, self._evict)
+        self._site = Site(handler, self._arrivals, limits, observer or Observer(), answer_failure)
         self._tls = tls
         self._listening: list[socket.socket] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._silent: dict[Connection, _Silent] = {}
+        """Accepted, and nothing of theirs read; the oldest first."""
+        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
@@ -93,7 +105,7 @@ class HttpServer:
     def _accept(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                accepted, _ = listening.accept()
+                accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -101,7 +113,7 @@ class HttpServer:
                     raise
                 self._pause_accepting(loop, listening, error)
                 return
-            self._admit(loop, accepted)
+            self._admit(loop, accepted, str(peer[0]) if peer else "")
 
     def _pause_accepting(
         self, loop: asyncio.AbstractEventLoop, listening: socket.socket, error: OSError
@@ -114,21 +126,66 @@ class HttpServer:
         if listening in self._listening:
             loop.add_reader(listening, self._accept, loop, listening)
 
-    def _admit(self, loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> None:
-        if self.connection_count >= self._site.limits.connections:
+    def _admit(
+        self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, address: str
+    ) -> None:
+        connection = Connection(self._site, loop)
+        if not self._arrivals.admit(connection, address):
             # An answer would cost a handshake, which is what a flood is after.
             self._site.observer.connection_rejected()
             accepted.close()
             return
         accepted.setblocking(False)
         _keep_alive(accepted)
-        connection = Connection(self._site, loop)
+        # TLS state is made with the first byte: who connects and says nothing costs a socket.
         self._site.arriving.add(connection)
-        task = loop.create_task(self._shake_hands(connection, accepted), name="http handshake")
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        limits = self._site.limits
+        seconds = limits.header_seconds if self._tls is None else limits.handshake_seconds
+        self._silent[connection] = _Silent(accepted, loop.time() + seconds)
+        loop.add_reader(accepted, self._hear, loop, connection)
 
-    async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
+    def _hear(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        """Have a connection started that has begun to speak, or forget one that has gone."""
+        accepted = self._silent[connection].socket
+        loop.remove_reader(accepted)
+        try:
+            has_spoken = bool(accepted.recv(1, socket.MSG_PEEK))
+        except OSError:
+            has_spoken = False
+        if has_spoken:
+            self._arrivals.wait(connection, loop.time())
+        else:
+            self._forget_silent(loop, connection)
+
+    def _forget_silent(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        accepted = self._silent.pop(connection).socket
+        loop.remove_reader(accepted)
+        accepted.close()
+        self._site.arriving.discard(connection)
+        self._arrivals.leave(connection, loop.time())
+        self._site.observer.handshake_failed()
+
+    def _start(self, connection: Connection) -> None:
+        """Begin the handshake of a connection whose turn it is."""
+        loop = asyncio.get_running_loop()
+        accepted = self._silent.pop(connection).socket
+        shaking = self._shake_hands(loop, connection, accepted)
+        task = loop.create_task(shaking, name="http handshake")
+        self._handshakes[connection] = task
+        task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
+
+    def _evict(self, connection: Connection) -> None:
+        """Cut a newcomer that outstayed its room while others wait."""
+        self._site.observer.newcomer_evicted()
+        handshake = self._handshakes.get(connection)
+        if handshake is not None:
+            handshake.cancel()
+        else:
+            connection.cancel()
+
+    async def _shake_hands(
+        self, loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket
+    ) -> None:
         """Give a connection its socket; for TLS, once the handshake is done."""
         limits = self._site.limits
         times = {
@@ -136,7 +193,7 @@ class HttpServer:
             "ssl_shutdown_timeout": limits.tls_shutdown_seconds,
         }
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            await loop.connect_accepted_socket(
                 lambda: connection,
                 accepted,
                 ssl=self._tls,
@@ -145,9 +202,11 @@ class HttpServer:
         except OSError:
             # Port scanners, impatient clients and unknown authorities: counted, not logged.
             self._site.observer.handshake_failed()
-            accepted.close()
         finally:
             self._site.arriving.discard(connection)
+            if not connection.is_connected:
+                accepted.close()
+                self._arrivals.leave(connection, loop.time())
 
     # Looking after connections
 
@@ -155,6 +214,12 @@ class HttpServer:
         self._sweeper = loop.call_later(self._site.limits.sweep_seconds, self._sweep, loop)
         self._site.refresh_date()
         now = loop.time()
+        while self._silent:
+            connection, silent = next(iter(self._silent.items()))
+            if now < silent.deadline:
+                break
+            self._forget_silent(loop, connection)
+        self._arrivals.give_room(now)
         for connection in tuple(self._site.connections):
             connection.sweep(now)
 
@@ -169,6 +234,9 @@ class HttpServer:
         Whatever is left after the grace is cancelled and cut.
         """
         self._stop_accepting()
+        loop = asyncio.get_running_loop()
+        for connection in tuple(self._silent):
+            self._forget_silent(loop, connection)
         self._site.is_draining = True
         for connection in tuple(self._site.connections):
             connection.start_draining()
@@ -204,7 +272,7 @@ class HttpServer:
     async def _cut_what_is_left(self) -> None:
         for connection in tuple(self._site.connections):
             connection.cancel()
-        for task in (*self._site.unattended, *self._handshakes):
+        for task in (*self._site.unattended, *self._handshakes.values()):
             task.cancel()
         await self._wait_until(self._nothing_is_left, _CANCEL_SECONDS)
         if self._sweeper is not None:

@@ -116,6 +116,10 @@ class Connection(asyncio.Protocol):
         self._set_deadline(self._site.limits.header_seconds)
         self._site.arriving.discard(self)
         self._site.connections.add(self)
+        if self.peer_certificate is not None:
+            # TLS has checked who signed it. What it may do, and whether it still counts, is asked
+            # for every request; a flood of strangers cannot have one.
+            self.trust()
         self._site.observer.connection_opened()
         if self._site.is_draining:
             self._close()
@@ -130,7 +134,9 @@ class Connection(asyncio.Protocol):
             self._reader.feed_eof()
         if self._task is not None:
             self._site.adopt(self._task)
+        self._stop_lingering()
         self._site.connections.discard(self)
+        self._site.arrivals.leave(self, self._loop.time())
         self._site.observer.connection_closed()
         self._site.changed.set()
 
@@ -195,6 +201,12 @@ class Connection(asyncio.Protocol):
             self._deadline = math.inf
             self._act_on_deadline()
 
+    def trust(self) -> None:
+        """Take the client for somebody we know; strangers cannot push it out any more."""
+        if not self._inlet.is_trusted:
+            self._inlet.is_trusted = True
+            self._site.arrivals.trust(self, self._loop.time())
+
     def start_draining(self) -> None:
         """Leave now if idle; otherwise the answer in progress is the last one."""
         if self._mode is Mode.AWAITING and not self._inlet.has_unread:
@@ -212,6 +224,8 @@ class Connection(asyncio.Protocol):
     def _act_on_deadline(self) -> None:
         if self._mode is Mode.AWAITING and self._inlet.has_unread:
             self._refuse(HttpViolation(408, "the request headers took too long to arrive"))
+        elif self._mode is Mode.LINGERING and self._inlet.is_paused:
+            self.abort()  # closing in good order would read what we left unread
         elif self._mode is not Mode.SERVING:
             self._close()
         elif not self._inlet.body.is_expected:
@@ -270,6 +284,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Cut the connection and drop what is buffered."""
+        self._stop_lingering()
         self._mode = Mode.CLOSING
         self._transport.abort()
 
@@ -411,13 +426,26 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Close our half and drop what still comes, so that the answer is not lost to a reset."""
+        site, is_read_out = self._site, True
+        if not self._inlet.is_trusted:
+            # Strangers are read out a few at a time, because reading is what costs memory. The
+            # others get their answer and the same second to take it, but nothing more is read.
+            is_read_out = site.lingering_newcomers < site.limits.lingering_newcomers
+            site.lingering_newcomers += is_read_out
         self._mode = Mode.LINGERING
-        self._inlet.set_paused(False)
+        self._inlet.set_paused(not is_read_out)
         self.half_close()
         self._set_deadline(self._site.limits.linger_seconds)
 
+    def _stop_lingering(self) -> None:
+        """Give up the place among the strangers that are read out, if this one has one."""
+        if self._mode is Mode.LINGERING and not (self._inlet.is_trusted or self._inlet.is_paused):
+            self._site.lingering_newcomers -= 1
+            self._mode = Mode.CLOSING
+
     def _close(self) -> None:
         """Close once the buffer is empty; a peer that does not empty it is cut."""
+        self._stop_lingering()
         self._mode = Mode.CLOSING
         self._deadline = math.inf
         self._outlet.expect_progress(self._loop.time())

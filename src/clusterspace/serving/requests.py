@@ -37,6 +37,14 @@ class Exchange(Protocol):
         """Wait until the peer has gone."""
         ...
 
+    def trust(self) -> None:
+        """Take the peer for somebody we know."""
+        ...
+
+    def cancel(self) -> None:
+        """End the handler and cut the connection."""
+        ...
+
     def want_body(self) -> None:
         """Let the body come: a handler is waiting for it."""
         ...
@@ -172,6 +180,14 @@ class Request:
     async def wait_disconnected(self) -> None:
         """Wait until the client has gone."""
         await self._exchange.wait_disconnected()
+
+    def trust_connection(self) -> None:
+        """Say that the client has shown who it is: its connection is kept when strangers flood."""
+        self._exchange.trust()
+
+    def cut(self) -> None:
+        """Cancel whoever answers this and cut the connection: the client sees that it broke."""
+        self._exchange.cancel()
 
     async def read_body(self, limit: int) -> bytes:
         """Return the body, or raise RequestEntityTooLarge when it is over `limit` bytes.

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Protocol
+from typing import Any, Protocol
 
 from clusterspace.errors import ApiError, InternalError
+from clusterspace.serving.arrivals import Arrivals
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.messages import Response, refusal
 from clusterspace.serving.requests import Handler, Request
@@ -22,7 +23,10 @@ class Observer:
         """Count the end of a connection that had been opened."""
 
     def connection_rejected(self) -> None:
-        """Count a connection over the limit, closed as it came."""
+        """Count a connection over the limit of its address or the server, closed as it came."""
+
+    def newcomer_evicted(self) -> None:
+        """Count a connection that was cut for others who waited to show who they are."""
 
     def handshake_failed(self) -> None:
         """Count a TLS handshake that failed or took too long."""
@@ -70,12 +74,16 @@ class Site:
     """What the connections of one server share."""
 
     handler: Handler
+    arrivals: Arrivals[Any]
+    """Who may connect. Its guests are connections, from their first packet to their last."""
     limits: Limits = field(default_factory=Limits)
     observer: Observer = field(default_factory=Observer)
     answer_failure: FailureAnswer = answer_failure
     arriving: set[Tenant] = field(default_factory=set[Tenant])
     """Accepted, but not yet through their handshake."""
     connections: set[Tenant] = field(default_factory=set[Tenant])
+    lingering_newcomers: int = 0
+    """How many strangers are being read out after a refusal."""
     unattended: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Handlers that go on although their client has gone."""
     is_draining: bool = False

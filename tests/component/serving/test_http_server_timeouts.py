@@ -201,7 +201,7 @@ async def test_a_connection_over_the_limit_is_closed_and_the_others_are_served()
     counter = Counter()
     async with running(echo, limits=quick(connections=3), observer=counter) as run:
         clients = [await run.client() for _ in range(3)]
-        await wait_for(lambda: counter.opened == 3)
+        await wait_for(lambda: run.server.connection_count == 3)
         extra = await run.client()
         assert await extra.rest() == b""
         answers = [await each.ask(get()) for each in clients]

@@ -86,7 +86,8 @@ class Counter(Observer):
     """Counts everything a server tells."""
 
     def __init__(self) -> None:
-        self.opened = self.closed = self.rejected = self.handshakes_failed = self.stalled = 0
+        self.opened = self.closed = self.rejected = self.evicted = 0
+        self.handshakes_failed = self.stalled = 0
         self.refused: list[int] = []
 
     def connection_opened(self) -> None:
@@ -97,6 +98,9 @@ class Counter(Observer):
 
     def connection_rejected(self) -> None:
         self.rejected += 1
+
+    def newcomer_evicted(self) -> None:
+        self.evicted += 1
 
     def handshake_failed(self) -> None:
         self.handshakes_failed += 1
@@ -185,9 +189,12 @@ class Running:
         self._client_tls = client_tls
         self._clients: list[RawClient] = []
 
-    async def client(self, tls: ssl.SSLContext | None = None) -> RawClient:
+    async def client(self, tls: ssl.SSLContext | None = None, *, address: str = "") -> RawClient:
         reader, writer = await asyncio.open_connection(
-            self.host, self.port, ssl=tls or self._client_tls
+            self.host,
+            self.port,
+            ssl=tls or self._client_tls,
+            local_addr=(address, 0) if address else None,
         )
         client = RawClient(reader, writer)
         self._clients.append(client)

@@ -5,7 +5,7 @@ from typing import Protocol
 from clusterspace.serving.calls import Call, CallHandler
 from clusterspace.serving.messages import Response
 from clusterspace.serving.requests import Request
-from clusterspace.serving.users import User
+from clusterspace.serving.users import ANONYMOUS, User
 
 
 class Authenticator(Protocol):
@@ -25,4 +25,6 @@ class Authenticate:
     async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
         """Authenticate, then go on."""
         call.user = await self._authenticator.authenticate(call.request)
+        if call.user is not ANONYMOUS:
+            call.request.trust_connection()
         return await rest(call)
