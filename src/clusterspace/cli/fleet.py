@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterspace.cli.foreground import (
+    audit_reads_option,
     connection_options,
     hub_kubeconfig_option,
     log_format_option,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @tls_names_option
 @member_cidrs_option
 @connection_options
+@audit_reads_option
 @log_format_option
 def fleet(
     hub_kubeconfig: Path | None,
@@ -59,6 +61,7 @@ def fleet(
     server_names: tuple[str, ...],
     member_cidrs: Networks,
     limits: "Limits",
+    audited_reads: tuple[str, ...],
     log_format: str,
 ) -> None:
     """Run the fleet API server: a unified view of the hub and of every member.
@@ -88,6 +91,7 @@ def fleet(
             server_names=server_names,
             member_cidrs=member_cidrs,
             connections=limits,
+            audited_reads=frozenset(audited_reads),
         )
         await serve_until_stopped(settings)
 

@@ -25,6 +25,15 @@ tls_names_option: Final = click.option(
     metavar="NAME",
     help="Name or address that clients use too; may be given several times.",
 )
+audit_reads_option: Final = click.option(
+    "--audit-reads",
+    "audited_reads",
+    multiple=True,
+    metavar="RESOURCE[.GROUP]",
+    default=("secrets",),
+    show_default=True,
+    help="Reads of these go to the audit log as writes do; may be given several times.",
+)
 log_format_option: Final = click.option(
     "--log-format",
     type=click.Choice(["console", "json"]),

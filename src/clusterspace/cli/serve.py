@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterspace.cli.foreground import (
+    audit_reads_option,
     connection_options,
     log_format_option,
     serve,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @tls_names_option
 @member_cidrs_option
 @connection_options
+@audit_reads_option
 @log_format_option
 def hub(
     data_dir: Path,
@@ -52,6 +54,7 @@ def hub(
     server_names: tuple[str, ...],
     member_cidrs: Networks,
     limits: "Limits",
+    audited_reads: tuple[str, ...],
     log_format: str,
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
@@ -77,5 +80,6 @@ def hub(
         server_names,
         member_cidrs=member_cidrs,
         connections=limits,
+        audited_reads=frozenset(audited_reads),
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)

@@ -117,9 +117,10 @@ class Watcher:
         return self._style_of(not self._wrote)
 
     def write_framed(self, framed: bytes) -> None:
-        """Write an event."""
-        self._wrote = True
-        self._stream.write_framed(framed)
+        """Write an event; what comes after the reason for the end is not told."""
+        if not self.ended.done():
+            self._wrote = True
+            self._stream.write_framed(framed)
 
     def _kind_of(self, event: Event) -> str | None:
         """Return what the change means to a watcher that sees only what it selects.

@@ -37,13 +37,15 @@ from clusterspace.runtime.memory import give_back_freed
 from clusterspace.serving.calls import chain
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.listener import HttpServer
-from clusterspace.serving.middleware.audit import Audit
+from clusterspace.serving.middleware.audit import AUDITED_READS, Audit
 from clusterspace.serving.middleware.authenticate import Authenticate
 from clusterspace.serving.middleware.catch_errors import catch_errors
 from clusterspace.serving.middleware.deadlines import deadlines
+from clusterspace.serving.middleware.failed_logins import FailedLogins
 from clusterspace.serving.middleware.impersonate import Impersonate
 from clusterspace.serving.middleware.limits import InFlightLimits
 from clusterspace.serving.middleware.measure import Measure
+from clusterspace.serving.middleware.recheck import Recheck
 from clusterspace.serving.requests import Handler
 
 _log = structlog.get_logger(__name__)
@@ -71,6 +73,7 @@ class FleetSettings:
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
+    audited_reads: frozenset[str] = AUDITED_READS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,19 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
-        handler = build_handler(fleet, documents, hub, audit, clock)
+        guards = (Authenticate(FleetAuthenticator(hub, clock)), Impersonate(fleet.reviews))
+        recheck = Recheck(guards, clock)
+        handler = build_handler(
+            fleet, documents, hub, audit, clock, recheck, settings.audited_reads
+        )
         tls = await FleetTls.open(installation, authority, hub)
         server = HttpServer(handler, tls=tls.context, limits=settings.connections)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
-        keep_all(tasks, {"freed memory": lambda: give_back_freed(clock)})
+        keep_all(
+            tasks,
+            {"freed memory": lambda: give_back_freed(clock), "open streams": recheck.run},
+        )
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
@@ -136,8 +146,14 @@ def build_fleet(
     return Fleet(directory, reviews, gatekeeper, sessions, settings.federation, settings.limits)
 
 
-def build_handler(
-    fleet: Fleet, documents: Documents, hub: ClusterClient, audit: AuditLog, clock: Clock
+def build_handler(  # noqa: PLR0913 - the parts of one chain, put together once
+    fleet: Fleet,
+    documents: Documents,
+    hub: ClusterClient,
+    audit: AuditLog,
+    clock: Clock,
+    recheck: Recheck | None = None,
+    audited_reads: frozenset[str] = AUDITED_READS,
 ) -> Handler:
     """Put the chain around the app. Nothing is authorized here: each cluster does that."""
     answer = chain(
@@ -145,10 +161,11 @@ def build_handler(
             Measure(clock),
             catch_errors,
             deadlines,
-            Authenticate(FleetAuthenticator(hub, clock)),
-            Audit(clock, audit.write),
+            Authenticate(FleetAuthenticator(hub, clock), FailedLogins(clock, audit.write)),
+            Audit(clock, audit.write, audited_reads),
             Impersonate(fleet.reviews),
             InFlightLimits(),
+            *((recheck,) if recheck is not None else ()),
         ),
         FleetApp(fleet, documents),
     )

@@ -50,7 +50,7 @@ from clusterspace.hub.identity.certificates.subjects import CertificateSubjects
 from clusterspace.hub.state import HubState
 from clusterspace.hub.verbs.proxy import ClusterProxy
 from clusterspace.hub.writing import create_own
-from clusterspace.processes.hub_chain import build_handler
+from clusterspace.processes.hub_chain import build_handler, build_recheck
 from clusterspace.processes.installation import Installation, server_url
 from clusterspace.processes.stopping import stop_event
 from clusterspace.processes.user_access import open_connections, user_settings
@@ -58,6 +58,7 @@ from clusterspace.runtime.background import Tasks, keep_all, report
 from clusterspace.runtime.memory import give_back_freed
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.listener import HttpServer
+from clusterspace.serving.middleware.audit import AUDITED_READS
 from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.store.interface import Store
@@ -86,6 +87,7 @@ class HubSettings:
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
+    audited_reads: frozenset[str] = AUDITED_READS
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -189,15 +191,24 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         tls = _tls(installation)
+        authenticator = identity.authenticator()
+        recheck = build_recheck(authenticator, access.authorizer, clock)
         handler = build_handler(
-            app, hub.catalog, identity.authenticator(), access.authorizer, audit.write, clock
+            app,
+            hub.catalog,
+            authenticator,
+            access.authorizer,
+            audit.write,
+            clock,
+            recheck,
+            settings.audited_reads,
         )
         server = HttpServer(handler, tls=tls, limits=settings.connections)
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, _housekeeping(hub, controller))
-        keep_all(tasks, {"roles in memory": access.snapshot.run})
+        keep_all(tasks, {"roles in memory": access.snapshot.run, "open streams": recheck.run})
         keep_all(tasks, identity.tasks(url))
         keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
 

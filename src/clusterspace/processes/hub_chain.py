@@ -10,14 +10,16 @@ from clusterspace.hub.scopes import RequireScope
 from clusterspace.hub.verbs.proxy import read_hub_info
 from clusterspace.serving.calls import Call, CallHandler, chain
 from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.audit import Audit, AuditSink
+from clusterspace.serving.middleware.audit import AUDITED_READS, Audit, AuditSink
 from clusterspace.serving.middleware.authenticate import Authenticate, Authenticator
 from clusterspace.serving.middleware.authorize import Authorize, Authorizer
 from clusterspace.serving.middleware.catch_errors import catch_errors
 from clusterspace.serving.middleware.deadlines import deadlines
+from clusterspace.serving.middleware.failed_logins import FailedLogins
 from clusterspace.serving.middleware.impersonate import Impersonate
 from clusterspace.serving.middleware.limits import InFlightLimits
 from clusterspace.serving.middleware.measure import Measure
+from clusterspace.serving.middleware.recheck import Recheck
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.requests import Handler, Request
 from clusterspace.serving.responses import error_response
@@ -34,6 +36,8 @@ def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
     authorizer: Authorizer,
     audit: AuditSink,
     clock: Clock,
+    recheck: Recheck | None = None,
+    audited_reads: frozenset[str] = AUDITED_READS,
 ) -> Handler:
     """Put the chain around the app: from a request to its answer."""
     answer = chain(
@@ -41,17 +45,24 @@ def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
             Measure(clock),
             catch_errors,
             deadlines,
-            Authenticate(authenticator),
-            Audit(clock, audit),
+            Authenticate(authenticator, FailedLogins(clock, audit)),
+            Audit(clock, audit, audited_reads),
             Impersonate(authorizer),
             InFlightLimits(),
             RequireScope(catalog, authorizer),
             Authorize(authorizer),
+            *((recheck,) if recheck is not None else ()),
         ),
         app,
     )
 
     return handler_of(answer, read_hub_info)
+
+
+def build_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
+    """Return the step that asks again what let long answers in; its `run` must be kept."""
+    guards = (Authenticate(authenticator), Impersonate(authorizer), Authorize(authorizer))
+    return Recheck(guards, clock)
 
 
 def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:

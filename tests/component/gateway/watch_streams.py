@@ -83,11 +83,15 @@ def _is_end(event: Any) -> bool:
 
 @asynccontextmanager
 async def watching(
-    connection: Connection, path: str, *, accept: str = "application/json"
+    connection: Connection,
+    path: str,
+    *,
+    accept: str = "application/json",
+    headers: tuple[tuple[str, str], ...] = (),
 ) -> AsyncGenerator[Watching]:
     """Watch for as long as the block lasts."""
     found = Watching()
-    ask = Ask("GET", path, headers=(("Accept", accept),))
+    ask = Ask("GET", path, headers=(("Accept", accept), *headers))
     task = asyncio.create_task(found.read(connection, ask))
     try:
         await found.until(lambda each: each.status != 0 or each.is_over)

@@ -22,6 +22,8 @@ async def answer_one(asking: Asking, naming: Naming) -> Response | None:
     """Answer with what one cluster answers."""
     try:
         link = await asking.link(naming.cluster)
+        # A long answer ends when its caller may no longer reach the cluster.
+        asking.call.guards.append(lambda: asking.link(naming.cluster))
         return await _answer(asking, naming, link)
     except ClusterError as error:
         asking.note(Reply(naming.cluster, failure=error))

@@ -112,6 +112,7 @@ async def watch(ask: Ask) -> None:
         style_of=_styles(ask, options),
         seen=start or Revision(0),
     )
+    ask.call.on_end = watcher.end
     feed_prefix = ask.served.prefix()
     resource = (ask.info.group, ask.info.version, ask.info.resource)
     metrics.watch_started(*resource)

@@ -1,9 +1,11 @@
-"""Who did what to which object: one JSON line per write.
+"""Who did what to which object: one JSON line per write, and per read of what is secret.
 
     {"time":"2026-11-15T06:19:00Z","requestId":"…","user":"jane","groups":["devs"],
      "as":"system:serviceaccount:ci:bot","asGroups":[…],"sourceIP":"127.0.0.1","verb":"create",
      "group":"apps","version":"v1","resource":"deployments","namespace":"shop","name":"web",
      "uid":"…","code":201}
+
+A watch of Secrets may go on for an hour, so it is told when it begins, too ("stage":"Started").
 
 Bodies, query strings, headers and messages are left out: that is where secrets would be.
 """
@@ -18,6 +20,7 @@ from clusterspace.errors import ApiError
 from clusterspace.kube.timestamps import format_time
 from clusterspace.serving.calls import Call, CallHandler
 from clusterspace.serving.messages import Response
+from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.users import User
 
 _BUG: Final = 500
@@ -47,24 +50,42 @@ class _Answer(msgspec.Struct):
 _answers: Final = msgspec.json.Decoder(_Answer)
 
 
-class Audit:
-    """The step that writes a line for every write, whatever becomes of it."""
+AUDITED_READS: Final = frozenset({"secrets"})
+"""Resources whose reads are told, as `RESOURCE` or `RESOURCE.GROUP`."""
 
-    def __init__(self, clock: Clock, sink: AuditSink) -> None:
+
+class Audit:
+    """The step that writes a line for every write, whatever becomes of it, and for some reads."""
+
+    def __init__(
+        self, clock: Clock, sink: AuditSink, reads: frozenset[str] = AUDITED_READS
+    ) -> None:
         self._clock = clock
         self._sink = sink
+        self._reads = reads
 
     def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
-        """Let the write happen, then tell of it; reads pass without a step of their own.
+        """Let the write happen, then tell of it; most reads pass without a step of their own.
 
         An upgrade counts as one whatever its method: a shell is opened with GET.
         """
-        changes = call.info.is_write or call.request.is_upgrade
-        return self._tell(call, rest) if changes else rest(call)
+        info = call.info
+        is_told = info.is_write or call.request.is_upgrade or self._is_audited_read(info)
+        return self._tell(call, rest) if is_told else rest(call)
+
+    def _is_audited_read(self, info: RequestInfo) -> bool:
+        """Whether a read is of what is told; through a proxy too, as far as its path says so."""
+        if info.subresource == "proxy":
+            return any(each.partition(".")[0] in info.rest for each in self._reads)
+        name = f"{info.resource}.{info.group}" if info.group else info.resource
+        return name in self._reads
 
     async def _tell(self, call: Call, rest: CallHandler) -> Response | None:
         caller, code = call.user, _INTERRUPTED
         response: Response | None = None
+        if call.info.is_watch:
+            line = audit_line(call, caller, 0, None, format_time(self._clock.now()))
+            self._sink(line.replace(b"{", b'{"stage":"Started",', 1))
         try:
             response = await rest(call)
             code = _STREAMED if response is None else response.status
@@ -75,13 +96,14 @@ class Audit:
             code = _BUG
             raise
         finally:
-            line = audit_line(call, caller, code, response, format_time(self._clock.now()))
-            self._sink(line)
+            # What was read needs no look at the answer: its name is in the URL, or it is a list.
+            shown = response if call.info.is_write else None
+            self._sink(audit_line(call, caller, code, shown, format_time(self._clock.now())))
         return response
 
 
 def audit_line(call: Call, caller: User, code: int, response: Response | None, now: str) -> bytes:
-    """Return the line that tells of a write; `caller` is who it was before impersonation."""
+    """Return the line that tells of a call; `caller` is who it was before impersonation."""
     info, found = call.info, _object_in(response)
     line: dict[str, Any] = {
         "time": now,
@@ -98,7 +120,7 @@ def audit_line(call: Call, caller: User, code: int, response: Response | None, n
         "subresource": info.subresource,
         "namespace": info.namespace,
         "name": info.name or found.name,
-        "path": "" if info.is_resource else info.path,
+        "path": info.path if not info.is_resource or info.subresource == "proxy" else "",
         "uid": found.uid,
         "dryRun": bool(info.query.get("dryRun")),
         "code": code,

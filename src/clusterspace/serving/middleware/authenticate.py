@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
+from clusterspace.errors import Unauthorized
 from clusterspace.serving.calls import Call, CallHandler
 from clusterspace.serving.messages import Response
+from clusterspace.serving.middleware.failed_logins import FailedLogins
 from clusterspace.serving.requests import Request
 from clusterspace.serving.users import ANONYMOUS, User
 
@@ -19,12 +21,23 @@ class Authenticator(Protocol):
 class Authenticate:
     """The step that gives a call its user."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, failures: FailedLogins | None = None) -> None:
         self._authenticator = authenticator
+        self._failures = failures
 
     async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
         """Authenticate, then go on."""
-        call.user = await self._authenticator.authenticate(call.request)
+        failures = self._failures
+        if failures is not None:
+            failures.require_patience(call)
+        try:
+            call.user = await self._authenticator.authenticate(call.request)
+        except Unauthorized:
+            if failures is not None:
+                failures.note(call)
+            raise
         if call.user is not ANONYMOUS:
             call.request.trust_connection()
+            if failures is not None:
+                failures.note_success(call)
         return await rest(call)

@@ -29,6 +29,7 @@ from clusterspace.errors import (
     DeadlineExceeded,
     Details,
     Expired,
+    Forbidden,
     ServiceUnavailable,
 )
 from clusterspace.gateway.answers.every_watch.ways import ClusterWay
@@ -171,6 +172,11 @@ class ClusterFeed:
         cluster = self.cluster
         self._way.note(error)
         _log.debug("watch of a cluster interrupted", cluster=cluster, reason=str(error))
+        if isinstance(error, Forbidden) and self._position:
+            # The cluster took back what it had given: what the client has of it will not be told
+            # any more, which only a new list can say.
+            why = f"cluster {cluster} no longer allows this watch; list again"
+            self._client_stream.end(Expired(why))
         if self._is_awaited and not isinstance(error, Expired):
             # A client that waits for the end of the initial events would wait for ever.
             why = f"cluster {cluster} could not be listed to the end: {error}"

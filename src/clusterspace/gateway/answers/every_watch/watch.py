@@ -40,6 +40,8 @@ async def watch_every(asking: Asking) -> None:
     # Listened to from before the clusters are counted: whoever joins meanwhile is told of.
     with asking.fleet.directory.listening() as membership:
         watch = await _start(asking, wish)
+        asking.call.on_end = watch.client_stream.end
+        asking.call.guards.append(watch.leave_unreachable)
         with asking.fleet.streams.holding(watch.client_stream):
             await watch.run(membership)
 
@@ -121,6 +123,15 @@ class _Watch:
                 await self._leave(change.cluster)
             elif not change.has_left and change.cluster not in self._feeds:
                 await self._join(change.cluster, tasks)
+
+    async def leave_unreachable(self) -> None:
+        """Let go of the members that the caller may no longer reach, as if they had left."""
+        members = [each for each in self._feeds if each != HUB]
+        asking = self._asking
+        reachable = await asking.fleet.gatekeeper.admit(asking.call.user, "GET", members)
+        for cluster in members:
+            if reachable.find_refusal(cluster) is not None and cluster in self._feeds:
+                await self._leave(cluster)
 
     async def _leave(self, cluster: str) -> None:
         async with self.client_stream.turn:
