@@ -65,6 +65,9 @@ class Identity:
         return {
             ("/serviceaccounts/token", "create"): TokenRequestVerb(self._accounts),
             ("authentication.k8s.io/tokenreviews", "create"): TokenReviewVerb(self._bearers),
+            (_REQUESTS, "get"): requests.get,
+            (_REQUESTS, "list"): requests.list,
+            (_REQUESTS, "watch"): requests.watch,
             (f"{_REQUESTS}/approval", "update"): requests.update_approval,
             (f"{_REQUESTS}/approval", "patch"): requests.patch_approval,
             (f"{_REQUESTS}/status", "update"): requests.update_status,

@@ -1,8 +1,12 @@
-"""The doors of certificate requests: approval and status.
+"""The doors of certificate requests: approval and status; and reading them with a token.
 
 Approving writes conditions through `approval` and needs the right to `approve` on the signer;
 signing writes the certificate through `status` and needs the right to `sign`. Neither door can
 take back what was said, and neither can do the other's work.
+
+A bootstrap token reads the requests it made, by name. Roles cannot say "its own", so Kubernetes'
+role for bootstrappers covers all of them; and whose agents are about to join, under which names, is
+nobody's business who was handed a token.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,7 +15,9 @@ from typing import Final, TypeAlias, cast
 
 from clusterspace.errors import Cause
 from clusterspace.hub import forms
+from clusterspace.hub.access.authorizer import name_asked_for
 from clusterspace.hub.builtin_rules import BuiltinRules
+from clusterspace.hub.identity.bootstrap_tokens import token_id_of
 from clusterspace.hub.identity.reading import secret_value
 from clusterspace.hub.options import WriteOptions, read_write_options
 from clusterspace.hub.verbs.answers import answer_changed
@@ -32,13 +38,15 @@ from clusterspace.hub.verbs.patch import (
     patch_edit,
     require_patch_type,
 )
+from clusterspace.hub.verbs.read import get, list_objects
+from clusterspace.hub.verbs.watch import watch
 from clusterspace.hub.writing import Edit
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of
 from clusterspace.serving.bodies import BODY_LIMIT, media_type_of
 from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.authorize import Authorizer
+from clusterspace.serving.middleware.authorize import Authorizer, refusal
 from clusterspace.serving.request_info import RequestInfo
 
 _GROUP: Final = "certificates.k8s.io"
@@ -56,6 +64,22 @@ class CertificateRequestVerbs:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
+
+    async def get(self, ask: Ask) -> Response:
+        """Answer GET on a request; to a bootstrap token, what is not its own is not there."""
+        if _is_bootstrap(ask) and not await _is_own(ask, ask.info.name):
+            raise ask.not_found()
+        return await get(ask)
+
+    async def list(self, ask: Ask) -> Response:
+        """Answer GET on the collection."""
+        await _require_own(ask)
+        return await list_objects(ask)
+
+    async def watch(self, ask: Ask) -> None:
+        """Answer a watch of the collection."""
+        await _require_own(ask)
+        await watch(ask)
 
     async def update_approval(self, ask: Ask) -> Response:
         """Answer PUT on `approval`."""
@@ -120,6 +144,29 @@ class _DoorRules(BuiltinRules):
 
 def _door_rules(ask: Ask) -> BuiltinRules:
     return _DoorRules(ask.served.info.group_version_kind)
+
+
+def _is_bootstrap(ask: Ask) -> bool:
+    return bool(token_id_of(ask.call.user.name))
+
+
+async def _is_own(ask: Ask, name: str) -> bool:
+    """Whether the caller made the request of this name."""
+    entry = await ask.hub.store.get(ask.served.key("", name))
+    if entry is None:
+        return False
+    request = forms.decode_stored(entry, ask.served.form)
+    return find_at(request, "spec", "username") == ask.call.user.name
+
+
+async def _require_own(ask: Ask) -> None:
+    """Refuse a bootstrap token any collection but that of one request it made."""
+    if not _is_bootstrap(ask):
+        return
+    name = name_asked_for(ask.info)
+    if not name or not await _is_own(ask, name):
+        why = "a bootstrap token reads the requests it made, by name"
+        raise refusal(ask.call.user, ask.info, why)
 
 
 async def _read_update(ask: Ask) -> tuple[Edit, WriteOptions]:
