@@ -47,6 +47,7 @@ from clusterspace.serving.middleware.limits import InFlightLimits
 from clusterspace.serving.middleware.measure import Measure
 from clusterspace.serving.middleware.recheck import Recheck
 from clusterspace.serving.requests import Handler
+from clusterspace.serving.site import CountedConnections
 
 _log = structlog.get_logger(__name__)
 
@@ -109,7 +110,9 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             fleet, documents, hub, audit, clock, recheck, settings.audited_reads
         )
         tls = await FleetTls.open(installation, authority, hub)
-        server = HttpServer(handler, tls=tls.context, limits=settings.connections)
+        server = HttpServer(
+            handler, tls=tls.context, limits=settings.connections, observer=CountedConnections()
+        )
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
         keep_all(

@@ -59,6 +59,7 @@ from clusterspace.runtime.memory import give_back_freed
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import AUDITED_READS
+from clusterspace.serving.site import CountedConnections
 from clusterspace.serving.tls import reload_certificate, server_context
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.store.interface import Store
@@ -203,7 +204,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             recheck,
             settings.audited_reads,
         )
-        server = HttpServer(handler, tls=tls, limits=settings.connections)
+        server = HttpServer(
+            handler, tls=tls, limits=settings.connections, observer=CountedConnections()
+        )
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
         tasks = await stack.enter_async_context(Supervisor(clock, report))

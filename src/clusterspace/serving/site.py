@@ -11,6 +11,7 @@ from clusterspace.serving.arrivals import Arrivals
 from clusterspace.serving.limits import Limits
 from clusterspace.serving.messages import Response, refusal
 from clusterspace.serving.requests import Handler, Request
+from clusterspace.telemetry import metrics
 
 
 class Observer:
@@ -36,6 +37,34 @@ class Observer:
 
     def connection_stalled(self) -> None:
         """Count a peer that did not take its bytes and was cut."""
+
+
+class CountedConnections(Observer):
+    """Counts connections in the metrics of the process."""
+
+    def connection_opened(self) -> None:
+        """Count one more."""
+        metrics.connections_changed(1)
+
+    def connection_closed(self) -> None:
+        """Count one less."""
+        metrics.connections_changed(-1)
+
+    def connection_rejected(self) -> None:
+        """Count it as over a limit."""
+        metrics.connection_refused("limit")
+
+    def newcomer_evicted(self) -> None:
+        """Count it as cut for others."""
+        metrics.connection_refused("unauthenticated")
+
+    def handshake_failed(self) -> None:
+        """Count it as one that said nothing, or nothing that could be understood."""
+        metrics.connection_refused("handshake")
+
+    def connection_stalled(self) -> None:
+        """Count it as one that did not read."""
+        metrics.connection_refused("stalled")
 
 
 FailureAnswer = Callable[[Request, Exception], Response]

@@ -79,6 +79,24 @@ _watchers_evicted = Counter(
     "Watches ended because their reader was too slow.",
     registry=REGISTRY,
 )
+_connections = Gauge(
+    "clusterspace_connections",
+    "Connections that have sent their first byte.",
+    registry=REGISTRY,
+)
+_connections_refused = Counter(
+    "clusterspace_connections_refused_total",
+    "Connections closed by the server: over a limit (limit), cut for others who waited to show who "
+    "they are (unauthenticated), failed or late TLS handshakes (handshake), peers that stopped "
+    "reading (stalled).",
+    ("reason",),
+    registry=REGISTRY,
+)
+_logins_failed = Counter(
+    "clusterspace_logins_failed_total",
+    "Requests whose credentials were refused.",
+    registry=REGISTRY,
+)
 
 _commits = Counter(
     "clusterspace_store_commits_total",
@@ -184,6 +202,21 @@ def watch_ended(group: str, version: str, resource: str) -> None:
 def watcher_evicted() -> None:
     """Count a watch ended because its reader was too slow."""
     _watchers_evicted.inc()
+
+
+def connections_changed(difference: int) -> None:
+    """Count connections that opened, or closed."""
+    _connections.inc(difference)
+
+
+def connection_refused(reason: str) -> None:
+    """Count a connection that the server closed."""
+    _connections_refused.labels(reason).inc()
+
+
+def login_failed() -> None:
+    """Count a request whose credentials were refused."""
+    _logins_failed.inc()
 
 
 def commit_finished(batch_size: int, fsync_seconds: float) -> None:

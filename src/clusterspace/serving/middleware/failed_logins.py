@@ -25,6 +25,7 @@ from clusterspace.kube.timestamps import format_time
 from clusterspace.serving.arrivals import group_of
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.audit import AuditSink
+from clusterspace.telemetry import metrics
 
 TOLD_EVERY_SECONDS: Final = 10.0
 MOST_ADDRESSES: Final = 100
@@ -79,6 +80,7 @@ class FailedLogins:
 
     def note(self, call: Call) -> None:
         """Count a failure, and tell of it now or with others."""
+        metrics.login_failed()
         group, now = group_of(call.request.peer_address), self._clock.monotonic()
         self._levels[group] = (self._level(group) + 1, now)
         self._levels.move_to_end(group)
