@@ -14,12 +14,20 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import RBAC, ROOT, Site, fleet_site, grant, reaching, using
 from tests.component.gateway.watch_streams import Watching, watching
+from tests.component.serving.wire import get, running
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.errors import Forbidden
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.serving.calls import Call, CallHandler, chain
+from clusterspace.serving.messages import Response
+from clusterspace.serving.middleware.recheck import Recheck
+from clusterspace.serving.request_info import read_request
+from clusterspace.serving.requests import Request
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -240,3 +248,40 @@ async def test_a_stream_whose_rights_stay_goes_on(ended: Ended, scene: Scene) ->
     await stays.until_told(("ADDED", "still.clusterspace.west"))
 
     assert not stays.is_over
+
+
+@pytest.mark.parametrize("way", ["hijack", "stream"])
+async def test_a_shell_and_a_log_are_cut(way: str) -> None:
+    rights: list[str] = ["create pods/exec"]
+
+    async def still_allowed(call: Call, rest: CallHandler) -> Response | None:
+        if not rights:
+            raise Forbidden("no longer")
+        return await rest(call)
+
+    async def serve_for_ever(call: Call) -> None:
+        if way == "hijack":
+            call.request.hijack().write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n$ ")
+        else:
+            call.request.start_stream(200, ()).write(b"$ ")
+        await asyncio.get_running_loop().create_future()
+
+    recheck = Recheck((still_allowed,), SystemClock())
+    answer = chain((recheck,), serve_for_ever)
+
+    async def handle(request: Request) -> Response | None:
+        info = read_request("GET", "/api/v1/namespaces/shop/pods/web/exec", "")
+        return await answer(Call(request, info, "id"))
+
+    async with running(handle) as run:
+        client = await run.client()
+        upgrade = ("Connection: Upgrade", "Upgrade: SPDY/3.1") if way == "hijack" else ()
+        await client.send(get("/", *upgrade))
+        async with asyncio.timeout(REVOKED_SECONDS):
+            assert await client.reader.readuntil(b"$ ")
+        await recheck.look()
+        assert run.server.connection_count == 1
+
+        rights.clear()
+        await recheck.look()
+        assert await client.rest() in (b"", b"\r\n")

@@ -34,7 +34,9 @@ _ACCESS_REVIEWS: Final = Place(
     GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
 )
 _REMEMBERED_SECONDS: Final = 4.0
-"""With the time between two looks at open streams, a right that was taken away is gone in ten."""
+RECHECK_SECONDS: Final = 2.5
+"""Between two looks at open streams. With what is remembered, and the time it takes to ask, a right
+that was taken away ends what it had opened within ten seconds."""
 _MOST_REMEMBERED: Final = 10_000
 _REVIEWS_AT_ONCE: Final = 32
 _BEARER: Final = "bearer"

@@ -21,7 +21,12 @@ from clusterspace.gateway.answers.surveys import Surveys
 from clusterspace.gateway.app import FleetApp, read_fleet_info
 from clusterspace.gateway.directory import Directory
 from clusterspace.gateway.flow import HUB
-from clusterspace.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
+from clusterspace.gateway.identity import (
+    RECHECK_SECONDS,
+    FleetAuthenticator,
+    Gatekeeper,
+    HubReviews,
+)
 from clusterspace.gateway.sessions import Sessions
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.processes.clients import connect, member_rules
@@ -105,7 +110,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         guards = (Authenticate(FleetAuthenticator(hub, clock)), Impersonate(fleet.reviews))
-        recheck = Recheck(guards, clock)
+        recheck = Recheck(guards, clock, every_seconds=RECHECK_SECONDS)
         handler = build_handler(
             fleet, documents, hub, audit, clock, recheck, settings.audited_reads
         )
