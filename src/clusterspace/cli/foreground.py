@@ -66,7 +66,7 @@ _CONNECTION_OPTIONS: Final = (
     ),
     click.option(
         "--max-unauthenticated-per-address",
-        default=200,
+        default=100,
         show_default=True,
         type=click.IntRange(min=1),
         help="Of these, from one address.",

@@ -39,7 +39,7 @@ class Limits:
     """Connections that have sent something and had no request authenticated yet; others wait for
     their room. Each may cost up to half a megabyte: this is all that strangers can take."""
 
-    newcomers_per_address: int = 200
+    newcomers_per_address: int = 100
     """Of these, how many may come from one address. A login takes milliseconds, so an office, or a
     thousand agents, behind one NAT are through in the time that their handshakes take."""
 

@@ -26,6 +26,7 @@ from clusterspace.serving.users import User
 _BUG: Final = 500
 _INTERRUPTED: Final = 504
 _STREAMED: Final = 200
+_STARTED: Final = "Started"
 
 AuditSink: TypeAlias = Callable[[bytes], None]
 """Takes one line, its line end included; must not block for long and must not raise."""
@@ -84,8 +85,8 @@ class Audit:
         caller, code = call.user, _INTERRUPTED
         response: Response | None = None
         if call.info.is_watch:
-            line = audit_line(call, caller, 0, None, format_time(self._clock.now()))
-            self._sink(line.replace(b"{", b'{"stage":"Started",', 1))
+            started = audit_line(call, caller, 0, None, format_time(self._clock.now()))
+            self._sink(started)
         try:
             response = await rest(call)
             code = _STREAMED if response is None else response.status
@@ -103,10 +104,14 @@ class Audit:
 
 
 def audit_line(call: Call, caller: User, code: int, response: Response | None, now: str) -> bytes:
-    """Return the line that tells of a call; `caller` is who it was before impersonation."""
+    """Return the line that tells of a call; `caller` is who it was before impersonation.
+
+    Without a code, it is one that has only begun.
+    """
     info, found = call.info, _object_in(response)
     line: dict[str, Any] = {
         "time": now,
+        "stage": "" if code else _STARTED,
         "requestId": call.request_id,
         "user": caller.name,
         "groups": caller.groups,
