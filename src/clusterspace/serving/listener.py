@@ -147,11 +147,13 @@ class HttpServer:
     def _hear(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
         """Have a connection started that has begun to speak, or forget one that has gone."""
         accepted = self._silent[connection].socket
-        loop.remove_reader(accepted)
         try:
             has_spoken = bool(accepted.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return
         except OSError:
             has_spoken = False
+        loop.remove_reader(accepted)
         if has_spoken:
             self._arrivals.wait(connection, loop.time())
         else:
@@ -177,11 +179,11 @@ class HttpServer:
     def _evict(self, connection: Connection) -> None:
         """Cut a newcomer that outstayed its room while others wait."""
         self._site.observer.newcomer_evicted()
-        handshake = self._handshakes.get(connection)
-        if handshake is not None:
-            handshake.cancel()
-        else:
+        # Asked in this order: the task of a handshake outlives it by a turn of the loop.
+        if connection.is_connected:
             connection.cancel()
+        elif connection in self._handshakes:
+            self._handshakes[connection].cancel()
 
     async def _shake_hands(
         self, loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket

@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         "_closes",
         "_deadline",
         "_disconnected",
+        "_has_lingering_place",
         "_head",
         "_head_has_begun",
         "_inlet",
@@ -90,6 +91,7 @@ class Connection(asyncio.Protocol):
         self._mode = Mode.AWAITING
         self._head_has_begun = True
         self._owes_continue = False
+        self._has_lingering_place = False
         self._closes = False
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
@@ -426,22 +428,21 @@ class Connection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Close our half and drop what still comes, so that the answer is not lost to a reset."""
-        site, is_read_out = self._site, True
-        if not self._inlet.is_trusted:
-            # Strangers are read out a few at a time, because reading is what costs memory. The
-            # others get their answer and the same second to take it, but nothing more is read.
-            is_read_out = site.lingering_newcomers < site.limits.lingering_newcomers
-            site.lingering_newcomers += is_read_out
+        site, is_stranger = self._site, not self._inlet.is_trusted
+        # Strangers are read out a few at a time, because reading is what costs memory. The others
+        # get their answer and the same second to take it, but nothing more is read.
+        has_place = site.lingering_newcomers < site.limits.lingering_newcomers
+        self._has_lingering_place = is_stranger and has_place
+        site.lingering_newcomers += self._has_lingering_place
         self._mode = Mode.LINGERING
-        self._inlet.set_paused(not is_read_out)
+        self._inlet.set_paused(is_stranger and not has_place)
         self.half_close()
         self._set_deadline(self._site.limits.linger_seconds)
 
     def _stop_lingering(self) -> None:
         """Give up the place among the strangers that are read out, if this one has one."""
-        if self._mode is Mode.LINGERING and not (self._inlet.is_trusted or self._inlet.is_paused):
-            self._site.lingering_newcomers -= 1
-            self._mode = Mode.CLOSING
+        self._site.lingering_newcomers -= self._has_lingering_place
+        self._has_lingering_place = False
 
     def _close(self) -> None:
         """Close once the buffer is empty; a peer that does not empty it is cut."""
