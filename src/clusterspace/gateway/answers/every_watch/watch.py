@@ -128,17 +128,18 @@ class _Watch:
         """Let go of the members that the caller may no longer reach, as if they had left."""
         members = [each for each in self._feeds if each != HUB]
         asking = self._asking
-        reachable = await asking.fleet.gatekeeper.admit(asking.call.user, "GET", members)
+        reachable = await asking.fleet.gatekeeper.admit(asking.call.user, "get", members)
         for cluster in members:
             if reachable.find_refusal(cluster) is not None and cluster in self._feeds:
-                await self._leave(cluster)
+                out_of_reach = Expired(f"cluster {cluster} is out of reach now; list again")
+                await self._leave(cluster, out_of_reach)
 
-    async def _leave(self, cluster: str) -> None:
+    async def _leave(self, cluster: str, reason: Expired | None = None) -> None:
         async with self.client_stream.turn:
             try:
                 self.client_stream.write(self._around.merger.leave(cluster))
             except Expired as left:
-                self.client_stream.end(left)
+                self.client_stream.end(reason or left)
             else:
                 self._feeds.pop(cluster).has_left = True
 
