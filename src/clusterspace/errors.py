@@ -29,6 +29,7 @@
     │   ├── UnmergeablePatch         500  a strategic merge patch Kubernetes has no reason for
     │   ├── HttpViolation            4xx, 505: a message that breaks HTTP or a limit of the server
     │   ├── InternalError            500  InternalError
+    │   ├── BadGateway               502  InternalError, of a cluster that was asked for the client
     │   ├── ServiceUnavailable       503  ServiceUnavailable
     │   └── DeadlineExceeded         504  Timeout
     ├── ClusterError                 a cluster, or the way to it, failed; knows which cluster
@@ -327,6 +328,16 @@ class InternalError(ApiError):
     code = 500
 
 
+class BadGateway(ApiError):
+    """A cluster answered what must not be passed on, and asking again would not help.
+
+    Kubernetes has no reason for this code: clients take it for an InternalError, as any other 5xx.
+    """
+
+    reason = "InternalError"
+    code = 502
+
+
 class ServiceUnavailable(ApiError):
     """Not now: starting, stopping, or a cluster that cannot be reached."""
 
@@ -368,6 +379,11 @@ class ClusterMisbehaved(ClusterError):
     def __init__(self, cluster: str, why: str, *, code: int = 0) -> None:
         super().__init__(cluster, why)
         self.code = code
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether the status itself is none an API server answers with: a redirect, 999."""
+        return bool(self.code) and not (200 <= self.code < 300 or 400 <= self.code < 600)
 
 
 class CredentialsUnusable(ClusterError):

@@ -140,7 +140,7 @@ def kubeconfigs_in(directory: Path) -> list[Path]:
 def running_fleet(directory: Path, hub_kubeconfig: Path) -> Generator[int]:
     """Run the fleet API server as a user does; yield the id of the process."""
     command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
-    command += ["--allow-member-cidrs", "127.0.0.0/8"]
+    command += ["--allow-member-cidrs", "127.0.0.0/8", "--impersonate-masters"]
     identity = hub_kubeconfig.parent / "parts" / "fleet" / "kubeconfig"
     command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
     with (directory.parent / "fleet.log").open("wb") as log:

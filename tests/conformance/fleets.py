@@ -51,7 +51,8 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
         for name, member in members.items():
             join(hub, member, name)
         identity = ("--hub-kubeconfig", str(hub.kubeconfig.parent / "parts/fleet/kubeconfig"))
-        arguments = ("fleet", *identity, *ALLOW_LOOPBACK, "--port", "0", *options)
+        given = (*identity, *ALLOW_LOOPBACK, "--impersonate-masters", "--port", "0")
+        arguments = ("fleet", *given, *options)
         server = stack.enter_context(running_server(_made(directory / "fleet"), *arguments))
         people = directory / "kubeconfig"
         parts = [each.kubeconfig.read_bytes() for each in (server, hub)]

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import Site, fleet_site
+from tests.component.gateway.fleet_site import MASTERS_TRAVEL, Site, fleet_site
 from tests.flows.fleet_intruders import (
     CLUSTERS,
     MEMBERS,
@@ -28,7 +28,7 @@ from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.identity import HubReviews
 from clusterspace.serving.middleware.authorize import Decision
-from clusterspace.serving.relays import act_as
+from clusterspace.serving.travelling_users import act_at_hub
 from clusterspace.serving.users import User
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -104,7 +104,9 @@ ADMINISTRATOR = User("root", ("system:masters",))
 
 
 def as_administrator(_: Asking, link: Link) -> object:
-    return act_as(ADMINISTRATOR, in_full=link.is_hub)
+    if link.is_hub:
+        return act_at_hub(ADMINISTRATOR)
+    return MASTERS_TRAVEL.headers(ADMINISTRATOR, link.cluster)
 
 
 async def let_everybody_through(*_: object) -> Decision:

@@ -24,6 +24,7 @@ from clusterspace.gateway.answers.asking import FleetLimits
 from clusterspace.membership import names
 from clusterspace.processes.fleet import FleetSettings, running_fleet
 from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, part_of_hub
@@ -127,6 +128,7 @@ class FragileFleet:
             federation=False,
             member_cidrs=LOOPBACK,
             limits=FleetLimits(list_seconds=5.0),
+            identities=MemberIdentities(passes_masters=True),
         )
         running = await self._gateway.enter_async_context(running_fleet(settings))
         self.port = int(running.url.rpartition(":")[2])

@@ -9,7 +9,9 @@ from clusterspace.cli.foreground import (
     audit_reads_option,
     connection_options,
     hub_kubeconfig_option,
+    impersonate_masters_option,
     log_format_option,
+    plain_accounts_option,
     serve,
     tls_names_option,
 )
@@ -46,6 +48,30 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1, max=30),
     help="Seconds each cluster has for its part of a list.",
 )
+@click.option(
+    "--answer-mib",
+    default=128,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="MiB that one cluster's answer may have; a larger one is left out with a warning.",
+)
+@click.option(
+    "--answers-mib",
+    default=512,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="MiB that all answers worked on at one time may have; the largest is left out first.",
+)
+@click.option(
+    "--member-grace",
+    "grace_seconds",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster may answer wrongly before informers are served without it.",
+)
+@impersonate_masters_option
+@plain_accounts_option
 @tls_names_option
 @member_cidrs_option
 @connection_options
@@ -58,6 +84,11 @@ def fleet(
     port: int,
     federation: bool,
     list_seconds: float,
+    answer_mib: int,
+    answers_mib: int,
+    grace_seconds: float,
+    impersonate_masters: bool,
+    plain_service_accounts: tuple[str, ...],
     server_names: tuple[str, ...],
     member_cidrs: Networks,
     limits: "Limits",
@@ -78,6 +109,7 @@ def fleet(
     from clusterspace.gateway.answers.asking import FleetLimits
     from clusterspace.processes.clients import part_settings
     from clusterspace.processes.fleet import FleetSettings, serve_until_stopped
+    from clusterspace.serving.travelling_users import MemberIdentities, read_members
 
     async def work() -> None:
         settings = FleetSettings(
@@ -87,11 +119,17 @@ def fleet(
             host=host,
             port=port,
             federation=federation,
-            limits=FleetLimits(list_seconds=list_seconds),
+            limits=FleetLimits(
+                list_seconds=list_seconds,
+                answer_bytes=answer_mib << 20,
+                answers_bytes=answers_mib << 20,
+                grace_seconds=grace_seconds,
+            ),
             server_names=server_names,
             member_cidrs=member_cidrs,
             connections=limits,
             audited_reads=frozenset(audited_reads),
+            identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),
         )
         await serve_until_stopped(settings)
 

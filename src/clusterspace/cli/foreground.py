@@ -34,6 +34,19 @@ audit_reads_option: Final = click.option(
     show_default=True,
     help="Reads of these go to the audit log as writes do; may be given several times.",
 )
+impersonate_masters_option: Final = click.option(
+    "--impersonate-masters/--no-impersonate-masters",
+    default=False,
+    show_default=True,
+    help="Let the hub's system:masters be system:masters on every member too.",
+)
+plain_accounts_option: Final = click.option(
+    "--plain-service-accounts",
+    multiple=True,
+    metavar="MEMBER",
+    help="Member at which a hub ServiceAccount is the ServiceAccount of the same name, as in"
+    " Karmada; may be given several times.",
+)
 log_format_option: Final = click.option(
     "--log-format",
     type=click.Choice(["console", "json"]),

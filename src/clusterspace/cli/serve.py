@@ -8,7 +8,9 @@ import click
 from clusterspace.cli.foreground import (
     audit_reads_option,
     connection_options,
+    impersonate_masters_option,
     log_format_option,
+    plain_accounts_option,
     serve,
     tls_names_option,
 )
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
+@impersonate_masters_option
+@plain_accounts_option
 @tls_names_option
 @member_cidrs_option
 @connection_options
@@ -51,6 +55,8 @@ def hub(
     port: int,
     store: str,
     token_auth_file: Path | None,
+    impersonate_masters: bool,
+    plain_service_accounts: tuple[str, ...],
     server_names: tuple[str, ...],
     member_cidrs: Networks,
     limits: "Limits",
@@ -70,6 +76,7 @@ def hub(
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
     from clusterspace.processes.hub import HubSettings, serve_until_stopped
+    from clusterspace.serving.travelling_users import MemberIdentities, read_members
 
     settings = HubSettings(
         data_dir,
@@ -81,5 +88,6 @@ def hub(
         member_cidrs=member_cidrs,
         connections=limits,
         audited_reads=frozenset(audited_reads),
+        identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)

@@ -12,6 +12,7 @@ One request and its answer:
     translation.py   transport failures and Status bodies into our errors, in one place
     answers.py       reading an answer: bit by bit, or whole and within a limit
     addresses.py     a host to the addresses that are connected to: looked up once, and judged
+    answer_memory.py how much all answers together may take, and who pays when it is too much
     pools.py         connections made with one set of certificates
     connection.py    one pooled, limited, TLS-verified HTTP connection set per cluster
     connections.py   one of those for each of many clusters

@@ -1,18 +1,26 @@
 """Reading an answer: bit by bit, or whole and within a limit."""
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from io import BytesIO
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
 import aiohttp
 
+from clusterspace.client.answer_memory import Hold, Reading
 from clusterspace.client.requests import Answer
 from clusterspace.client.translation import transport_error
 from clusterspace.errors import ClusterMisbehaved, ClusterUnreachable
+from clusterspace.kube import plain_text
 
 FOREIGN: Final = (aiohttp.ClientError, OSError)
 """What may come out of the HTTP library; TimeoutError is an OSError."""
+
+_STEP_BYTES: Final = 1024 * 1024
+"""What is unpacked in one go: about two milliseconds of work."""
+_SURELY_FINE: Final = 16 * 1024 * 1024
+_MOST_GROWTH: Final = 200
+"""Lists of objects that are much alike unpack to fifty times their size; bombs to a thousand."""
 
 
 class AnswerStream:
@@ -36,37 +44,79 @@ class AnswerStream:
             why = "the connection was closed"
             raise ClusterUnreachable(self._cluster, why, was_sent=True) from error
 
-    async def read(self, most_bytes: int) -> Answer:
-        """Return the whole answer; a body over the limit is an error, and is not read on."""
-        body = await _read_body(self._cluster, self._response, self.chunks(), most_bytes)
-        return Answer(self.status, self.headers, body)
+    async def read(self, most_bytes: int, hold: Hold | None = None) -> Answer:
+        """Return the whole answer; a body over the limit is an error, and is not read on.
 
-
-async def _read_body(
-    cluster: str,
-    response: aiohttp.ClientResponse,
-    chunks: AsyncIterator[bytes],
-    most_bytes: int,
-) -> bytes:
-    encoding = response.headers.get("Content-Encoding", "identity")
-    if encoding not in ("identity", "gzip"):
-        raise ClusterMisbehaved(cluster, f"answered in the encoding {encoding}, unasked")
-    inflate = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    # Grows in place and is handed out without a copy: joining parts would hold all of them twice.
-    held = BytesIO()
-    async for chunk in chunks:
-        # One byte more than allowed is enough to know: a bomb is not unpacked to be measured.
+        With a `hold` its bytes count among those of all answers, until the hold is closed.
+        """
+        if hold is not None:
+            reading = hold.read(self._cluster, most_bytes)
+        else:
+            reading = Reading(self._cluster, most_bytes)
         try:
-            part = chunk if inflate is None else inflate.decompress(chunk, most_bytes + 1)
-        except zlib.error as error:
-            raise ClusterMisbehaved(cluster, "the compressed answer is damaged") from error
-        held.write(part)
-        if held.tell() > most_bytes:
-            why = f"answered with more than {most_bytes} bytes"
-            raise ClusterMisbehaved(cluster, why, code=response.status)
-    if inflate is not None and not inflate.eof:
-        raise ClusterMisbehaved(cluster, "the compressed answer broke off", code=response.status)
-    return held.getvalue()
+            await self._read_into(reading)
+        except BaseException:
+            reading.forget()
+            raise
+        return Answer(self.status, self.headers, reading.whole())
+
+    async def _read_into(self, reading: Reading) -> None:
+        encoding = self.headers.get("content-encoding", "identity")
+        if encoding not in ("identity", "gzip"):
+            named = plain_text.line(encoding, 64)
+            raise ClusterMisbehaved(self._cluster, f"answered in the encoding {named}, unasked")
+        if encoding == "gzip":
+            await self._unpack_into(reading)
+        else:
+            async for chunk in self.chunks():
+                reading.write(chunk)
+
+    async def _unpack_into(self, reading: Reading) -> None:
+        unpacker = _Unpacker()
+        try:
+            async for chunk in self.chunks():
+                for part in unpacker.feed(chunk):
+                    self._keep(part, reading, unpacker)
+                    # One chunk may hold a thousand times its size: others take their turn.
+                    await asyncio.sleep(0)
+            for part in unpacker.end():
+                self._keep(part, reading, unpacker)
+                await asyncio.sleep(0)
+        except (zlib.error, ValueError) as error:
+            why = f"the compressed answer is damaged: {error}"
+            raise ClusterMisbehaved(self._cluster, why, code=self.status) from error
+
+    def _keep(self, part: bytes, reading: Reading, unpacker: "_Unpacker") -> None:
+        reading.write(part)
+        if reading.size > max(_SURELY_FINE, unpacker.packed * _MOST_GROWTH):
+            why = f"packed its answer to less than one part in {_MOST_GROWTH}"
+            raise ClusterMisbehaved(self._cluster, why, code=self.status)
+
+
+class _Unpacker:
+    """Unpacks in small steps: a bomb is neither unpacked to be measured nor all at once."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=31)
+        self.packed = 0
+        """How many bytes have come."""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what a chunk unpacks to; nothing may come behind the end."""
+        if self._inflate.eof:
+            raise ValueError("something comes behind its end")
+        self.packed += len(chunk)
+        while chunk and not self._inflate.eof:
+            yield self._inflate.decompress(chunk, _STEP_BYTES)
+            chunk = self._inflate.unconsumed_tail
+
+    def end(self) -> Iterator[bytes]:
+        """Yield what the last bytes still stand for; a ValueError when the end is missing."""
+        while not self._inflate.eof:
+            part = self._inflate.decompress(b"", _STEP_BYTES)
+            if not part:
+                raise ValueError("it broke off")
+            yield part
 
 
 def _headers_of(response: aiohttp.ClientResponse) -> Mapping[str, str]:

@@ -129,7 +129,7 @@ class Connection:
         async with self._requests, self._users_pool() as pool:
             try:
                 async with pool.request(ask, self._target(ask)) as response:
-                    return await AnswerStream(self.cluster, response).read(ask.most_bytes)
+                    return await AnswerStream(self.cluster, response).read(ask.most_bytes, ask.hold)
             except ClusterError as error:
                 return error
             except FOREIGN as error:

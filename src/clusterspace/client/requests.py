@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from urllib.parse import quote, urlencode
 
+from clusterspace.client.answer_memory import Hold
 from clusterspace.errors import MalformedObject
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -33,6 +34,8 @@ class Ask:
     seconds: float = DEADLINE_SECONDS
     """For the whole answer; of a stream, for its head."""
     most_bytes: int = MOST_BYTES
+    hold: Hold | None = field(default=None, repr=False, compare=False)
+    """What the answer is counted in, when all answers together have a bound."""
     quiet_seconds: float | None = None
     """Of a stream: how long it may say nothing before it counts as broken."""
 

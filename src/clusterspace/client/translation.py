@@ -27,7 +27,7 @@ from clusterspace.errors import (
     NotFound,
     NotServed,
 )
-from clusterspace.kube import statuses
+from clusterspace.kube import plain_text, statuses
 from clusterspace.kube.objects import Object
 
 _MOST_TEXT: Final = 200
@@ -71,9 +71,8 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
     """Return the error an answer tells of; None when it is a success."""
     if 200 <= answer.status < 300:
         return None
-    if 300 <= answer.status < 400:
-        why = f"answered {answer.status}, a redirect, and those are never followed"
-        return ClusterMisbehaved(cluster, why, code=answer.status)
+    if unfit := unfit_status(cluster, answer.status):
+        return unfit
     status = _status_in(answer.body)
     if status is not None:
         return api_error(cluster, status, answer.status)
@@ -81,6 +80,20 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
         return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
     why = f"answered {answer.status} with {_kind_of_body(answer)}, not with a Kubernetes Status"
     return ClusterMisbehaved(cluster, why, code=answer.status)
+
+
+def unfit_status(cluster: str, code: int) -> ClusterMisbehaved | None:
+    """Return the failure of an answer whose status no API server answers with; None if it may be.
+
+    "Unchanged" is a success to whoever asked about a tag, and a redirect to everybody else.
+    """
+    if 200 <= code < 300 or 400 <= code < 600:
+        return None
+    if 300 <= code < 400:
+        why = f"answered {code}, a redirect, and those are neither followed nor passed on"
+    else:
+        why = f"answered {code}, which is no status of an API server"
+    return ClusterMisbehaved(cluster, why, code=code)
 
 
 def api_error(cluster: str, status: Object, http_code: int) -> ApiError:
@@ -115,7 +128,7 @@ def _status_in(body: bytes) -> Object | None:
 
 def _kind_of_body(answer: Answer) -> str:
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
-    return media_type or "no content type"
+    return plain_text.line(media_type, 64) or "no content type"
 
 
 def _connect_problem(error: Exception) -> str:
@@ -143,5 +156,5 @@ def _tls_reason(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = plain_text.line(" ".join(text.split()))
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}..."

@@ -26,6 +26,7 @@ from clusterspace.errors import (
     ClusterTimeout,
     ClusterUnreachable,
 )
+from clusterspace.kube import plain_text
 
 PROTOCOLS: Final = ("websocket", "SPDY/3.1")
 _HEAD_BYTES: Final = 64 * 1024
@@ -113,14 +114,15 @@ def read_head(lines: bytes) -> Head:
 
 def judge_upgrade(cluster: str, head: Head, protocol: str) -> None:
     """Raise unless the cluster refused properly or switched to what was asked for."""
-    if head.status >= 400:
+    if 400 <= head.status < 600:
         return
     if head.status != 101:
         why = f"answered {head.status} to an upgrade; only 101 or a refusal will do"
         raise ClusterMisbehaved(cluster, why, code=head.status)
     chosen = head.headers.get("upgrade", "")
     if chosen.lower() != protocol.lower():
-        raise ClusterMisbehaved(cluster, f"switched to {chosen!r}, not to {protocol}", code=101)
+        named = plain_text.line(chosen, 64)
+        raise ClusterMisbehaved(cluster, f"switched to {named!r}, not to {protocol}", code=101)
 
 
 async def _upgraded(connection: Connection, ask: Ask, protocol: str) -> Tunnel:
@@ -145,7 +147,7 @@ async def _refusal(
     """Return the refusal: a Status, or a sentence, which is all that kubelets have to say."""
     body = await _refusal_body(head, reader)
     if body and head.headers.get("content-type", "").startswith("text/plain"):
-        sentence = body.decode(errors="replace").strip()[:_SENTENCE_LENGTH]
+        sentence = plain_text.line(body.decode(errors="replace").strip(), _SENTENCE_LENGTH)
         return api_error(cluster, {"message": sentence}, head.status)
     failure = failure_of(cluster, Answer(head.status, head.headers, body))
     return failure or ClusterMisbehaved(cluster, "refused without a word", code=head.status)

@@ -1,5 +1,7 @@
 """Mounts the flow under the gateway's URL space: a call to its route, its route to its answer."""
 
+from dataclasses import replace
+
 from clusterspace.gateway.answers.asking import Asking, Fleet
 from clusterspace.gateway.answers.documents import Documents
 from clusterspace.gateway.answers.every import list_every
@@ -31,8 +33,11 @@ class FleetApp:
         self._documents = documents
 
     async def __call__(self, call: Call) -> Response | None:
-        """Answer a call."""
-        asking = await self._route(call)
+        """Answer a call; what clusters answered counts until the client has it."""
+        with self._fleet.memory.holding() as hold:
+            return await self._answer(replace(await self._route(call), hold=hold))
+
+    async def _answer(self, asking: Asking) -> Response | None:
         route = asking.route
         if is_review(route):
             return await answer_review(asking)

@@ -48,6 +48,11 @@ class Link:
         """Whether the control plane is at the other end."""
         return self.cluster == HUB
 
+    @property
+    def speaker(self) -> str:
+        """Who the cluster's warnings are said to be from: the hub's are the fleet's own."""
+        return "" if self.is_hub else self.cluster
+
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:

@@ -53,7 +53,7 @@ async def exchange(connection: Connection, ask: Ask) -> Answer:
     try:
         async with asyncio.timeout(ask.seconds), AsyncExitStack() as stack:
             answer = await open_answer(stack, connection, ask)
-            return await answer.read(ask.most_bytes)
+            return await answer.read(ask.most_bytes, ask.hold)
     except TimeoutError as error:
         why = f"gave no answer within {ask.seconds:g}s"
         raise ClusterTimeout(connection.cluster, why) from error

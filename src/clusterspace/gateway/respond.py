@@ -5,14 +5,20 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.gateway.flow import Reply
+from clusterspace.gateway.flow import HUB, Reply
 from clusterspace.serving.calls import Call
-from clusterspace.serving.messages import HeaderPairs, Response
+from clusterspace.serving.foreign_answers import clean_failure, headers_to_return, warnings_in
+from clusterspace.serving.messages import Response
 from clusterspace.serving.negotiation import JSON, YAML, Representation
-from clusterspace.serving.relays import headers_to_return
-from clusterspace.serving.responses import headers_for, json_response, value_response
+from clusterspace.serving.responses import (
+    headers_for,
+    json_response,
+    value_response,
+    warning_headers,
+)
 
 _AT_ONCE: Final = 64 * 1024
+_MOST_NAMED: Final = 10
 
 
 async def send_merged(
@@ -21,7 +27,7 @@ async def send_merged(
     """Answer with a merged document; a long one goes out while it is still being made."""
     if representation.media_type == YAML or call.info.query.is_true("pretty"):
         return _reformatted(call, b"".join(pieces), representation)
-    headers = [*headers_for(call, JSON), *_warnings_of(replies)]
+    headers = [*headers_for(call, JSON), *warning_headers(_warnings_of(replies))]
     rest = batches(pieces)
     first = next(rest, b"")
     second = next(rest, None)
@@ -38,13 +44,17 @@ async def send_merged(
     return None
 
 
-def send_one(call: Call, reply: Reply, body: bytes, representation: Representation) -> Response:
+def send_one(
+    call: Call, reply: Reply, body: bytes, representation: Representation, speaker: str
+) -> Response:
     """Answer with what one cluster answered, its body rewritten."""
-    kept = {key: value for key, value in reply.headers.items() if key != "content-encoding"}
+    headers = dict(reply.headers)
+    if reply.status >= 400:
+        body = clean_failure(body, headers.get("content-type", ""))
     if representation.media_type == YAML and body:
-        kept["content-type"] = YAML
+        headers["content-type"] = YAML
         body = bytes_of(_reformatted(call, body, representation))
-    return Response(reply.status, headers_to_return(call, kept.items()), body)
+    return Response(reply.status, headers_to_return(call, headers, speaker, is_unpacked=True), body)
 
 
 def bytes_of(response: Response) -> bytes:
@@ -76,7 +86,25 @@ def _reformatted(call: Call, body: bytes, representation: Representation) -> Res
     return json_response(call, 200, body)
 
 
-def _warnings_of(replies: Iterable[Reply]) -> HeaderPairs:
-    """Return what clusters warn of, each text once."""
-    said = dict.fromkeys(reply.headers.get("warning", "") for reply in replies)
-    return [("Warning", text) for text in said if text and text.isprintable()]
+def _warnings_of(replies: Iterable[Reply]) -> list[str]:
+    """Return what clusters warn of: each text once, with the clusters that say so.
+
+    The hub's own words come first and by themselves: they are said in the fleet's name.
+    """
+    own: list[str] = []
+    said: dict[str, list[str]] = {}
+    for reply in replies:
+        texts = warnings_in(reply.headers, "")
+        if reply.cluster == HUB:
+            own += texts
+        for text in texts if reply.cluster != HUB else ():
+            said.setdefault(text, []).append(reply.cluster)
+    return [*dict.fromkeys(own), *(f"{_named(who)}: {text}" for text, who in said.items())]
+
+
+def _named(clusters: list[str]) -> str:
+    if len(clusters) == 1:
+        return f"cluster {clusters[0]}"
+    more = len(clusters) - _MOST_NAMED
+    listed = ", ".join(clusters[:_MOST_NAMED])
+    return f"clusters {listed} and {more} more" if more > 0 else f"clusters {listed}"

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from clusterspace import errors
 from clusterspace.errors import ApiError, Cause, Details
+from clusterspace.kube import plain_text
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupKind, GroupResource
 
@@ -288,4 +289,5 @@ def _is_failure(code: object) -> TypeGuard[int]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """Return what another server wrote, if it is text, so that it can be shown to people."""
+    return plain_text.line(value) if isinstance(value, str) else ""

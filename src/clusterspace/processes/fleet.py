@@ -13,6 +13,7 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.cluster_endpoints import Network
+from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.gateway.answers.asking import Fleet, FleetLimits
@@ -53,6 +54,7 @@ from clusterspace.serving.middleware.measure import Measure
 from clusterspace.serving.middleware.recheck import Recheck
 from clusterspace.serving.requests import Handler
 from clusterspace.serving.site import CountedConnections
+from clusterspace.serving.travelling_users import MemberIdentities
 
 _log = structlog.get_logger(__name__)
 
@@ -74,6 +76,8 @@ class FleetSettings:
     limits: FleetLimits = field(default_factory=FleetLimits)
     server_names: tuple[str, ...] = ()
     """What else clients call this server: the certificate has these names too."""
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
     read_hub: ReadSettings | None = None
     """Reads `hub` again from where it came from, if it came from a file."""
     member_cidrs: tuple[Network, ...] = ()
@@ -151,7 +155,16 @@ def build_fleet(
     reviews = HubReviews(hub, clock)
     gatekeeper = Gatekeeper(reviews)
     sessions = Sessions(clock)
-    return Fleet(directory, reviews, gatekeeper, sessions, settings.federation, settings.limits)
+    return Fleet(
+        directory,
+        reviews,
+        gatekeeper,
+        sessions,
+        settings.federation,
+        settings.limits,
+        identities=settings.identities,
+        memory=AnswerMemory(settings.limits.answers_bytes),
+    )
 
 
 def build_handler(  # noqa: PLR0913 - the parts of one chain, put together once

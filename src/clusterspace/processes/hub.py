@@ -61,6 +61,7 @@ from clusterspace.serving.listener import HttpServer
 from clusterspace.serving.middleware.audit import AUDITED_READS
 from clusterspace.serving.site import CountedConnections
 from clusterspace.serving.tls import reload_certificate, server_context
+from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.store.interface import Store
 from clusterspace.store.memory import MemoryStore
@@ -89,6 +90,8 @@ class HubSettings:
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
     audited_reads: frozenset[str] = AUDITED_READS
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users are at members that they reach through `clusters/proxy`."""
 
 
 async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
@@ -187,7 +190,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         )
         members = open_connections(clock)
         stack.push_async_callback(members.close)
-        proxy = ClusterProxy(members, partial(user_settings, rules))
+        proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
         app = HubApp(hub, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)

@@ -27,6 +27,8 @@ _log = structlog.get_logger(__name__)
 _HUB: Final = "hub"
 _FLEET: Final = "fleet"
 _CONTROLLERS: Final = "controllers"
+_MASTERS: Final = "--impersonate-masters"
+"""Whoever starts a fleet on their own machine is the administrator of all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,13 @@ class Parts:
     def hub(self) -> Part:
         """Return the hub."""
         place = ("--data-dir", str(self.files.hub), "--port", str(self.ports[_HUB]))
-        arguments = (_HUB, *place, *self._member_cidrs)
+        arguments = (_HUB, *place, _MASTERS, *self._member_cidrs)
         return self._part(_HUB, arguments, ready_file=self.files.hub_kubeconfig)
 
     def fleet(self) -> Part:
         """Return the fleet API server."""
         place = ("--data-dir", str(self.files.fleet), "--port", str(self.ports[_FLEET]))
-        given = (*place, *self._federation, *self._member_cidrs)
+        given = (*place, _MASTERS, *self._federation, *self._member_cidrs)
         arguments = (_FLEET, *self._identity(_FLEET), *given)
         return self._part(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
 

@@ -13,5 +13,7 @@ calls.py, users.py, middleware/  the chain: who asks, and whether they may
 certificate_logins.py  whom a client certificate names
 bodies.py, yaml_documents.py  what clients send
 negotiation.py, responses.py  the answer
+travelling_users.py  who a user of the hub is at a member
 relays.py, tunnels.py  or another cluster's answer, passed on as it is
+foreign_answers.py  what of such an answer reaches the client, and what never does
 """

@@ -1,35 +1,42 @@
 """One call passed on to another API server, and its answer passed back as the bytes it is.
 
-Neither body is read. What goes along is listed here: who we are, and who the caller claimed to be,
-is never among it.
+Neither body is read, but for what is printed: refusals, and Tables. What goes along is listed here:
+who we are, and who the caller claimed to be, is never among it. What comes back: `foreign_answers`.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
+from clusterspace.client.answer_memory import Hold
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, Ask, Headers
-from clusterspace.client.settings import Impersonation
 from clusterspace.client.translation import failure_of
+from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import (
     ClusterError,
+    ClusterMisbehaved,
     ClusterUnreachable,
     CredentialsUnusable,
-    Forbidden,
     Unauthorized,
 )
 from clusterspace.kube import statuses
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.calls import Call
-from clusterspace.serving.messages import BODILESS_STATUSES, HeaderPairs, Response
+from clusterspace.serving.foreign_answers import (
+    clean_failure,
+    clean_table,
+    clean_table_event,
+    headers_to_return,
+    require_encoding,
+    require_fit,
+    wants_table,
+)
+from clusterspace.serving.messages import BODILESS_STATUSES, Response
 from clusterspace.serving.middleware.deadlines import is_long_running
-from clusterspace.serving.responses import warning_headers
-from clusterspace.serving.users import AUTHENTICATED, UNAUTHENTICATED, User
 
 PASSED_ON: Final = frozenset(
     {
@@ -42,15 +49,6 @@ PASSED_ON: Final = frozenset(
 )  # fmt: skip
 """The headers of a call that its target gets to see; all others stay here."""
 
-_KEPT_BACK: Final = frozenset(
-    {
-        "alt-svc", "audit-id", "connection", "content-length", "date", "keep-alive",
-        "proxy-authenticate", "proxy-connection", "strict-transport-security", "te", "trailer",
-        "transfer-encoding", "upgrade", "www-authenticate",
-    }
-)  # fmt: skip
-"""The headers of an answer that are about the connection it came by, and not about the answer."""
-
 UNKNOWN_THERE: Final = "does not accept the credentials that the hub holds for it"
 """What is wrong when a cluster answers 401."""
 
@@ -61,7 +59,8 @@ _LONG_SECONDS: Final = 24 * 3600.0
 """A log that is followed may say its first word tomorrow, and no header comes before that."""
 _SHORT_BYTES: Final = 256 * 1024
 _ERROR_BYTES: Final = 4 * 1024 * 1024
-_EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
+_TABLE_BYTES: Final = 64 * 1024 * 1024
+"""A Table is read before it is passed on; this is a row of 600 bytes for a hundred thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +71,20 @@ class Passage:
     target: str
     """Path and query, encoded."""
     identity: Headers
+    is_hub: bool = False
+    """Whether the control plane is at the far end: what it says is said in our own name."""
+    hold: Hold | None = None
+    """What an answer is counted in that is read before it is passed on."""
 
+    @property
+    def cluster(self) -> str:
+        """Who answers."""
+        return self.connection.cluster
 
-def act_as(user: User, *, in_full: bool) -> Headers:
-    """Return the headers that make a request this user's own at another API server.
-
-    UID and extra only `in_full`: the role that Karmada gives impersonators on members covers users,
-    groups and accounts, and a member refuses a request that claims more. The group every user is
-    in comes by itself.
-    """
-    groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
-    # The server at the far end cuts blanks off, and " system:masters" would be system:masters.
-    for claim in (user.name, user.uid, *groups):
-        if claim != claim.strip() or not claim.isprintable():
-            raise Forbidden(f"the user {user.name!r} cannot be passed on to another cluster")
-    if not user.name:
-        raise Forbidden("a user without a name cannot be passed on to another cluster")
-    if not in_full:
-        return Impersonation(user.name, groups=groups).headers()
-    extra = tuple(
-        (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
-    )
-    return Impersonation(user.name, user.uid, groups, extra).headers()
+    @property
+    def speaker(self) -> str:
+        """Who warnings of the answer are said to be from; nobody, when it is the hub."""
+        return "" if self.is_hub else self.cluster
 
 
 def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
@@ -109,16 +100,6 @@ def _cleaned(protocols: str) -> str:
     return ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
 
 
-def headers_to_return(call: Call, answer: Iterable[tuple[str, str]]) -> HeaderPairs:
-    """Return the headers of an answer that go back, with the request's name and our warnings."""
-    kept = [(name, value) for name, value in answer if name not in _KEPT_BACK]
-    return [
-        ("Audit-Id", call.request_id),
-        *(pair for pair in kept if pair[1].isprintable()),
-        *warning_headers(call.warnings),
-    ]
-
-
 async def relay(call: Call, passage: Passage) -> Response | None:
     """Ask the target what the call asks and answer what it answers, as it comes."""
     request = call.request
@@ -132,9 +113,16 @@ async def relay(call: Call, passage: Passage) -> Response | None:
     )
     async with AsyncExitStack() as stack:
         answer = await _open_in_time(stack, call, passage.connection, ask)
+        require_fit(call, passage.cluster, answer.status)
         if is_short(answer):
-            return await _whole(call, passage.connection.cluster, answer)
-        await pass_back(call, answer)
+            return await _whole(call, passage, answer)
+        is_whole = call.info.method != "HEAD" and not call.info.is_watch
+        if is_whole and wants_table(call) and not passage.is_hub:
+            whole = await answer.read(_TABLE_BYTES, passage.hold)
+            body = clean_table(passage.cluster, whole.body)
+            headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+            return Response(whole.status, headers, body)
+        await pass_back(call, passage, answer)
         return None
 
 
@@ -146,20 +134,37 @@ def is_short(answer: AnswerStream) -> bool:
     return length.isdecimal() and int(length) <= _SHORT_BYTES
 
 
-async def pass_back(call: Call, answer: AnswerStream) -> None:
+async def pass_back(call: Call, passage: Passage, answer: AnswerStream) -> None:
     """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
-    headers = headers_to_return(call, answer.headers.items())
+    require_encoding(passage.cluster, answer.headers)
+    headers = headers_to_return(call, answer.headers, passage.speaker)
     stream = call.request.start_stream(answer.status, headers)
     if _may_take_long(call):
         stream.be_patient()
+    is_printed = wants_table(call) and not passage.is_hub
+    pieces = _printable_lines(passage.cluster, answer) if is_printed else answer.chunks()
     try:
-        async for chunk in answer.chunks():
-            stream.write(chunk)
+        async for piece in pieces:
+            stream.write(piece)
             await stream.drain()
     except ClusterError:
         stream.abort()
         return
     stream.end()
+
+
+async def _printable_lines(cluster: str, answer: AnswerStream) -> AsyncIterator[bytes]:
+    """Yield the events of a watch of Tables; packed ones cannot be looked into, and are refused."""
+    if "content-encoding" in answer.headers:
+        raise ClusterMisbehaved(cluster, "sent a watch in an encoding nobody asked for", code=200)
+    splitter = LineSplitter()
+    async for chunk in answer.chunks():
+        try:
+            lines = splitter.feed(chunk)
+        except ValueError as error:
+            raise ClusterMisbehaved(cluster, f"sent {error}") from error
+        for line in lines:
+            yield clean_table_event(cluster, line) + b"\n"
 
 
 def _may_take_long(call: Call) -> bool:
@@ -199,14 +204,19 @@ async def _outcome_of_opening(
         return error  # a value: out of a group of tasks it would come as a group of errors
 
 
-async def _whole(call: Call, cluster: str, answer: AnswerStream) -> Response:
-    headers = dict(answer.headers)
+async def _whole(call: Call, passage: Passage, answer: AnswerStream) -> Response:
     if call.info.method == "HEAD" or answer.status in BODILESS_STATUSES:
-        return Response(answer.status, headers_to_return(call, headers.items()))
-    whole = await answer.read(max(_SHORT_BYTES, _ERROR_BYTES))
-    refuse_stranger(cluster, whole)
-    headers.pop("content-encoding", None)  # reading it has unpacked it
-    return Response(answer.status, headers_to_return(call, headers.items()), whole.body)
+        headers = headers_to_return(call, answer.headers, passage.speaker)
+        return Response(answer.status, headers)
+    whole = await answer.read(max(_SHORT_BYTES, _ERROR_BYTES), passage.hold)
+    refuse_stranger(passage.cluster, whole)
+    body = whole.body
+    if whole.status >= 400:
+        body = clean_failure(body, whole.headers.get("content-type", ""))
+    elif wants_table(call) and not passage.is_hub:
+        body = clean_table(passage.cluster, body)
+    headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+    return Response(whole.status, headers, body)
 
 
 def refuse_stranger(cluster: str, answer: Answer) -> None:

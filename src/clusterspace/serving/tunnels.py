@@ -11,7 +11,12 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Ask
 from clusterspace.client.translation import unreadable
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
-from clusterspace.errors import BadRequest, CredentialsUnusable, Unauthorized
+from clusterspace.errors import (
+    BadRequest,
+    ClusterMisbehaved,
+    CredentialsUnusable,
+    Unauthorized,
+)
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.relays import UNKNOWN_THERE, Passage, headers_to_pass
@@ -51,8 +56,9 @@ async def tunnel(call: Call, passage: Passage, inner: RequestInfo) -> None:
     ask = Ask(call.info.method, passage.target, headers=headers, seconds=_SWITCH_SECONDS)
     async with AsyncExitStack() as stack:
         far = await _switched(stack, passage.connection, ask, protocol)
+        head = _switching(passage.cluster, far.headers)
         near = call.request.hijack()
-        near.write(_switching(far.headers))
+        near.write(head)
         await _carry(call, near, far)
 
 
@@ -111,7 +117,12 @@ def _protocol_of(call: Call) -> str:
     raise BadRequest(f"unable to upgrade: {asked[:64]!r} is not passed on, {spoken} are")
 
 
-def _switching(granted: Mapping[str, str]) -> bytes:
+def _switching(cluster: str, granted: Mapping[str, str]) -> bytes:
+    """Return the head that tells the client of the switch, in words that cannot end a line."""
+    for name in _GRANTED:
+        value = granted.get(name, "")
+        if not (value.isascii() and value.isprintable()):
+            raise ClusterMisbehaved(cluster, f"switched protocols with a broken {name}", code=101)
     lines = [f"{name}: {granted[name]}" for name in _GRANTED if name in granted]
     head = ("HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", *lines, "", "")
     return "\r\n".join(head).encode("latin-1")

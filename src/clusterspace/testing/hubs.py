@@ -25,6 +25,7 @@ from clusterspace.client.settings import ConnectionSettings, Identity, Trust
 from clusterspace.errors import ClusterspaceError
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.installation import Installation
+from clusterspace.serving.travelling_users import MemberIdentities
 
 _ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
@@ -54,9 +55,16 @@ class RealServer:
 async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[ConnectionSettings]:
     """Run a hub on the memory store in this event loop, over loopback TLS.
 
-    Its members may be on this machine too, as in all tests.
+    Its members may be on this machine too, as in all tests, and its administrator is theirs, as in
+    `clusterspace up`.
     """
-    settings = HubSettings(data_dir=directory, port=0, store="memory", member_cidrs=LOOPBACK)
+    settings = HubSettings(
+        data_dir=directory,
+        port=0,
+        store="memory",
+        member_cidrs=LOOPBACK,
+        identities=MemberIdentities(passes_masters=True),
+    )
     async with running_hub(settings):
         yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
 

@@ -28,6 +28,7 @@ from clusterspace.membership import manifests, names
 from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fleet
 from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 
@@ -39,6 +40,8 @@ carl-token,carl,2,"ops"
 """
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 RBAC = "rbac.authorization.k8s.io"
+MASTERS_TRAVEL = MemberIdentities(passes_masters=True)
+"""The root of these tests looks into every member."""
 
 
 @dataclass
@@ -145,10 +148,11 @@ async def fleet_site(
     federation: bool = True,
     list_seconds: float = 2.0,
     request_seconds: float = 55.0,
+    identities: MemberIdentities = MASTERS_TRAVEL,
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
-        fleet = await _running_hub(directory, stack)
+        fleet = await _running_hub(directory, stack, identities)
         sides: dict[str, Side] = {}
         for name in members:
             sides[name] = await fleet.add_member(name)
@@ -163,6 +167,7 @@ async def fleet_site(
             federation=federation,
             member_cidrs=LOOPBACK,
             limits=FleetLimits(list_seconds=list_seconds, request_seconds=request_seconds),
+            identities=identities,
         )
         running = await stack.enter_async_context(running_fleet(settings))
         site = Site(fleet, running, sides)
@@ -180,6 +185,7 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
         federation=False,
         member_cidrs=LOOPBACK,
         limits=site.running.fleet.limits,
+        identities=site.running.fleet.identities,
     )
     async with running_fleet(settings) as running:
         beside = Site(site.fleet, running, site.members, "without")
@@ -191,7 +197,9 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
             await beside.close()
 
 
-async def _running_hub(directory: Path, stack: AsyncExitStack) -> Fleet:
+async def _running_hub(
+    directory: Path, stack: AsyncExitStack, identities: MemberIdentities
+) -> Fleet:
     (directory / "hub").mkdir()
     tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
@@ -201,6 +209,7 @@ async def _running_hub(directory: Path, stack: AsyncExitStack) -> Fleet:
         store="memory",
         token_auth_file=tokens,
         member_cidrs=LOOPBACK,
+        identities=identities,
     )
     await stack.enter_async_context(running_hub(settings))
     reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")

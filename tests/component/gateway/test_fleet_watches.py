@@ -11,6 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 from tests.component.fake_clusters import status
 from tests.component.gateway.fleet_site import (
+    MASTERS_TRAVEL,
     ROOT,
     TABLE,
     Site,
@@ -213,6 +214,7 @@ async def test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it(site: Site
         site.directory / "other",
         port=0,
         member_cidrs=LOOPBACK,
+        identities=MASTERS_TRAVEL,
     )
     async with running_fleet(settings) as second:
         other = Site(site.fleet, second, site.members, "other")
@@ -229,6 +231,7 @@ async def test_a_gateway_that_stops_ends_its_watches_in_good_order(site: Site):
         site.directory / "brief",
         port=0,
         member_cidrs=LOOPBACK,
+        identities=MASTERS_TRAVEL,
     )
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(running_fleet(settings))

@@ -123,4 +123,4 @@ def test_where_a_redirect_leads_is_not_told() -> None:
     error = failure_of("west", answer)
 
     assert isinstance(error, ClusterMisbehaved)
-    assert error.why == "answered 302, a redirect, and those are never followed"
+    assert error.why == "answered 302, a redirect, and those are neither followed nor passed on"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
+from clusterspace.client.answer_memory import AnswerMemory, Hold
 from clusterspace.client.requests import Ask, Headers
 from clusterspace.errors import Expired, Forbidden
 from clusterspace.gateway.directory import Directory, Link
@@ -17,8 +18,9 @@ from clusterspace.gateway.watching import ClientStreams
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.negotiation import JSON, Representation, negotiate
-from clusterspace.serving.relays import Passage, act_as, headers_to_pass
+from clusterspace.serving.relays import Passage, headers_to_pass
 from clusterspace.serving.request_info import Query, reach_verb
+from clusterspace.serving.travelling_users import MemberIdentities, act_at_hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,13 @@ class FleetLimits:
     document_seconds: float = 4.0
     """For what a cluster serves; what it said last is good enough."""
     clusters_at_once: int = 64
+    answer_bytes: int = 128 * 1024 * 1024
+    """For each cluster's answer: some 15,000 pods with all their managed fields, unpaged. Taking
+    such an answer apart holds the loop for a tenth of a second."""
+    answers_bytes: int = 512 * 1024 * 1024
+    """For all answers that are read or worked on at the same time."""
+    grace_seconds: float = 30.0
+    """How long a cluster may answer wrongly before informers are served without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,10 @@ class Fleet:
     """Whether the control plane is one of the clusters, and the one a bare name means."""
     limits: FleetLimits = field(default_factory=FleetLimits)
     streams: ClientStreams = field(default_factory=ClientStreams)
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
+    memory: AnswerMemory = field(default_factory=lambda: AnswerMemory(FleetLimits().answers_bytes))
+    """What the answers of all clusters are counted in."""
 
     def everybody(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""
@@ -61,6 +74,8 @@ class Asking:
     call: Call
     request: FleetRequest
     route: Route
+    hold: Hold | None = None
+    """What the answers of clusters are counted in while this request is answered."""
 
     @property
     def representation(self) -> Representation:
@@ -148,7 +163,9 @@ class Asking:
 
     def identity_for(self, link: Link) -> Headers:
         """Return the headers that make a request the caller's own at a cluster."""
-        return act_as(self.call.user, in_full=link.is_hub)
+        if link.is_hub:
+            return act_at_hub(self.call.user)
+        return self.fleet.identities.headers(self.call.user, link.cluster)
 
     def ask(self, link: Link, query: Query, *, body: bytes = b"", seconds: float) -> Ask:
         """Return the request as a cluster gets it, when its answer will be read here."""
@@ -161,6 +178,8 @@ class Asking:
             headers=(*headers, ("accept", _accept(self.representation)), *self.identity_for(link)),
             body=body or None,
             seconds=seconds,
+            most_bytes=self.fleet.limits.answer_bytes,
+            hold=self.hold,
         )
 
     def passage(self, link: Link, query: Query) -> Passage:
@@ -170,7 +189,8 @@ class Asking:
             target = self.request.raw_path + (f"?{raw_query}" if raw_query else "")
         else:
             target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
-        return Passage(link.connection, target, self.identity_for(link))
+        identity = self.identity_for(link)
+        return Passage(link.connection, target, identity, link.is_hub, self.hold)
 
     @property
     def path(self) -> str:

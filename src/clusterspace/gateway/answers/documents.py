@@ -97,7 +97,8 @@ class Documents:
         return await self._pass_on(asking, link, picked.url)
 
     async def _pass_on(self, asking: Asking, link: Link, target: str) -> Response | None:
-        passage = Passage(link.connection, target, asking.identity_for(link))
+        identity = asking.identity_for(link)
+        passage = Passage(link.connection, target, identity, link.is_hub, asking.hold)
         return await relay(asking.call, passage)
 
 

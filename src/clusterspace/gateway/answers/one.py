@@ -72,7 +72,7 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
     _refuse_failure(reply)
     note_found(asking, reply)
     rewritten = outbound.rewrite(reply.body, naming, subject)
-    return respond.send_one(call, reply, rewritten, asking.representation)
+    return respond.send_one(call, reply, rewritten, asking.representation, link.speaker)
 
 
 def _refuse_failure(reply: Reply) -> None:

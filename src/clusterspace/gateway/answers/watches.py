@@ -12,8 +12,9 @@ from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Naming, Reply, Subject
 from clusterspace.gateway.rewriting import outbound
 from clusterspace.gateway.watching import lines_of
+from clusterspace.serving.foreign_answers import headers_to_return, require_fit
 from clusterspace.serving.messages import Response
-from clusterspace.serving.relays import headers_to_return, is_short, open_answer, refuse_stranger
+from clusterspace.serving.relays import is_short, open_answer, refuse_stranger
 from clusterspace.serving.request_info import Query
 
 
@@ -34,13 +35,15 @@ async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query)
     ask = replace(ask, headers=(*ask.headers, ("accept-encoding", "identity")))
     async with AsyncExitStack() as stack:
         answer = await open_answer(stack, link.connection, ask)
+        require_fit(call, link.cluster, answer.status)
         if is_short(answer):
             whole = await answer.read(ask.most_bytes)
             refuse_stranger(link.cluster, whole)
             reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
             body = outbound.rewrite(whole.body, naming, subject)
-            return respond.send_one(call, reply, body, asking.representation)
-        stream = call.request.start_stream(200, headers_to_return(call, answer.headers.items()))
+            return respond.send_one(call, reply, body, asking.representation, link.speaker)
+        headers = headers_to_return(call, answer.headers, link.speaker)
+        stream = call.request.start_stream(200, headers)
         try:
             async for lines in lines_of(link.cluster, answer):
                 stream.write(b"".join(renamed_event(line, naming, subject) for line in lines))

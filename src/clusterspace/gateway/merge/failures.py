@@ -11,6 +11,7 @@ from typing import Final
 
 from clusterspace.errors import (
     ApiError,
+    BadGateway,
     BadRequest,
     ClusterError,
     ClusterMisbehaved,
@@ -128,6 +129,9 @@ def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
     Clients send a request again when they are told after how long, whatever it does. So they are
     not told so of a write that may have been carried out.
     """
+    if isinstance(error, ClusterMisbehaved) and error.is_unfit:
+        carried_out = "; the request may have been carried out there" if is_write else ""
+        return BadGateway(f"{error}{carried_out}")
     if is_write and _may_have_had_an_effect(error):
         return DeadlineExceeded(f"{error}; the request may have been carried out there")
     return _unavailable(str(error))

@@ -23,9 +23,10 @@ from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
-from clusterspace.serving.relays import Passage, act_as, relay
+from clusterspace.serving.relays import Passage, relay
 from clusterspace.serving.request_info import RequestInfo, reach_verb, read_request
 from clusterspace.serving.requests import Request
+from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.serving.tunnels import tunnel
 
 UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], ConnectionSettings]
@@ -40,9 +41,15 @@ _OWN_SEGMENTS: Final = 7
 class ClusterProxy:
     """Passes calls on to members; keeps one set of connections for each."""
 
-    def __init__(self, connections: Connections, user_settings: UserSettings) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        user_settings: UserSettings,
+        identities: MemberIdentities,
+    ) -> None:
         self._connections = connections
         self._user_settings = user_settings
+        self._identities = identities
 
     def verbs(self) -> Mapping[tuple[str, str], Verb]:
         """Return the verbs for the route table: all of them do the same."""
@@ -60,7 +67,8 @@ class ClusterProxy:
         path, _, query = target.partition("?")
         inner = read_request(call.info.method, path, query)
         connection = await self._connections.get(settings)
-        passage = Passage(connection, target, act_as(call.user, in_full=False))
+        identity = self._identities.headers(call.user, ask.info.name)
+        passage = Passage(connection, target, identity)
         if call.request.is_upgrade:
             return await tunnel(call, passage, inner)
         return await relay(call, passage)

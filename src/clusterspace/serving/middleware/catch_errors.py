@@ -4,7 +4,9 @@ import structlog
 
 from clusterspace.errors import (
     ApiError,
+    BadGateway,
     ClusterError,
+    ClusterMisbehaved,
     ClusterTimeout,
     ClusterUnreachable,
     Details,
@@ -51,6 +53,8 @@ def cluster_refusal(error: ClusterError) -> ApiError:
     Clients repeat what is refused with a time to come back, writes too; so only what certainly
     had no effect gets one.
     """
+    if isinstance(error, ClusterMisbehaved) and error.is_unfit:
+        return BadGateway(str(error))
     if isinstance(error, ClusterTimeout):
         return statuses.timed_out(str(error))
     was_sent = not isinstance(error, ClusterUnreachable) or error.was_sent

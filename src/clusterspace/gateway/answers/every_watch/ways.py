@@ -81,7 +81,11 @@ class ClusterWay:
     async def _receive(self, link: Link, wanted: Slice) -> Received:
         query = wanted.added_to(self._query)
         seconds = self._asking.fleet.limits.list_seconds
-        reply = await fanout.ask_one(link, lambda link: self._ask(link, query, seconds))
+        # A stream lives for an hour and a page of it for a moment: it counts while it is read.
+        with self._asking.fleet.memory.holding() as hold:
+            reply = await fanout.ask_one(
+                link, lambda link: replace(self._ask(link, query, seconds), hold=hold)
+            )
         self._asking.note(reply)
         if reply.failure is not None:
             return Received(reply)
