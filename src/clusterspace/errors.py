@@ -37,6 +37,7 @@
     │   │   └── AddressNotAllowed    no connection, for its address is one that no member may have
     │   ├── ClusterTimeout           no answer within the deadline
     │   ├── ClusterMisbehaved        an answer no Kubernetes API gives: HTML, a redirect, a half
+    │   │   └── AnswerOverrun        an answer that takes more time or memory than it may
     │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
     │       └── CredentialsUnclaimed they belong to no cluster yet
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
@@ -384,6 +385,10 @@ class ClusterMisbehaved(ClusterError):
     def is_unfit(self) -> bool:
         """Whether the status itself is none an API server answers with: a redirect, 999."""
         return bool(self.code) and not (200 <= self.code < 300 or 400 <= self.code < 600)
+
+
+class AnswerOverrun(ClusterMisbehaved):
+    """The answer began and did not end within its time or its size: asking again costs as much."""
 
 
 class CredentialsUnusable(ClusterError):

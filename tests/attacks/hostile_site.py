@@ -4,10 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.component.gateway.fleet_site import Site
+from tests.component.gateway.fleet_site import Site, register
 
-from clusterspace.client.places import Place
-from clusterspace.membership import manifests, names
+from clusterspace.membership import names
 from clusterspace.testing.hostile import Behaviour, HostileMember, hostile_member
 
 HOSTILE = "hostile"
@@ -24,20 +23,6 @@ async def hostile_in(
             yield member
         finally:
             await unregister(site, name)
-
-
-async def register(site: Site, member: HostileMember, name: str) -> None:
-    hub = site.hub.client
-    own = manifests.credentials_secret(name, {"token": b"secret-0", "caBundle": member.authority})
-    impersonator = manifests.credentials_secret(
-        names.impersonator_secret(name), {"token": b"secret-1"}
-    )
-    for secret in (own, impersonator):
-        await hub.create(Place(names.SECRETS, "karmada-cluster"), secret)
-    endpoint = manifests.Endpoint(member.url, member.authority)
-    cluster = manifests.cluster(name, name, endpoint, manifests.NOWHERE)
-    await hub.create(Place(names.cluster_place(name).resource), cluster)
-    await site.wait_for(name)
 
 
 async def unregister(site: Site, name: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from io import BytesIO
 
-from clusterspace.errors import ClusterError, ClusterMisbehaved
+from clusterspace.errors import AnswerOverrun, ClusterError
 
 
 class Reading:
@@ -33,7 +33,7 @@ class Reading:
         """Take some more; raise ClusterError when there is no room, and keep nothing then."""
         if self._given_up is None and len(part) > self._most - self.size:
             why = f"answered with more than {self._most} bytes"
-            self.give_up(ClusterMisbehaved(self.cluster, why, code=200))
+            self.give_up(AnswerOverrun(self.cluster, why, code=200))
         if self._given_up is None:
             self.size += len(part)
             if self._memory is not None:
@@ -42,6 +42,19 @@ class Reading:
         if self._given_up is not None:
             raise self._given_up
         self._held.write(part)
+
+    def resize(self, size: int) -> None:
+        """Count so many bytes that somebody else holds; raise ClusterError when there is no room.
+
+        For what is read without an end, and held only until it has one.
+        """
+        grown, self.size = size - self.size, size
+        if self._memory is not None and grown > 0:
+            self._memory.grow(grown)
+        elif self._memory is not None:
+            self._memory.shrink(-grown)
+        if self._given_up is not None:
+            raise self._given_up
 
     def give_up(self, failure: ClusterError) -> None:
         """Let go of all of it at once; whoever reads it is told with the next part."""

@@ -10,7 +10,7 @@ import aiohttp
 from clusterspace.client.answer_memory import Hold, Reading
 from clusterspace.client.requests import Answer
 from clusterspace.client.translation import transport_error
-from clusterspace.errors import ClusterMisbehaved, ClusterUnreachable
+from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, ClusterUnreachable
 from clusterspace.kube import plain_text
 
 FOREIGN: Final = (aiohttp.ClientError, OSError)
@@ -90,7 +90,7 @@ class AnswerStream:
         reading.write(part)
         if reading.size > max(_SURELY_FINE, unpacker.packed * _MOST_GROWTH):
             why = f"packed its answer to less than one part in {_MOST_GROWTH}"
-            raise ClusterMisbehaved(self._cluster, why, code=self.status)
+            raise AnswerOverrun(self._cluster, why, code=self.status)
 
 
 class _Unpacker:

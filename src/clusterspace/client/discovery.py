@@ -5,8 +5,9 @@ cluster cannot be asked, what it last said is still the best answer there is.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, Ask
 from clusterspace.client.translation import unreadable
 from clusterspace.errors import ApiError, ClusterError, NotServed
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import (
     GroupVersion,
@@ -29,6 +31,9 @@ FRESH_SECONDS: Final = 60.0
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCEPT: Final = (("Accept", f"{_AGGREGATED},application/json"),)
 _ROOTS: Final = ("/api", "/apis")
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""Ten thousand custom kinds take less."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9*._/-]{0,253}")
 _AT_ONCE: Final = 8
 
 
@@ -94,22 +99,30 @@ class Discovery:
 
     async def _ask(self) -> ServedResources:
         documents = [await self._document(root) for root in _ROOTS]
-        if all(document.get("kind") == "APIGroupDiscoveryList" for document in documents):
-            return read_aggregated(documents)
-        return await self._ask_one_by_one(documents)
+        try:
+            if all(document.get("kind") == "APIGroupDiscoveryList" for document in documents):
+                served = read_aggregated(documents)
+            else:
+                served = await self._ask_one_by_one(documents)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # A text where an object should be, and the like: who else writes such documents?
+            what = "the answer is no discovery document"
+            raise unreadable(self._connection.cluster, what, error) from error
+        return replace(served, resources=tuple(filter(_is_plain, served.resources)))
 
     async def _document(self, path: str) -> Object:
         """Return a document, the one held if the cluster says that it has not changed."""
         held = self._answers.get(path)
         tag = "" if held is None else held.headers.get("etag", "")
         headers = (*_ACCEPT, ("If-None-Match", tag)) if tag else _ACCEPT
-        answer = await self._connection.ask(Ask("GET", path, headers=headers))
+        ask = Ask("GET", path, headers=headers, most_bytes=_MOST_BYTES)
+        answer = await self._connection.ask(ask)
         if answer.status == 304 and held is not None:
             answer = held
         self._answers[path] = answer
         try:
             return msgspec.json.decode(answer.body, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             cluster = self._connection.cluster
             raise unreadable(cluster, "the answer is no discovery document", error) from error
 
@@ -133,6 +146,16 @@ class Discovery:
             ]
         resources = tuple(resource for task in asked for resource in task.result())
         return ServedResources(resources, tuple(failed))
+
+
+def _is_plain(resource: ResourceInfo) -> bool:
+    """Whether a resource has the names that Kubernetes gives; clients print them as they are."""
+    named = (
+        *(resource.group, resource.version, resource.kind, resource.plural, resource.singular),
+        *(*resource.verbs, *resource.short_names, *resource.categories),
+        *(text for part in resource.subresources for text in (part.name, part.kind, *part.verbs)),
+    )
+    return bool(resource.plural) and all(_PLAIN.fullmatch(text) for text in named)
 
 
 def read_aggregated(documents: Iterable[Object]) -> ServedResources:

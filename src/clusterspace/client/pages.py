@@ -10,6 +10,7 @@ import msgspec
 
 from clusterspace.client.raw_objects import RawObject, read_raw_object
 from clusterspace.client.translation import unreadable
+from clusterspace.kube.json_errors import UNREADABLE
 
 
 class _ListMetadata(msgspec.Struct):
@@ -53,7 +54,7 @@ def read_page_head(cluster: str, body: bytes) -> PageHead:
     """Read what a page says of itself, and none of its items."""
     try:
         return _checked_head(_head_decoder.decode(body))
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise unreadable(cluster, "the answer is no list", error) from error
 
 
@@ -67,7 +68,7 @@ def read_page(cluster: str, body: bytes) -> Page:
             read_raw_object(bytes(raw), kind=kind, api_version=decoded.apiVersion)
             for raw in decoded.items or ()
         )
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise unreadable(cluster, "the answer is no list", error) from error
     return Page(head, items)
 

@@ -21,6 +21,7 @@ from clusterspace.client.writes import (
     refuse_blind_update,
 )
 from clusterspace.errors import Expired, NotFound
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
 
 FIELD_MANAGER: Final = "clusterspace"
@@ -243,7 +244,7 @@ class ClusterClient:
     def _object_in(self, body: bytes) -> Object:
         try:
             decoded: Any = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise unreadable(self.cluster, "the answer is not JSON", error) from error
         if not isinstance(decoded, dict) or "kind" not in decoded:
             raise unreadable(self.cluster, "the answer is no Kubernetes object")

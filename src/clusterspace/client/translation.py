@@ -28,6 +28,7 @@ from clusterspace.errors import (
     NotServed,
 )
 from clusterspace.kube import plain_text, statuses
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
 
 _MOST_TEXT: Final = 200
@@ -118,7 +119,7 @@ def _of_cluster(error: ApiError, cluster: str) -> ApiError:
 def _status_in(body: bytes) -> Object | None:
     try:
         decoded: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     if not isinstance(decoded, dict):
         return None

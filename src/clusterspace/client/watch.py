@@ -14,12 +14,13 @@ from clusterspace.client.requests import Ask, Query
 from clusterspace.client.resources import raise_refusal
 from clusterspace.client.translation import api_error, unreadable
 from clusterspace.errors import ClusterMisbehaved
+from clusterspace.kube.json_errors import UNREADABLE
 
 if TYPE_CHECKING:
     from clusterspace.kube.objects import Object
 
-LONGEST_LINE: Final = 32 * 1024 * 1024
-"""Ten times the largest object a Kubernetes API takes."""
+LONGEST_LINE: Final = 8 * 1024 * 1024
+"""More than twice the largest object a Kubernetes API takes."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
@@ -88,9 +89,9 @@ class LineSplitter:
         return [line for line in lines if line]
 
     @property
-    def has_rest(self) -> bool:
-        """Whether a line began and did not end."""
-        return self._size > 0
+    def rest_bytes(self) -> int:
+        """How much there is of a line that began and did not end."""
+        return self._size
 
     def _keep(self, part: bytes) -> None:
         if part:
@@ -126,7 +127,7 @@ async def watch(
                 raise ClusterMisbehaved(connection.cluster, f"sent {error}") from error
             if lines:
                 yield [read_event(connection.cluster, line) for line in lines]
-    if splitter.has_rest:
+    if splitter.rest_bytes:
         raise unreadable(connection.cluster, "the watch ended in the middle of an event")
 
 
@@ -155,7 +156,7 @@ def read_event(cluster: str, line: bytes) -> RawEvent:
         if frame.type != "ERROR":
             return _event_of(EventType(frame.type), bytes(frame.object))
         status: Any = msgspec.json.decode(frame.object)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise unreadable(cluster, "the watch sent something that is no event", error) from error
     if not isinstance(status, dict):
         raise unreadable(cluster, "the watch sent an error that is no Status")

@@ -190,7 +190,7 @@ class Directory:
             return
         if found != self._ways.get(name):
             self._ways[name] = found
-            self.troubles.forget(name)
+            self.troubles.let_go(name)
 
     def _secret(self, ref: SecretRef | None) -> Object | None:
         if ref is None or ref.namespace != self._namespace:
@@ -202,6 +202,6 @@ class Directory:
             await self._has_left.wait()
             self._has_left.clear()
             for name in self._left - self._known.keys():
-                self.troubles.forget(name)
+                self.troubles.let_go(name)
                 await self._connections.forget(name)
             self._left.clear()

@@ -8,9 +8,16 @@ from typing import TypeVar
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, Ask
 from clusterspace.client.translation import failure_of
-from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved, ClusterTimeout
+from clusterspace.errors import (
+    AnswerOverrun,
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterTimeout,
+)
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.flow import Reply
+from clusterspace.kube import plain_text, statuses
 from clusterspace.serving.relays import open_answer
 
 Result = TypeVar("Result")
@@ -38,10 +45,20 @@ async def ask_all(
 async def ask_one(link: Link, make_ask: Callable[[Link], Ask]) -> Reply:
     """Ask one cluster, once; its refusal, its silence and its nonsense are Replies too."""
     try:
-        answer = await exchange(link.connection, make_ask(link))
+        ask = make_ask(link)
+        answer = await exchange(link.connection, ask)
     except (ApiError, ClusterError) as failure:
         return Reply(link.cluster, failure=failure)
     failure = failure_of(link.cluster, answer) or _nonsense(link.cluster, answer)
+    if (
+        isinstance(failure, ApiError)
+        and statuses.is_about_the_version(failure)
+        and not _names_version(ask)
+    ):
+        # Clients start over when they are told this. Only a version that was asked for can be too
+        # old: a cluster that says so of none would have every client start over, for ever.
+        why = f"answered {answer.status} about a resourceVersion that nobody asked for"
+        failure = ClusterMisbehaved(link.cluster, why, code=answer.status)
     return Reply(link.cluster, answer.status, dict(answer.headers), answer.body, failure)
 
 
@@ -50,13 +67,23 @@ async def exchange(connection: Connection, ask: Ask) -> Answer:
 
     Nothing is repeated: whoever waits for the answers of many would wait for the repetitions too.
     """
+    has_begun = False
     try:
         async with asyncio.timeout(ask.seconds), AsyncExitStack() as stack:
             answer = await open_answer(stack, connection, ask)
+            has_begun = True
             return await answer.read(ask.most_bytes, ask.hold)
     except TimeoutError as error:
+        if has_begun:
+            why = f"did not come to the end of its answer within {ask.seconds:g}s"
+            raise AnswerOverrun(connection.cluster, why) from error
         why = f"gave no answer within {ask.seconds:g}s"
         raise ClusterTimeout(connection.cluster, why) from error
+
+
+def _names_version(ask: Ask) -> bool:
+    asked = dict(ask.query)
+    return bool(asked.get("continue")) or asked.get("resourceVersion", "") not in ("", "0")
 
 
 def _nonsense(cluster: str, answer: Answer) -> ClusterMisbehaved | None:
@@ -64,5 +91,5 @@ def _nonsense(cluster: str, answer: Answer) -> ClusterMisbehaved | None:
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
     if media_type == "application/json":
         return None
-    said = media_type or "no content type"
+    said = plain_text.line(media_type, 64) or "no content type"
     return ClusterMisbehaved(cluster, f"answered {answer.status} with {said}", code=answer.status)

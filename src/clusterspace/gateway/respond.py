@@ -87,13 +87,13 @@ def _reformatted(call: Call, body: bytes, representation: Representation) -> Res
 
 
 def _warnings_of(replies: Iterable[Reply]) -> list[str]:
-    """Return what clusters warn of: each text once, with the clusters that say so.
+    """Return what clusters warn of that are shown: each text once, with those that say so.
 
     The hub's own words come first and by themselves: they are said in the fleet's name.
     """
     own: list[str] = []
     said: dict[str, list[str]] = {}
-    for reply in replies:
+    for reply in (each for each in replies if each.failure is None):
         texts = warnings_in(reply.headers, "")
         if reply.cluster == HUB:
             own += texts

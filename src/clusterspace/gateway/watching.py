@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.answers import AnswerStream
-from clusterspace.client.watch import LineSplitter
+from clusterspace.client.watch import LONGEST_LINE, LineSplitter
 from clusterspace.errors import ApiError, ClusterMisbehaved, Expired
 from clusterspace.kube import statuses
 from clusterspace.serving.streams import Stream
@@ -79,15 +80,25 @@ class ClientStreams:
             each.end()
 
 
-async def lines_of(cluster: str, answer: AnswerStream) -> AsyncGenerator[list[bytes]]:
-    """Yield the lines of a watch, those that came together in one list."""
+async def lines_of(
+    cluster: str, answer: AnswerStream, memory: AnswerMemory
+) -> AsyncGenerator[list[bytes]]:
+    """Yield the lines of a watch, those that came together in one list.
+
+    A line that does not end counts among the answers: a thousand streams of a cluster that sends
+    nothing else would have a thousand times its longest line.
+    """
     splitter = LineSplitter()
-    async for chunk in answer.chunks():
-        try:
-            yield splitter.feed(chunk)
-        except ValueError as error:
-            raise ClusterMisbehaved(cluster, f"sent {error}") from error
-    if splitter.has_rest:
+    with memory.holding() as hold:
+        rest = hold.read(cluster, LONGEST_LINE)
+        async for chunk in answer.chunks():
+            try:
+                lines = splitter.feed(chunk)
+            except ValueError as error:
+                raise ClusterMisbehaved(cluster, f"sent {error}") from error
+            rest.resize(splitter.rest_bytes)
+            yield lines
+    if splitter.rest_bytes:
         raise ClusterMisbehaved(cluster, "the watch ended in the middle of an event")
 
 

@@ -2,6 +2,11 @@
 
 from typing import Final
 
+import msgspec
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises when a text is no JSON, no text, or nested without end."""
+
 _SPACE: Final = b" \t\r\n"
 _DIGITS: Final = frozenset(b"0123456789")
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}

@@ -51,6 +51,7 @@ _BY_REASON: Final[dict[str, type[ApiError]]] = {
 }
 _BY_CODE: Final = {each.code: each for each in reversed(_BY_REASON.values())}
 
+_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 _NO_REASON: Final = ("", ApiError.reason)
 
 
@@ -219,8 +220,15 @@ def timed_out(why: str, retry_after_seconds: int = 0) -> errors.DeadlineExceeded
 def version_too_large(asked: int, current: int) -> errors.DeadlineExceeded:
     """Fail: the resourceVersion has not happened yet, and did not while we waited."""
     what = "Too large resource version"
-    details = Details(causes=(Cause("ResourceVersionTooLarge", what),), retry_after_seconds=1)
+    details = Details(causes=(Cause(_VERSION_TOO_LARGE, what),), retry_after_seconds=1)
     return errors.DeadlineExceeded(f"Timeout: {what}: {asked}, current: {current}", details)
+
+
+def is_about_the_version(error: ApiError) -> bool:
+    """Whether clients list again, without the version, when they are told this of it."""
+    causes = error.details.causes if error.details else ()
+    too_large = any(cause.reason == _VERSION_TOO_LARGE for cause in causes)
+    return isinstance(error, errors.Expired) or too_large
 
 
 def summary_of(causes: Iterable[Cause]) -> str:

@@ -29,6 +29,7 @@ from clusterspace.gateway.identity import (
     HubReviews,
 )
 from clusterspace.gateway.sessions import Sessions
+from clusterspace.gateway.troubles import Lapses
 from clusterspace.hub.access.audit_log import AuditLog
 from clusterspace.processes.clients import connect, member_rules
 from clusterspace.processes.fleet_tls import FleetTls
@@ -155,15 +156,17 @@ def build_fleet(
     reviews = HubReviews(hub, clock)
     gatekeeper = Gatekeeper(reviews)
     sessions = Sessions(clock)
+    limits = settings.limits
     return Fleet(
         directory,
         reviews,
         gatekeeper,
         sessions,
+        AnswerMemory(limits.answers_bytes),
+        Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
         settings.federation,
-        settings.limits,
+        limits,
         identities=settings.identities,
-        memory=AnswerMemory(settings.limits.answers_bytes),
     )
 
 

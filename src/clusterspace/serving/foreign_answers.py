@@ -21,6 +21,7 @@ import msgspec
 from clusterspace.client.translation import unfit_status
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.kube import plain_text
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import HeaderPairs
 from clusterspace.serving.negotiation import read_accept
@@ -44,7 +45,6 @@ _MOST_WARNINGS: Final = 5
 _LONGEST_WARNING: Final = 256
 """A cluster's warnings together stay below what one server's warnings may be: 4096 characters."""
 _WARNING: Final = re.compile(r'299 \S{1,256} "((?:[^"\\]|\\.){0,4096})"')
-_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
@@ -108,9 +108,8 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
     if media_type.startswith("application/json"):
         try:
             decoded: Any = msgspec.json.decode(body)
-            is_status = isinstance(decoded, dict) and cast("Any", decoded).get("kind") == "Status"
-            cleaned: Any = plain_text.lines_of_json(decoded) if is_status else decoded
-        except _UNREADABLE:
+            cleaned: Any = plain_text.lines_of_json(decoded) if _is_status(decoded) else decoded
+        except UNREADABLE:
             return plain_text.line(body.decode(errors="replace")).encode()
         return body if cleaned == decoded else msgspec.json.encode(cleaned)
     if media_type.startswith("text/") or not media_type:
@@ -118,6 +117,10 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
         cleaned_text = "\n".join(map(plain_text.line, pieces))
         return cleaned_text.encode() + (b"\n" if body.endswith(b"\n") else b"")
     return body
+
+
+def _is_status(decoded: Any) -> bool:
+    return isinstance(decoded, dict) and cast("Any", decoded).get("kind") == "Status"
 
 
 class _Row(msgspec.Struct, rename={"beside": "object"}, omit_defaults=True):
@@ -128,7 +131,6 @@ class _Row(msgspec.Struct, rename={"beside": "object"}, omit_defaults=True):
 
 _read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_rows: Final = msgspec.json.Decoder(list[_Row] | None).decode
-_read_event: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def wants_table(call: Call) -> bool:
@@ -144,7 +146,7 @@ def clean_table(cluster: str, body: bytes) -> bytes:
             return body
         rows = _read_rows(fields.get("rows", b"null"))
         columns: Any = msgspec.json.decode(fields.get("columnDefinitions", b"null"))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ClusterMisbehaved(cluster, "its Table cannot be read", code=200) from error
     cleaned = [[plain_text.cell(each) for each in row.cells] for row in rows or ()]
     shown = plain_text.lines_of_json(columns)
@@ -157,15 +159,21 @@ def clean_table(cluster: str, body: bytes) -> bytes:
     return msgspec.json.encode({**fields, "columnDefinitions": shown, "rows": rows})
 
 
-def clean_table_event(cluster: str, event: bytes) -> bytes:
-    """Return one line of a watch of Tables, with cells and columns that can be printed."""
+def clean_event(cluster: str, line: bytes, *, has_rows: bool) -> bytes:
+    """Return one line of a watch, its error or the rows of its Table fit to be printed."""
     try:
-        fields: dict[str, Any] = dict(_read_event(event))
-    except _UNREADABLE as error:
+        fields: dict[str, Any] = dict(_read_fields(line))
+        kind: Any = msgspec.json.decode(fields.get("type", b"null"))
+    except UNREADABLE as error:
         raise ClusterMisbehaved(cluster, "its event cannot be read", code=200) from error
     held = bytes(fields.get("object", b"null"))
-    shown = clean_failure(held, "application/json") if b'"ERROR"' in event[:64] else held
-    shown = clean_table(cluster, shown) if shown.startswith(b"{") else shown
-    if shown == held:
-        return event
-    return msgspec.json.encode({**fields, "object": msgspec.Raw(shown)})
+    if kind == "ERROR":
+        shown = clean_failure(held, "application/json")
+    else:
+        shown = clean_table(cluster, held) if has_rows and held.startswith(b"{") else held
+    return line if shown == held else msgspec.json.encode({**fields, "object": msgspec.Raw(shown)})
+
+
+def is_watch(call: Call) -> bool:
+    """Whether lines are asked for, here or of a server that the call is passed on to."""
+    return call.info.is_watch or call.info.query.is_true("watch")

@@ -27,10 +27,11 @@ from clusterspace.kube import statuses
 from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.calls import Call
 from clusterspace.serving.foreign_answers import (
+    clean_event,
     clean_failure,
     clean_table,
-    clean_table_event,
     headers_to_return,
+    is_watch,
     require_encoding,
     require_fit,
     wants_table,
@@ -116,7 +117,7 @@ async def relay(call: Call, passage: Passage) -> Response | None:
         require_fit(call, passage.cluster, answer.status)
         if is_short(answer):
             return await _whole(call, passage, answer)
-        is_whole = call.info.method != "HEAD" and not call.info.is_watch
+        is_whole = call.info.method != "HEAD" and not is_watch(call)
         if is_whole and wants_table(call) and not passage.is_hub:
             whole = await answer.read(_TABLE_BYTES, passage.hold)
             body = clean_table(passage.cluster, whole.body)
@@ -141,8 +142,9 @@ async def pass_back(call: Call, passage: Passage, answer: AnswerStream) -> None:
     stream = call.request.start_stream(answer.status, headers)
     if _may_take_long(call):
         stream.be_patient()
-    is_printed = wants_table(call) and not passage.is_hub
-    pieces = _printable_lines(passage.cluster, answer) if is_printed else answer.chunks()
+    pieces = answer.chunks()
+    if is_watch(call) and not passage.is_hub:
+        pieces = _printable_lines(passage.cluster, answer, has_rows=wants_table(call))
     try:
         async for piece in pieces:
             stream.write(piece)
@@ -153,8 +155,10 @@ async def pass_back(call: Call, passage: Passage, answer: AnswerStream) -> None:
     stream.end()
 
 
-async def _printable_lines(cluster: str, answer: AnswerStream) -> AsyncIterator[bytes]:
-    """Yield the events of a watch of Tables; packed ones cannot be looked into, and are refused."""
+async def _printable_lines(
+    cluster: str, answer: AnswerStream, *, has_rows: bool
+) -> AsyncIterator[bytes]:
+    """Yield the events of a watch; packed ones cannot be looked into, and are refused."""
     if "content-encoding" in answer.headers:
         raise ClusterMisbehaved(cluster, "sent a watch in an encoding nobody asked for", code=200)
     splitter = LineSplitter()
@@ -163,8 +167,13 @@ async def _printable_lines(cluster: str, answer: AnswerStream) -> AsyncIterator[
             lines = splitter.feed(chunk)
         except ValueError as error:
             raise ClusterMisbehaved(cluster, f"sent {error}") from error
-        for line in lines:
-            yield clean_table_event(cluster, line) + b"\n"
+        if lines:
+            yield _clean_lines(cluster, lines, has_rows=has_rows)
+
+
+def _clean_lines(cluster: str, lines: Iterable[bytes], *, has_rows: bool) -> bytes:
+    cleaned = (clean_event(cluster, line, has_rows=has_rows) for line in lines if line.strip())
+    return b"".join(line + b"\n" for line in cleaned)
 
 
 def _may_take_long(call: Call) -> bool:
@@ -213,6 +222,8 @@ async def _whole(call: Call, passage: Passage, answer: AnswerStream) -> Response
     body = whole.body
     if whole.status >= 400:
         body = clean_failure(body, whole.headers.get("content-type", ""))
+    elif is_watch(call) and not passage.is_hub:
+        body = _clean_lines(passage.cluster, body.split(b"\n"), has_rows=wants_table(call))
     elif wants_table(call) and not passage.is_hub:
         body = clean_table(passage.cluster, body)
     headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)

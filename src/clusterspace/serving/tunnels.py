@@ -17,6 +17,7 @@ from clusterspace.errors import (
     CredentialsUnusable,
     Unauthorized,
 )
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.relays import UNKNOWN_THERE, Passage, headers_to_pass
@@ -85,7 +86,7 @@ async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> N
     answer = await passage.connection.ask(Ask("POST", _REVIEWS, headers=headers, body=body))
     try:
         verdict = msgspec.json.decode(answer.body, type=_Review).status
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise unreadable(passage.connection.cluster, "its review is none", error) from error
     if verdict is None or not verdict.allowed:
         raise refusal(call.user, inner)

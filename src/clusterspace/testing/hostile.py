@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from random import Random
 from time import time
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -37,7 +38,7 @@ ESCAPES: Final = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066 \x00\r\nError from 
 
 _MOST_BODY: Final = 64 * 1024 * 1024
 _SLOW_SECONDS: Final = 0.1
-_BOMB_BYTES: Final = 512 * 1024 * 1024
+_BOMB_BYTES: Final = 160 * 1024 * 1024
 _ENDLESS_PIECE: Final = b" " * 256 * 1024
 
 
@@ -236,13 +237,13 @@ async def _gzip_bomb(_asked: Asked, writer: asyncio.StreamWriter) -> None:
 
 @lru_cache
 def _bomb() -> bytes:
-    """Return half a gigabyte of blanks in half a megabyte."""
+    """Return 160 megabytes of blanks in less than one."""
     opening = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":['
     return gzip.compress(opening + b" " * _BOMB_BYTES, compresslevel=1)
 
 
 async def _many_items(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    body = _opened(asked) + b"{}," * 8_000_000 + b"{}]}"
+    body = _opened(asked) + b"{}," * 3_000_000 + b"{}]}"
     writer.write(head(200, f"Content-Length: {len(body)}") + body)
 
 
@@ -297,7 +298,7 @@ STOLEN_HEADERS: Final = (
 """Headers by which a member would speak in the name of the server that was asked."""
 
 _SPOKEN_WARNINGS: Final = tuple(
-    f'Warning: 299 - "number {number}: {"w" * 2000}"' for number in range(60)
+    f'Warning: 299 - "number {number}: {"w" * 1000}"' for number in range(60)
 )
 
 REFUSING_KINDS: Final[dict[str, Behaviour]] = {
@@ -332,21 +333,46 @@ REFUSING_KINDS: Final[dict[str, Behaviour]] = {
     "truncated": _truncated,
     "hang-up": _hang_up,
     "long-version": listing(version="9" * 100_000),
+    "empty-pages": listing(metadata={"resourceVersion": "5", "continue": "more"}),
     "broken-header": answering(200, b"{}", "X-A: b\nSet-Cookie: a=b", 'Warning: 299 - "\x1b[2J"'),
 }
 """Members of which nothing can be shown: all that may be seen of them is one warning."""
 
+
+def _only_lists(behave: Behaviour) -> Behaviour:
+    """Return what behaves like this when it is asked for a list, and lacks everything else."""
+    lacking = answering(404, b"404 page not found\n", content_type="text/plain")
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        is_list = asked.path.rpartition("/")[2] in _KINDS
+        await (behave if is_list else lacking)(asked, writer)
+
+    return answer
+
+
 LISTING_KINDS: Final[dict[str, Behaviour]] = {
-    "headers": listing(lines=(*STOLEN_HEADERS, *_SPOKEN_WARNINGS)),
-    "no-version": listing(version=""),
-    "watch-expired": then(listing(), refusing(410, "Expired")),
-    "watch-nonsense": then(listing(), _watch_nonsense),
-    "watch-endless": then(listing(), _endless),
-    "watch-redirect": then(listing(), answering(302, b"", f"Location: {ELSEWHERE}")),
-    "pages-expire": listing(
-        metadata={"resourceVersion": "5", "continue": "more"},
-    ),
+    name: _only_lists(behave)
+    for name, behave in {
+        "headers": listing(lines=(*STOLEN_HEADERS, *_SPOKEN_WARNINGS[:5])),
+        "no-version": listing(version=""),
+        "watch-expired": then(listing(), refusing(410, "Expired")),
+        "watch-nonsense": then(listing(), _watch_nonsense),
+        "watch-endless": then(listing(), _endless),
+        "watch-redirect": then(listing(), answering(302, b"", f"Location: {ELSEWHERE}")),
+    }.items()
 }
 """Members that list nothing, in good form, and lie elsewhere."""
 
-KINDS: Final = {**REFUSING_KINDS, **LISTING_KINDS}
+
+def _mixed() -> Behaviour:
+    """Return what behaves in another of the ways above each time it is asked."""
+    random = Random(7)  # noqa: S311 - the same harm in every run
+    ways = [REFUSING_KINDS[name] for name in sorted(REFUSING_KINDS)]
+
+    async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await random.choice(ways)(asked, writer)
+
+    return answer
+
+
+KINDS: Final = {**REFUSING_KINDS, **LISTING_KINDS, "mixed": _mixed()}

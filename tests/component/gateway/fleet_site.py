@@ -1,6 +1,8 @@
 """A hub, members and a fleet API server in this event loop, asked by people with tokens."""
 
 import json
+import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
 from clusterspace.gateway.answers.asking import FleetLimits
 from clusterspace.gateway.fanout import exchange
+from clusterspace.gateway.troubles import Lapses
 from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.membership import manifests, names
 from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fleet
@@ -30,6 +33,7 @@ from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.sim import SimSettings, running_sim
 from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.testing.certificates import loopback_tls
+from clusterspace.testing.hostile import KINDS, HostileMember, hostile_member
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 
 ROOT = "root-token"
@@ -38,8 +42,14 @@ TOKENS = f"""
 jane-token,jane,1,"dev"
 carl-token,carl,2,"ops"
 """
+REACHING_ALL = (ROOT, "carl-token")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 RBAC = "rbac.authorization.k8s.io"
+HOSTILE = "aa-hostile"
+"""What a hostile member is called that tests know nothing of: before all others."""
+HOSTILE_KIND = "CLUSTERSPACE_HOSTILE_MEMBER"
+"""Puts a hostile member of this kind into every fleet here. Whatever a test asserts must hold all
+the same: the one warning about the member is all that may be seen of it, and is taken out below."""
 MASTERS_TRAVEL = MemberIdentities(passes_masters=True)
 """The root of these tests looks into every member."""
 
@@ -118,7 +128,10 @@ class Site:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode() if body else None
         given = (*headers, ("Content-Type", content_type)) if raw else headers
         ask = Ask(method, path, headers=given, body=raw)
-        return heard(await exchange(self.connection(token, url), ask))
+        answer = heard(await exchange(self.connection(token, url), ask))
+        if os.environ.get(HOSTILE_KIND) and token in REACHING_ALL:
+            answer.headers = without_hostile(answer.headers)
+        return answer
 
     async def wait_for(self, cluster: str, *, is_gone: bool = False) -> None:
         """Wait until the fleet API server has heard that a cluster joined or left."""
@@ -131,6 +144,26 @@ class Site:
     async def close(self) -> None:
         for connection in self.connections.values():
             await connection.close()
+
+
+def without_hostile(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers without what is said of the hostile member, and without counting it."""
+    warning = headers.get("warning", "")
+    entry = rf"{HOSTILE} \((?:[^()]|\([^()]*\))*\)"
+
+    def uncounted(found: re.Match[str]) -> str:
+        lost, asked, heading, who = int(found[1]), int(found[2]), found[3], found[4]
+        rest = re.sub(rf"{entry}(, )?|, {entry}$", "", who)
+        lost -= rest != who
+        return f"{lost} of {asked - 1} clusters {heading}: {rest}" if lost else ""
+
+    pattern = r"(\d+) of (\d+) clusters ([a-z ]+): ((?:[^;\"]|\\.)*)"
+    said = re.sub(pattern, uncounted, warning).replace("; ; ", "; ").replace(": ; ", ": ")
+    said = re.sub(r'; (?=")', "", said)
+    said = re.sub(r'299 - "the answer is incomplete: "(, )?', "", said)
+    said = re.sub(rf'299 - "cluster {HOSTILE}: [^"]*"(, )?', "", said).removesuffix(", ")
+    kept = {name: value for name, value in headers.items() if name != "warning"}
+    return {**kept, "warning": said} if said else kept
 
 
 def heard(answer: Answer) -> Heard:
@@ -149,6 +182,7 @@ async def fleet_site(
     list_seconds: float = 2.0,
     request_seconds: float = 55.0,
     identities: MemberIdentities = MASTERS_TRAVEL,
+    limits: FleetLimits | None = None,
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
@@ -166,12 +200,16 @@ async def fleet_site(
             port=0,
             federation=federation,
             member_cidrs=LOOPBACK,
-            limits=FleetLimits(list_seconds=list_seconds, request_seconds=request_seconds),
+            limits=limits or FleetLimits(list_seconds, request_seconds),
             identities=identities,
         )
         running = await stack.enter_async_context(running_fleet(settings))
         site = Site(fleet, running, sides)
         stack.push_async_callback(site.close)
+        if kind := os.environ.get(HOSTILE_KIND):
+            member = await stack.enter_async_context(hostile_member(KINDS[kind], directory))
+            await register(site, member, HOSTILE)
+            running.fleet.lapses.__class__ = LongLapsed
         yield site
 
 
@@ -188,6 +226,7 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
         identities=site.running.fleet.identities,
     )
     async with running_fleet(settings) as running:
+        running.fleet.lapses.__class__ = site.running.fleet.lapses.__class__
         beside = Site(site.fleet, running, site.members, "without")
         for name in site.members:
             await beside.wait_for(name)
@@ -221,6 +260,30 @@ async def _running_sim(directory: Path, name: str, stack: AsyncExitStack) -> Sid
     await stack.enter_async_context(running_sim(SimSettings(name, directory, nodes=1)))
     reached = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
     return Side(reached, await stack.enter_async_context(client_for_test(reached)))
+
+
+class LongLapsed(Lapses):
+    """As if the hostile member had failed for longer than anybody waits for it."""
+
+    def is_set_aside(self, cluster: str, resource: str, failure: Exception) -> bool:
+        return cluster == HOSTILE or super().is_set_aside(cluster, resource, failure)
+
+
+async def register(site: Site, member: HostileMember, name: str) -> None:
+    """Make a hostile cluster a member of the fleet."""
+    hub = site.hub.client
+    if await hub.find(Place(names.NAMESPACES, "", "karmada-cluster")) is None:
+        await hub.create(Place(names.NAMESPACES), manifests.namespace("karmada-cluster"))
+    own = manifests.credentials_secret(name, {"token": b"secret-0", "caBundle": member.authority})
+    impersonator = manifests.credentials_secret(
+        names.impersonator_secret(name), {"token": b"secret-1"}
+    )
+    for secret in (own, impersonator):
+        await hub.create(Place(names.SECRETS, "karmada-cluster"), secret)
+    endpoint = manifests.Endpoint(member.url, member.authority)
+    cluster = manifests.cluster(name, name, endpoint, manifests.NOWHERE)
+    await hub.create(Place(names.cluster_place(name).resource), cluster)
+    await site.wait_for(name)
 
 
 @asynccontextmanager

@@ -136,7 +136,8 @@ class Play:
 async def stage(directory: Path) -> AsyncGenerator[Play]:
     members = {name: FakeMember() for name in CLUSTERS}
     async with fleet_site(directory, members=(), federation=False) as site:
-        await site.hub.client.create(Place(NAMESPACES), namespace("karmada-cluster"))
+        if await site.hub.client.find(Place(NAMESPACES, "", "karmada-cluster")) is None:
+            await site.hub.client.create(Place(NAMESPACES), namespace("karmada-cluster"))
         east, west = (fake_member(site, name, members[name].handle) for name in CLUSTERS)
         async with east, west:
             play = Play(site, members)

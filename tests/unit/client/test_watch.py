@@ -30,7 +30,7 @@ def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], cuts: 
     splitter = LineSplitter()
 
     assert [each for chunk in chunks for each in splitter.feed(chunk)] == lines
-    assert not splitter.has_rest
+    assert splitter.rest_bytes == 0
 
 
 def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -6,14 +6,24 @@ from urllib.parse import quote, urlencode
 
 from clusterspace.client.answer_memory import AnswerMemory, Hold
 from clusterspace.client.requests import Ask, Headers
-from clusterspace.errors import Expired, Forbidden
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    Expired,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
+)
 from clusterspace.gateway.directory import Directory, Link
-from clusterspace.gateway.flow import HUB, Reply, Route
+from clusterspace.gateway.flow import HUB, Reply, Route, Skipped
 from clusterspace.gateway.identity import Gatekeeper, HubReviews, proxy_request
 from clusterspace.gateway.merge import versions
+from clusterspace.gateway.merge.failures import Verdict
 from clusterspace.gateway.routes import FleetRequest
 from clusterspace.gateway.sessions import Sessions
 from clusterspace.gateway.targets import Candidate, Targets, pick_targets
+from clusterspace.gateway.troubles import Lapses
 from clusterspace.gateway.watching import ClientStreams
 from clusterspace.serving.calls import Call
 from clusterspace.serving.middleware.authorize import refusal
@@ -41,6 +51,8 @@ class FleetLimits:
     """For all answers that are read or worked on at the same time."""
     grace_seconds: float = 30.0
     """How long a cluster may answer wrongly before informers are served without it."""
+    lost_seconds: float = 300.0
+    """The same for a cluster that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +63,16 @@ class Fleet:
     reviews: HubReviews
     gatekeeper: Gatekeeper
     sessions: Sessions
+    memory: AnswerMemory
+    """What the answers of all clusters are counted in."""
+    lapses: Lapses
+    """Since when clusters fail to list, and what their word about versions is worth."""
     federation: bool = True
     """Whether the control plane is one of the clusters, and the one a bare name means."""
     limits: FleetLimits = field(default_factory=FleetLimits)
     streams: ClientStreams = field(default_factory=ClientStreams)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
-    memory: AnswerMemory = field(default_factory=lambda: AnswerMemory(FleetLimits().answers_bytes))
-    """What the answers of all clusters are counted in."""
 
     def everybody(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""
@@ -128,6 +142,42 @@ class Asking:
         if reply.cluster != HUB:
             self.fleet.directory.troubles.note(reply.cluster, reply.failure)
         return reply
+
+    @property
+    def resource(self) -> str:
+        """What is asked for, whoever is asked and in whichever namespace."""
+        return f"{self.route.info.resource}.{self.route.info.group}"
+
+    @property
+    def api_version(self) -> str:
+        """The version of what is asked for, as objects say it."""
+        info = self.route.info
+        return f"{info.group}/{info.version}" if info.group else info.version
+
+    def note_list(self, reply: Reply, *, is_whole: bool = True) -> None:
+        """Remember how a list went; one that is to go on has not gone well yet."""
+        failure = reply.failure
+        if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
+            failure = None  # an answer in good form: it has no such thing, or not for the caller
+        if reply.cluster != HUB and (failure is not None or is_whole):
+            self.fleet.lapses.note(reply.cluster, self.resource, failure)
+
+    def note_skipped(self, skipped: Iterable[Skipped]) -> None:
+        """Remember that clusters fail still: they were not asked because they would."""
+        for each in skipped:
+            if isinstance(each.error, ClusterError):
+                self.fleet.lapses.note(each.cluster, self.resource, each.error)
+
+    def is_given_up(self, cluster: str, failure: ApiError | ClusterError) -> bool:
+        """Whether a cluster that failed has failed for so long that nobody waits for it."""
+        return self.fleet.lapses.is_set_aside(cluster, self.resource, failure)
+
+    def refuse_or_warn(self, verdict: Verdict) -> None:
+        """Raise what is to be answered instead, and warn of what is missing either way."""
+        if verdict.warning:
+            self.call.warn(verdict.warning)
+        if verdict.error is not None:
+            raise verdict.error
 
     async def positions(self, version: str) -> dict[str, str]:
         """Return how far each cluster has been told, by a version that the client sends back."""

@@ -1,13 +1,14 @@
 """Every cluster: lists, whole or page by page, of all that answer in time."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from clusterspace.client.requests import Ask
-from clusterspace.errors import ClusterMisbehaved, Expired
+from clusterspace.errors import ClusterMisbehaved, Expired, Forbidden
 from clusterspace.gateway import fanout, respond
 from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.answers.pages import (
@@ -19,7 +20,7 @@ from clusterspace.gateway.answers.pages import (
     without_paging,
 )
 from clusterspace.gateway.directory import Link
-from clusterspace.gateway.flow import Reply, Skipped, Subject
+from clusterspace.gateway.flow import Reply, Subject
 from clusterspace.gateway.merge import continues, failures, lists, tables, versions
 from clusterspace.gateway.merge.continues import Continue
 from clusterspace.gateway.merge.parts import ListMetadata, Part, read_part
@@ -78,10 +79,19 @@ class _Walk:
         received = await self._ask(
             targets.chosen, lambda each: Slice(self._limit, "", wanted.get(each, ""), match)
         )
-        parts = self._judged(received, targets.skipped)
+        self._asking.note_skipped(targets.skipped)
+        replies = [each.reply for each in received]
+        verdict = failures.judge(
+            replies,
+            targets.skipped,
+            held=self._held_by_client(wanted),
+            is_given_up=self._asking.is_given_up,
+        )
+        self._asking.refuse_or_warn(verdict)
+        parts = [each.part for each in received if each.part is not None]
         pinned = {part.cluster: part.metadata.resource_version for part in parts}
         stop = await self._take(parts, pinned)
-        return self._page(versions.encode(pinned), stop)
+        return self._page(pinned, stop)
 
     async def next_page(self, place: Continue) -> _Page:
         """Go on where the last page stopped, in the clusters the first one was of.
@@ -89,27 +99,48 @@ class _Walk:
         Those behind are asked for nothing older than the first page knew: no list runs too old.
         """
         pinned = await self._asking.positions(place.versions)
-        remaining, token = place.remaining(pinned), place.token
-        await self._require_reach(remaining)
+        remaining = await self._within_reach(place.remaining(pinned), len(pinned))
+        token = place.token if remaining[:1] == [place.cluster] else ""
         count = 1  # alone at first: a cluster that was reached in a page may well fill the next
         while remaining:
             asked, remaining = remaining[:count], remaining[count:]
             start = Slice(self._room, token)
-            parts = self._whole(await self._ask(asked, self._slices(pinned, start)), place)
+            received = await self._ask(asked, self._slices(pinned, start))
+            parts = self._found_behind(received, place, len(pinned))
             stop = await self._take(parts, pinned)
             if stop is None and self._is_full and remaining:
                 stop = Stop(remaining[0])
             if stop is not None:
-                return self._page(place.versions, stop)
+                return self._page(pinned, stop)
             token = ""
             count = how_many_next(self._room, [part.count for part in parts])
-        return self._page(place.versions, None)
+        return self._page(pinned, None)
 
-    async def _require_reach(self, clusters: Sequence[str]) -> None:
-        """Refuse to go on without a cluster; whoever holds a token may have made it up."""
-        skipped = (await self._asking.targets(clusters)).skipped
-        if skipped and (error := failures.judge((), skipped, for_reflector=True).error):
+    async def _within_reach(self, clusters: Sequence[str], of: int) -> list[str]:
+        """Return those that can be asked; whoever holds a token may have made it up."""
+        targets = await self._asking.targets(clusters)
+        refused = [each for each in targets.skipped if isinstance(each.error, Forbidden)]
+        if refused and (error := failures.judge((), refused).error):
             raise error
+        lost = [Reply(each.cluster, failure=each.error) for each in targets.skipped]
+        self._give_up(lost, of)
+        return list(targets.chosen)
+
+    def _give_up(self, lost: Sequence[Reply], of: int) -> None:
+        """Go on without clusters that a list began with and cannot go on in, or refuse to.
+
+        People are told. Who keeps a copy has a part of theirs already, and would take the version
+        of the list for all of it; once such a cluster is set aside the list has to begin anew, in
+        one piece, which then has all of it or nothing.
+        """
+        if not lost:
+            return
+        held = self._everybody if self._is_for_reflector else ()
+        is_given_up = self._asking.is_given_up
+        verdict = failures.judge_page(lost, of, held=held, is_given_up=is_given_up)
+        self._asking.refuse_or_warn(verdict)
+        if self._is_for_reflector:
+            raise Expired(statuses.CONTINUE_TOO_OLD)
 
     @property
     def _room(self) -> int:
@@ -142,8 +173,12 @@ class _Walk:
         token = again[0].part.metadata.continue_token
         return Stop(cluster, token) if token else _behind(cluster, parts)
 
-    def _page(self, vector: str, stop: Stop | None) -> _Page:
-        token = continues.encode(Continue(stop.cluster, stop.token, vector)) if stop else ""
+    def _page(self, pinned: Mapping[str, str], stop: Stop | None) -> _Page:
+        # A cluster without versions has its place in the list, and none in what is gone on from.
+        vector = versions.encode({each: held for each, held in pinned.items() if held})
+        token = ""
+        if stop is not None:
+            token = continues.encode(Continue(stop.cluster, stop.token, versions.encode(pinned)))
         return _Page(self._taken, self._replies, ListMetadata(vector, token))
 
     async def _ask(
@@ -160,39 +195,49 @@ class _Walk:
 
         async def receive(link: Link) -> _Received:
             reply = asking.note(await fanout.ask_one(link, make_ask))
-            if reply.failure is not None:
-                return _Received(reply)
-            try:
-                return _Received(
-                    reply, read_part(reply.body, naming_in(asking.route, link.cluster))
-                )
-            except ClusterMisbehaved as nonsense:
-                return _Received(Reply(link.cluster, reply.status, failure=nonsense))
+            part: Part | None = None
+            if reply.failure is None:
+                naming = naming_in(asking.route, link.cluster)
+                try:
+                    part = read_part(reply.body, naming, asking.api_version)
+                    token = slice_of(link.cluster).token
+                    if token and part.metadata.continue_token == token:
+                        raise ClusterMisbehaved(link.cluster, "its list goes on and on", code=200)
+                except ClusterMisbehaved as nonsense:
+                    reply = Reply(link.cluster, reply.status, failure=nonsense)
+                else:
+                    # A long list takes a while to be taken apart, and others take their turn.
+                    await asyncio.sleep(0)
+            is_whole = part is None or not part.metadata.continue_token
+            asking.note_list(reply, is_whole=is_whole)
+            if part is not None and part.metadata.resource_version:
+                version = part.metadata.resource_version
+                asking.fleet.lapses.note_version(link.cluster, asking.resource, version)
+            return _Received(reply, part)
 
         links = await asking.links(clusters)
         received = await fanout.ask_all(links, receive, at_once=limits.clusters_at_once)
         self._replies += [each.reply for each in received]
         return received
 
-    def _judged(self, received: Sequence[_Received], skipped: Sequence[Skipped]) -> list[Part]:
-        """Return what can be shown, with a warning about the rest, or refuse."""
-        replies = [each.reply for each in received]
-        verdict = failures.judge(replies, skipped, for_reflector=self._is_for_reflector)
-        if verdict.error is not None:
-            raise verdict.error
-        if verdict.warning:
-            self._asking.call.warn(verdict.warning)
+    def _found_behind(self, received: Sequence[_Received], place: Continue, of: int) -> list[Part]:
+        """Return the parts of a later page; of those that fail, people are told."""
+        for each in received:
+            if isinstance(each.reply.failure, Expired) and self._is_for_reflector:
+                raise _expired(each.reply, place)
+        lost = [each.reply for each in received if each.part is None]
+        self._give_up(lost, of)
         return [each.part for each in received if each.part is not None]
 
-    def _whole(self, received: Sequence[_Received], place: Continue) -> list[Part]:
-        """Return the parts of a later page: nobody who was in the first may be missing."""
-        for each in received:
-            if isinstance(each.reply.failure, Expired):
-                raise _expired(each.reply, place)
-        verdict = failures.judge([each.reply for each in received], (), for_reflector=True)
-        if verdict.error is not None:
-            raise verdict.error
-        return [each.part for each in received if each.part is not None]
+    def _held_by_client(self, wanted: Mapping[str, str]) -> Collection[str]:
+        """Return the clusters that the client may have a copy of, and would delete it.
+
+        Who names a vector has just what is in it. Who names none may have anything.
+        """
+        if not self._is_for_reflector:
+            return ()
+        is_vector = self._query.get("resourceVersion") not in ("", "0")
+        return wanted.keys() if is_vector else self._everybody
 
     @property
     def _is_for_reflector(self) -> bool:

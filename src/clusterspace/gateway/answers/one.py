@@ -12,6 +12,7 @@ from clusterspace.gateway.merge import failures
 from clusterspace.gateway.renaming.places import NOT_OBJECTS
 from clusterspace.gateway.rewriting import inbound, outbound, queries
 from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.serving.foreign_answers import clean_table
 from clusterspace.serving.messages import Response
 from clusterspace.serving.relays import UNKNOWN_THERE, relay
 from clusterspace.serving.request_info import Query, read_request
@@ -72,6 +73,8 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
     _refuse_failure(reply)
     note_found(asking, reply)
     rewritten = outbound.rewrite(reply.body, naming, subject)
+    if asking.representation.is_table and not link.is_hub and reply.status < 400:
+        rewritten = clean_table(link.cluster, rewritten)
     return respond.send_one(call, reply, rewritten, asking.representation, link.speaker)
 
 

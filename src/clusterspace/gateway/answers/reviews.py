@@ -46,11 +46,7 @@ async def answer_review(asking: Asking) -> Response:
 
     at_once = asking.fleet.limits.clusters_at_once
     replies = await fanout.ask_all(await asking.links(targets.chosen), ask, at_once=at_once)
-    verdict = failures.judge(replies, targets.skipped, for_reflector=False)
-    if verdict.error is not None:
-        raise verdict.error
-    if verdict.warning:
-        asking.call.warn(verdict.warning)
+    asking.refuse_or_warn(verdict := failures.judge(replies, targets.skipped))
     status = reviews.merge(await _within_reach(asking, verdict.answered))
     answered: dict[str, Any] = msgspec.json.decode(verdict.answered[0].body)
     return value_response(asking.call, 201, {**answered, "status": status})

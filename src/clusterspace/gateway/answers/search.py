@@ -3,6 +3,8 @@
 from dataclasses import replace
 from urllib.parse import quote
 
+import msgspec
+
 from clusterspace.client.requests import Ask
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.gateway import fanout
@@ -15,6 +17,7 @@ from clusterspace.gateway.merge import failures
 from clusterspace.gateway.merge.parts import read_part
 from clusterspace.gateway.routes import path_in_cluster
 from clusterspace.kube import statuses
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import parse_field_selector
 from clusterspace.serving.messages import Response
@@ -29,17 +32,23 @@ async def answer_found(asking: Asking) -> Response | None:
     links = await asking.links(targets.chosen)
 
     async def look(link: Link) -> Reply:
-        return asking.note(await _look(asking, link))
+        reply = asking.note(await _look(asking, link))
+        asking.note_list(reply)
+        return reply
 
     at_once = asking.fleet.limits.clusters_at_once
     replies = await fanout.ask_all(links, look, at_once=at_once)
     any_will_do = asking.route.reach is Reach.ANY
     name = asking.route.info.name or _selected_name(asking)
-    verdict = failures.judge_search(replies, targets.skipped, name=name, any_will_do=any_will_do)
-    if verdict.error is not None:
-        raise verdict.error
-    if verdict.warning:
-        asking.call.warn(verdict.warning)
+    asking.note_skipped(targets.skipped)
+    verdict = failures.judge_search(
+        replies,
+        targets.skipped,
+        name=name,
+        any_will_do=any_will_do,
+        is_given_up=asking.is_given_up,
+    )
+    asking.refuse_or_warn(verdict)
     found = verdict.answered[0]
     note_found(asking, found)
     return await answer_one(asking, Naming(found.cluster))
@@ -51,14 +60,39 @@ async def _look(asking: Asking, link: Link) -> Reply:
     seconds = asking.fleet.limits.list_seconds
     headers = (("accept", "application/json"), *asking.identity_for(link))
     if info.name:
-        return await fanout.ask_one(
+        reply = await fanout.ask_one(
             link, lambda _: Ask("GET", _object_path(asking), headers=headers, seconds=seconds)
         )
+        return reply if reply.failure is not None else _misbehaved_if_another(asking, reply)
     selector = (("fieldSelector", info.query.get("fieldSelector")),)
     reply = await fanout.ask_one(
         link, lambda _: Ask("GET", asking.path, selector, headers, seconds=seconds)
     )
     return reply if reply.failure is not None else _not_found_if_empty(asking, reply)
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_read_named = msgspec.json.Decoder(_Named).decode
+
+
+def _misbehaved_if_another(asking: Asking, reply: Reply) -> Reply:
+    """Take an answer for the object only if it says so: else every name would be everywhere."""
+    try:
+        found = _read_named(reply.body)
+    except UNREADABLE:
+        found = _Named()
+    if (found.metadata.name, found.api_version) == (asking.route.info.name, asking.api_version):
+        return reply
+    why = "answered with something else than was asked for"
+    return Reply(reply.cluster, failure=ClusterMisbehaved(reply.cluster, why, code=reply.status))
 
 
 def _not_found_if_empty(asking: Asking, reply: Reply) -> Reply:

@@ -19,11 +19,17 @@ from clusterspace.client.requests import Ask
 from clusterspace.client.translation import unreadable
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.gateway.directory import Link
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import ResourceInfo
 
 FRESH_SECONDS: Final = 5.0
 """New kinds are served within this time; an answer that has not changed costs a cluster nothing."""
+
+PAUSE_SECONDS: Final = 10.0
+"""After which a cluster is asked again that did not answer."""
+
+_MOST_BYTES: Final = 4 * 1024 * 1024
 
 Found = TypeVar("Found")
 
@@ -50,6 +56,8 @@ class Survey(Generic[Found]):
         self._seconds = seconds_each
         self._told: dict[str, _Told[Found]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
+        self._not_before: dict[str, float] = {}
+        """When a cluster that failed is asked again."""
 
     async def of(self, links: Sequence[Link], silent: Iterable[str] = ()) -> dict[str, Found]:
         """Return what each cluster says, or said last; those that never said anything are out.
@@ -67,11 +75,16 @@ class Survey(Generic[Found]):
             held = self._told.get(link.cluster)
             if held is not None and held.is_fresh(link.connection, self._clock.monotonic()):
                 return
+            if self._clock.monotonic() < self._not_before.get(link.cluster, 0.0):
+                return
             try:
                 async with asyncio.timeout(self._seconds):
                     found = await self._ask(link.connection)
             except (ApiError, ClusterError, TimeoutError):
+                # Whoever asks next does not wait for it again: one slow cluster costs one client.
+                self._not_before[link.cluster] = self._clock.monotonic() + PAUSE_SECONDS
                 return
+            self._not_before.pop(link.cluster, None)
             until = self._clock.monotonic() + FRESH_SECONDS
             self._told[link.cluster] = _Told(link.connection, found, until)
 
@@ -98,10 +111,11 @@ class Surveys:
 
 def _document(path: str) -> Callable[[Connection], Awaitable[Object]]:
     async def ask(connection: Connection) -> Object:
-        answer = await connection.ask(Ask("GET", path, headers=(("Accept", "application/json"),)))
+        headers = (("Accept", "application/json"),)
+        answer = await connection.ask(Ask("GET", path, headers=headers, most_bytes=_MOST_BYTES))
         try:
             return msgspec.json.decode(answer.body, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise unreadable(connection.cluster, f"{path} is no document", error) from error
 
     return ask

@@ -4,10 +4,10 @@ What a cluster could not tell is unknown, and unknown is never reported as "not 
 a 404, or a gap in a list, for a deletion.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from clusterspace.errors import (
     ApiError,
@@ -19,7 +19,6 @@ from clusterspace.errors import (
     CredentialsUnusable,
     DeadlineExceeded,
     Details,
-    Expired,
     Forbidden,
     MethodNotAllowed,
     NotFound,
@@ -50,6 +49,14 @@ class Verdict:
     error: ApiError | None = None
 
 
+IsGivenUp: TypeAlias = Callable[[str, ApiError | ClusterError], bool]
+"""Whether a cluster that failed like this has failed for so long that nobody waits for it."""
+
+
+def _nobody_is(_cluster: str, _failure: ApiError | ClusterError) -> bool:
+    return False
+
+
 class _Loss(Enum):
     """Why a cluster has no part in an answer."""
 
@@ -78,24 +85,46 @@ class _Missing:
 
 
 def judge(
-    replies: Sequence[Reply], skipped: Sequence[Skipped] = (), *, for_reflector: bool
+    replies: Sequence[Reply],
+    skipped: Sequence[Skipped] = (),
+    *,
+    held: Collection[str] = (),
+    is_given_up: IsGivenUp = _nobody_is,
 ) -> Verdict:
     """Decide about a list or a watch of every cluster.
 
-    A person is shown what there is, with a Warning. A reflector keeps a copy and would delete
-    there what is missing here, so it gets all or nothing; but not for clusters that refuse: whom
-    a cluster admits does not change from one list to the next.
+    Whatever a cluster says, the others are shown, with a Warning about it. A reflector keeps a
+    copy and would delete there what is missing here: `held` are the clusters it may have objects
+    of. It is told to come back while one of those fails, until that is given up; but not for
+    clusters that refuse: whom a cluster admits does not change from one list to the next.
     """
     answered, missing = _sort_out(replies, skipped)
     losses = [each for each in missing if each.loss in _COUNTED]
     asked = len(answered) + len(losses)
-    if too_old := next(filter(_is_about_the_version, _api_errors(missing)), None):
+    if too_old := next(filter(statuses.is_about_the_version, _api_errors(missing)), None):
         return Verdict(error=too_old)
+    waited_for = [each for each in losses if not _is_left_out(each, is_given_up)]
     if not answered:
-        return Verdict(error=_nobody(missing))
-    if for_reflector and (gap := _gap(losses, asked)):
-        return Verdict(error=gap)
+        return _nobody_answers(missing, is_given_up)
+    if gap := [
+        each for each in waited_for if each.cluster in held and each.loss is not _Loss.REFUSES
+    ]:
+        return Verdict(error=_unavailable(_summary(gap, asked)))
     return Verdict(answered, _missing_from(losses, asked))
+
+
+def judge_page(
+    lost: Sequence[Reply], asked: int, *, held: Collection[str], is_given_up: IsGivenUp
+) -> Verdict:
+    """Decide about a page that some clusters fail to go on with, of so many that were asked.
+
+    Nobody has no more of a list that it began: that it has none now is as odd as any failure.
+    """
+    _, missing = _sort_out(lost, ())
+    waited_for = [each for each in missing if not is_given_up(each.cluster, each.error)]
+    if gap := [each for each in waited_for if each.cluster in held]:
+        return Verdict(error=_unavailable(_summary(gap, asked)))
+    return Verdict(warning=_missing_from(missing, asked))
 
 
 def judge_search(
@@ -104,6 +133,7 @@ def judge_search(
     *,
     name: str,
     any_will_do: bool = False,
+    is_given_up: IsGivenUp = _nobody_is,
 ) -> Verdict:
     """Decide which cluster's object a name without a cluster means; it is the only one answered.
 
@@ -111,7 +141,7 @@ def judge_search(
     """
     answered, missing = _sort_out(replies, skipped)
     if not answered:
-        return Verdict(error=_nobody(missing))
+        return _nobody_answers(missing, is_given_up)
     found = answered[0]
     if any_will_do:
         return Verdict((found,))
@@ -149,6 +179,7 @@ _HEADINGS: Final = {
     _Loss.UNKNOWN: "unreachable",
     _Loss.REFUSES: "not allowed",
     _Loss.REJECTS: "rejected the request",
+    _Loss.LACKS: "no longer have it",
 }
 
 
@@ -206,6 +237,24 @@ def _may_have_had_an_effect(error: ClusterError) -> bool:
             return True
 
 
+def _nobody_answers(missing: Sequence[_Missing], is_given_up: IsGivenUp) -> Verdict:
+    """Decide for those that are waited for, if there are any; of the others a Warning tells.
+
+    A cluster that fails for good would otherwise make everything unknown that nobody else has.
+    """
+    waited_for = [each for each in missing if not _is_left_out(each, is_given_up)]
+    if not any(each.loss is not _Loss.OUT_OF_REACH for each in waited_for):
+        return Verdict(error=_nobody(missing))
+    left_out = [each for each in missing if _is_left_out(each, is_given_up)]
+    counted = sum(each.loss is not _Loss.OUT_OF_REACH for each in missing)
+    return Verdict(error=_nobody(waited_for), warning=_missing_from(left_out, counted))
+
+
+def _is_left_out(missing: _Missing, is_given_up: IsGivenUp) -> bool:
+    is_failure = missing.loss in (_Loss.UNKNOWN, _Loss.REJECTS)
+    return is_failure and is_given_up(missing.cluster, missing.error)
+
+
 def _nobody(missing: Sequence[_Missing]) -> ApiError:
     """Return the error for an answer nobody has a part in.
 
@@ -216,29 +265,15 @@ def _nobody(missing: Sequence[_Missing]) -> ApiError:
     if rejected := list(_api_errors(by_loss[_Loss.REJECTS])):
         return rejected[0]
     if unknown := by_loss[_Loss.UNKNOWN]:
-        return _unavailable(_listed(unknown, len(missing)))
+        # Those the caller may not reach are not even counted.
+        return _unavailable(_listed(unknown, len(missing) - len(by_loss[_Loss.OUT_OF_REACH])))
     if refused := by_loss[_Loss.REFUSES]:
         return _refused(refused)
     if lacking := list(_api_errors(by_loss[_Loss.LACKS])):
         return next((each for each in lacking if not isinstance(each, NotServed)), lacking[0])
-    if out_of_reach := by_loss[_Loss.OUT_OF_REACH]:
-        return _refused(out_of_reach)
+    if by_loss[_Loss.OUT_OF_REACH]:
+        return Forbidden("the hub lets you reach no cluster that could answer this", Details())
     return NotServed(statuses.unknown_path().message, Details())
-
-
-def _gap(losses: Sequence[_Missing], asked: int) -> ApiError | None:
-    """Return why a list would be taken for whole, and is not."""
-    rejected = [each for each in losses if each.loss is _Loss.REJECTS]
-    if unknown := [each for each in losses if each.loss is _Loss.UNKNOWN]:
-        return _unavailable(_listed(unknown, asked))
-    return next(_api_errors(rejected), None)
-
-
-def _is_about_the_version(error: ApiError) -> bool:
-    """Whether clients list again, without the version, when they are told this of it."""
-    causes = error.details.causes if error.details else ()
-    too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in causes)
-    return isinstance(error, Expired) or too_large
 
 
 def _refused(refused: Sequence[_Missing]) -> Forbidden:
@@ -260,9 +295,13 @@ def _unavailable(why: str) -> ServiceUnavailable:
 
 def _missing_from(losses: Sequence[_Missing], asked: int) -> str:
     """Return one sentence about every loss, or nothing."""
-    by_loss = ((loss, [each for each in losses if each.loss is loss]) for loss in _HEADINGS)
-    said = "; ".join(_listed(lost, asked) for _, lost in by_loss if lost)
+    said = _summary(losses, asked)
     return f"the answer is incomplete: {said}" if said else ""
+
+
+def _summary(losses: Sequence[_Missing], asked: int) -> str:
+    by_loss = ((loss, [each for each in losses if each.loss is loss]) for loss in _HEADINGS)
+    return "; ".join(_listed(lost, asked) for _, lost in by_loss if lost)
 
 
 def _listed(lost: Sequence[_Missing], asked: int) -> str:

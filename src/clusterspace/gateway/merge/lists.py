@@ -1,5 +1,6 @@
 """Many lists to one: items keep their text, only what holds a name is changed."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from clusterspace.gateway.flow import Subject
@@ -9,13 +10,16 @@ from clusterspace.gateway.renaming.places import renamer
 
 
 def merge(parts: Sequence[Part], *, subject: Subject, metadata: ListMetadata) -> Iterable[bytes]:
-    """Yield the text of one list, of the kind of the first part; parts stay in the order given.
+    """Yield the text of one list, of the kind most parts have; parts stay in the order given.
 
     There must be a part: a list of nothing has a kind, too, and only a cluster knows it.
     """
+    (kind, api_version), _ = Counter((part.kind, part.api_version) for part in parts).most_common(
+        1
+    )[0]
     opening = {
-        "kind": parts[0].kind,
-        "apiVersion": parts[0].api_version,
+        "kind": kind,
+        "apiVersion": api_version,
         "metadata": written_metadata(metadata),
     }
     items = (item for part in parts for item in renamed_items(part, subject))

@@ -8,6 +8,7 @@ import msgspec
 
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.gateway.flow import Reply
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object, find_at
 
 _MOST_NAMED: Final = 10
@@ -26,7 +27,7 @@ def read_opinion(reply: Reply) -> Opinion:
     """Read an access review that a cluster answered; ClusterMisbehaved when it is none."""
     try:
         review: Any = msgspec.json.decode(reply.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ClusterMisbehaved(reply.cluster, "its access review cannot be read") from error
     allowed = find_at(review, "status", "allowed") if isinstance(review, dict) else None
     if not isinstance(allowed, bool):

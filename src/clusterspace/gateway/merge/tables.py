@@ -16,7 +16,9 @@ from clusterspace.gateway.merge.parts import ListMetadata, Part, Row, write_list
 from clusterspace.gateway.renaming import edits, tables
 from clusterspace.gateway.renaming.edits import Edit, Fields
 from clusterspace.gateway.renaming.places import qualifier
+from clusterspace.kube import plain_text
 from clusterspace.kube.objects import Object
+from clusterspace.kube.plain_text import cell as printable
 from clusterspace.kube.tables import META_VERSION, Column
 
 CLUSTER: Final[Object] = Column("Cluster", description="The cluster the object is in.").definition
@@ -58,7 +60,7 @@ def agreed_columns(
     agreed: dict[str, Object] = {}
     for known in (columns or tables.own_columns(subject), *widest_first):
         for column in known:
-            agreed.setdefault(_name(column), column)
+            agreed.setdefault(_name(column), plain_text.lines_of_json(column))
     return tuple(agreed.values())
 
 
@@ -103,7 +105,9 @@ def _arranger(
         count = len(cells)
         if rename is not None and name_at is not None and name_at < count:
             cells = [*cells[:name_at], rename(str(cells[name_at])), *cells[name_at + 1 :]]
-        arranged = [cells[at] if at is not None and at < count else _NOTHING for at in order]
+        arranged = [
+            printable(cells[at]) if at is not None and at < count else _NOTHING for at in order
+        ]
         arranged.insert(_CLUSTER_AT, part.cluster)
         return arranged
 
@@ -117,7 +121,7 @@ def _rows_of_list(part: Part, subject: Subject, shown: Sequence[Object]) -> Iter
     for item in renamed_items(part, subject):
         cells: list[Any] = [_NOTHING] * len(shown)
         if name_at is not None:
-            cells[name_at] = _name_of(item)
+            cells[name_at] = printable(_name_of(item))
         cells.insert(_CLUSTER_AT, part.cluster)
         yield {"cells": cells, "object": {**typed, **item}}
 

@@ -119,6 +119,11 @@ class RunningVector:
             self._packed = {name: self._packed[name] for name in names}
             self._names = _written_names(names)
 
+    def remove(self, cluster: str) -> None:
+        """Speak of a cluster no more."""
+        if self._packed.pop(cluster, None) is not None:
+            self._names = _written_names(tuple(self._packed))
+
     def encode(self) -> str:
         """Return the vector as it is now."""
         return _sealed(self._names, b"".join(self._packed.values()))

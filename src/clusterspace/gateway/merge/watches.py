@@ -22,7 +22,7 @@ told of it is told. A stream that did not tell it all itself cannot know that di
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clusterspace.errors import ClusterMisbehaved, Expired
 from clusterspace.gateway.flow import Naming
@@ -46,6 +46,8 @@ class _Member:
     listed: set[str] = field(default_factory=set[str])
     """What the list under way has had so far."""
     columns: tuple[Object, ...] = ()
+    like: Part | None = None
+    """A part without objects that has the kind of what was told."""
 
 
 class WatchMerger:
@@ -110,6 +112,7 @@ class WatchMerger:
             raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
         self._style.learn(page)
         member.columns = page.columns
+        member.like = replace(page, items=(), rows=())
         is_last = not page.metadata.continue_token
         changes = list(self._differences(member, page))
         lines = [self._tell(member, change, item, "") for change, item in changes[:-1]]
@@ -134,6 +137,23 @@ class WatchMerger:
             raise Expired(f"cluster {cluster} has left the fleet; list again")
         del self._members[cluster]
         return self._end_of_wait(cluster)
+
+    def withdraw(self, cluster: str) -> list[bytes]:
+        """Take back what was told of a cluster that cannot be listed to its end.
+
+        Afterwards the client has nothing of it, as before it was spliced in.
+        """
+        member = self._members[cluster]
+        lines: list[bytes] = []
+        if member.sent is not None and member.like is not None:
+            version = member.like.metadata.resource_version
+            lines += [
+                self._tell(member, Change.DELETED, gone(head, member.like), "")
+                for head in list(member.sent.missing((), version))
+            ]
+        self._members[cluster] = _Member(member.naming, None, SentObjects())
+        self._vector.remove(cluster)
+        return lines + self._end_of_wait(cluster)
 
     def bookmark(self) -> list[bytes]:
         """Tell how far the stream has come, to clients that asked for it."""

@@ -29,6 +29,7 @@ from clusterspace.gateway.merge.failures import (
     Verdict,
     failure_of_one,
     judge,
+    judge_page,
     judge_search,
 )
 from clusterspace.kube import statuses
@@ -52,7 +53,9 @@ def bad(cluster: str, failure: ApiError | ClusterError) -> Reply:
 
 
 def listed(*replies: Reply, skipped: tuple[Skipped, ...] = (), reflector: bool = False) -> Verdict:
-    return judge(replies, skipped, for_reflector=reflector)
+    """Judge for a person, or for a reflector that has objects of every cluster."""
+    held = [each.cluster for each in (*replies, *skipped)] if reflector else ()
+    return judge(replies, skipped, held=held)
 
 
 # Lists and watches.
@@ -117,11 +120,37 @@ def test_a_reflector_would_delete_what_is_missing_so_it_gets_nothing(
     assert "m2" in verdict.error.message
 
 
-def test_a_request_one_cluster_does_not_understand_is_a_warning_or_that_error() -> None:
+def test_a_request_one_cluster_does_not_understand_is_a_warning_or_a_gap() -> None:
     replies = good("m1"), bad("m2", REJECTING)
 
     assert "rejected the request: m2 (field label" in listed(*replies).warning
-    assert listed(*replies, reflector=True).error is REJECTING
+    error = listed(*replies, reflector=True).error
+    assert isinstance(error, ServiceUnavailable)
+    assert "rejected the request: m2" in error.message
+
+
+def test_a_reflector_is_served_without_those_it_has_nothing_of_or_that_were_given_up() -> None:
+    replies = good("m1"), bad("m2", silent("m2")), bad("m3", ApiError("something broke"))
+
+    without_m2 = judge(replies, held=("m1", "m3"))
+    served = judge(replies, held=("m1", "m2", "m3"), is_given_up=lambda *_: True)
+
+    assert without_m2.error is not None
+    assert "m2" not in without_m2.error.message
+    assert (served.answered, served.error) == ((good("m1"),), None)
+    assert "2 of 3 clusters unreachable: m2 (" in served.warning
+
+
+def test_a_page_that_one_cluster_cannot_go_on_with_is_a_warning_or_a_gap() -> None:
+    lost = [bad("m2", LACKING), bad("m3", ApiError("something broke"))]
+
+    told = judge_page(lost, 4, held=(), is_given_up=lambda *_: False)
+    refused = judge_page(lost, 4, held=("m2", "m3"), is_given_up=lambda *_: False)
+
+    assert told.error is None
+    assert "1 of 4 clusters unreachable: m3 (" in told.warning
+    assert "1 of 4 clusters no longer have it: m2 (" in told.warning
+    assert isinstance(refused.error, ServiceUnavailable)
 
 
 @pytest.mark.parametrize("reflector", [True, False])
@@ -185,8 +214,19 @@ def test_clusters_that_are_none_of_the_callers_are_not_spoken_of() -> None:
     beyond = Skipped("secret", "no right to reach it", Forbidden("clusters/proxy is forbidden"))
 
     assert listed(good("m1"), skipped=(beyond,), reflector=True) == Verdict((good("m1"),))
-    assert isinstance(listed(skipped=(beyond,)).error, Forbidden)
+    refused = listed(skipped=(beyond, beyond)).error
+    assert isinstance(refused, Forbidden)
+    assert "secret" not in refused.message
     assert isinstance(listed(bad("m1", LACKING), skipped=(beyond,)).error, NotServed)
+
+
+def test_clusters_that_are_none_of_the_callers_are_not_counted_either() -> None:
+    beyond = [Skipped(f"s{each}", "no", Forbidden("no")) for each in range(3)]
+
+    error = listed(bad("m1", silent("m1")), bad("m2", LACKING), skipped=tuple(beyond)).error
+
+    assert error is not None
+    assert error.message == "1 of 2 clusters unreachable: m1 (went silent)"
 
 
 def test_a_cluster_that_was_not_asked_for_no_known_reason_may_have_anything() -> None:
@@ -219,7 +259,7 @@ replies = st.lists(st.none() | failures, max_size=8).map(
 
 @given(replies, st.booleans())
 def test_what_is_unknown_is_never_told_as_absent(drawn: list[Reply], reflector: bool) -> None:
-    verdict = judge(drawn, for_reflector=reflector)
+    verdict = listed(*drawn, reflector=reflector)
     unknown = [each.cluster for each in drawn if any(each.failure is fault for fault in FAULTS)]
 
     if unknown and verdict.error is not None:
@@ -227,6 +267,26 @@ def test_what_is_unknown_is_never_told_as_absent(drawn: list[Reply], reflector: 
     if unknown and verdict.error is None:
         assert not reflector
         assert all(f"{cluster} (" in verdict.warning for cluster in unknown)
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, REJECTING], ids=str)
+def test_a_cluster_that_fails_for_good_makes_nothing_unknown_that_nobody_else_has(
+    fault: ApiError | ClusterError,
+) -> None:
+    replies = bad("m1", LACKING), bad("m2", fault)
+
+    given_up = judge(replies, is_given_up=lambda cluster, _: cluster == "m2")
+    searched = judge_search(
+        [bad("m1", ABSENT), bad("m2", fault)], name="web", is_given_up=lambda *_: True
+    )
+    alone = judge([bad("m2", fault)], is_given_up=lambda *_: True)
+
+    assert given_up.error is LACKING
+    assert "1 of 2 clusters" in given_up.warning
+    assert "m2 (" in given_up.warning
+    assert searched.error is ABSENT
+    assert alone.error is not None
+    assert alone.error.code != 404
 
 
 # A name without a cluster.

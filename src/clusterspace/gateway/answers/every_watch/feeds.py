@@ -10,7 +10,7 @@ between: see `merge.watches` for what would go wrong otherwise.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from random import Random
@@ -23,20 +23,21 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.translation import failure_of
 from clusterspace.errors import (
+    AnswerOverrun,
     ApiError,
     ClusterError,
     ClusterMisbehaved,
-    DeadlineExceeded,
     Details,
     Expired,
     Forbidden,
     ServiceUnavailable,
 )
-from clusterspace.gateway.answers.every_watch.ways import ClusterWay
+from clusterspace.gateway.answers.every_watch.ways import MOST_AT_ONCE, ClusterWay
 from clusterspace.gateway.directory import Link
 from clusterspace.gateway.merge.parts import Part
 from clusterspace.gateway.merge.watches import WatchMerger
 from clusterspace.gateway.watching import ClientStream, lines_of
+from clusterspace.kube import statuses
 from clusterspace.serving.relays import open_answer
 
 _log = structlog.get_logger(__name__)
@@ -44,8 +45,9 @@ _log = structlog.get_logger(__name__)
 _LONGEST_DELAY: Final = 5.0
 _HEALTHY_SECONDS: Final = 10.0
 """A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
+_LONGEST_LIST: Final = 120.0
+"""Time for a hundred thousand objects over a slow line, and an end to a list that has none."""
 _MOST_ERROR_BYTES: Final = 4 * 1024 * 1024
-_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class ClusterFeed:
         *,
         first_page: Part | None = None,
         is_awaited: bool = False,
+        held: Collection[str] = (),
     ) -> None:
         self._way = way
         self._merger = surroundings.merger
@@ -76,6 +79,7 @@ class ClusterFeed:
         self._random = surroundings.random
         self._first_page = first_page
         self._is_awaited = is_awaited
+        self._held_by_client = held
         self._takes_pages = True
         self.has_left = False
         """Whether the cluster is no member any more: the merger does not know it."""
@@ -110,8 +114,11 @@ class ClusterFeed:
         try:
             await self._watch(link)
         except ApiError as error:
-            if not _has_forgotten(error):
+            if not statuses.is_about_the_version(error):
                 raise
+            if not self._way.believes_expiry(self._position):
+                why = "says that the resourceVersion it has just given is too old"
+                raise ClusterMisbehaved(self.cluster, why, code=410) from error
             self._start_over()
 
     @property
@@ -125,8 +132,11 @@ class ClusterFeed:
         try:
             page = first or await self._page(link, "")
             await self._tell(page)
+            started = self._clock.monotonic()
             while token := page.metadata.continue_token:
                 page = await self._page(link, token)
+                if token == page.metadata.continue_token or self._has_taken_too_long(started):
+                    raise AnswerOverrun(self.cluster, "its list goes on and on", code=200)
                 await self._tell(page)
         except Expired:
             # The cluster forgot the first page while we read the others. All at once, next time.
@@ -134,14 +144,21 @@ class ClusterFeed:
             raise
         self._is_awaited = False
 
+    def _has_taken_too_long(self, started: float) -> bool:
+        """Whether a client that waits for the end of a list has waited for long enough."""
+        return self._is_awaited and self._clock.monotonic() - started > _LONGEST_LIST
+
     async def _page(self, link: Link, token: str) -> Part:
         return await self._way.page(link, token, is_whole=not self._takes_pages)
 
     async def _tell(self, page: Part) -> None:
-        async with self._client_stream.turn:
-            self._require_member()
-            lines = self._merger.feed_page(self.cluster, page)
-            await self._client_stream.write_page(lines)
+        # A cluster may send more than it was asked for. What is told in one step is not more.
+        for piece in page.pieces(MOST_AT_ONCE):
+            async with self._client_stream.turn:
+                self._require_member()
+                lines = self._merger.feed_page(self.cluster, piece)
+                await self._client_stream.write_page(lines)
+            await asyncio.sleep(0)
 
     async def _watch(self, link: Link) -> None:
         """Pass events on until the cluster ends the stream."""
@@ -150,12 +167,17 @@ class ClusterFeed:
             answer = await open_answer(stack, link.connection, ask)
             await _raise_refusal(link.cluster, answer)
             self._way.note(None)
-            batches = await stack.enter_async_context(aclosing(lines_of(link.cluster, answer)))
+            lines_read = lines_of(link.cluster, answer, self._way.memory)
+            batches = await stack.enter_async_context(aclosing(lines_read))
+            goes_well = False
             async for lines in batches:
                 async with self._client_stream.turn:
                     for line in lines:
                         told = self._merger.feed(link.cluster, line)
                         self._client_stream.write(told)
+                if lines and not goes_well:
+                    goes_well = True
+                    self._way.note_watch()
 
     def _require_member(self) -> None:
         if self.has_left:
@@ -177,10 +199,18 @@ class ClusterFeed:
             # any more, which only a new list can say.
             why = f"cluster {cluster} no longer allows this watch; list again"
             self._client_stream.end(Expired(why))
-        if self._is_awaited and not isinstance(error, Expired):
-            # A client that waits for the end of the initial events would wait for ever.
+            return
+        if not self._is_awaited or isinstance(error, Expired) or self.has_left:
+            return
+        # A client that waits for the end of the initial events would wait for ever.
+        if self._way.is_needed(error, self._held_by_client):
             why = f"cluster {cluster} could not be listed to the end: {error}"
             self._client_stream.end(ServiceUnavailable(why, Details(retry_after_seconds=1)))
+            return
+        # What was told of it is taken back, in one step with the end that it held up: the client
+        # begins without the cluster, which is spliced in when it can be listed.
+        self._is_awaited = False
+        self._client_stream.write(self._merger.withdraw(cluster))
 
     def _new_delays(self) -> Iterator[float]:
         return backoff.jittered(0.1, _LONGEST_DELAY, self._random)
@@ -192,10 +222,3 @@ async def _raise_refusal(cluster: str, answer: AnswerStream) -> None:
     whole = await answer.read(_MOST_ERROR_BYTES)
     failure = failure_of(cluster, whole)
     raise failure or ClusterMisbehaved(cluster, f"answered {answer.status}", code=answer.status)
-
-
-def _has_forgotten(error: ApiError) -> bool:
-    """Whether the version is one the cluster no longer has, or, restored from a backup, not yet."""
-    if isinstance(error, DeadlineExceeded) and error.details is not None:
-        return any(cause.reason == _VERSION_TOO_LARGE for cause in error.details.causes)
-    return isinstance(error, Expired)

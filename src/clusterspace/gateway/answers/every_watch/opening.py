@@ -1,6 +1,6 @@
 """Where each cluster begins, and who is missing: all that is found out before the first event."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterspace.errors import Expired, Forbidden
@@ -24,7 +24,6 @@ class Opening:
     """The first page of each cluster that the client has nothing of yet."""
     silent: Sequence[str]
     """Clusters the client has nothing of, which cannot be asked now."""
-    warning: str
 
 
 async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
@@ -38,21 +37,33 @@ async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
     received = await _first_pages(asking, wish, unseen, wanted)
     lost = [each.reply for each in received if each.part is None]
     going_on = [Reply(each, 200) for each in targets.chosen if each in followed]
+    asking.note_skipped(targets.skipped)
     verdict = failures.judge(
         [*(each.reply for each in received), *going_on],
         targets.skipped,
-        for_reflector=bool(wish.sends_initial),
+        held=held_by_client(wish, wanted, fleet.everybody()),
+        is_given_up=asking.is_given_up,
     )
-    if verdict.error is not None:
-        raise verdict.error
+    asking.refuse_or_warn(verdict)
     unreachable = [each.cluster for each in lost if failures.may_recover(each.failure)]
     unreachable += [each.cluster for each in targets.skipped if failures.may_recover(each.error)]
     return Opening(
         followed=followed,
         listed=[each.part for each in received if each.part is not None],
         silent=[each for each in unreachable if each not in followed],
-        warning=verdict.warning,
     )
+
+
+def held_by_client(
+    wish: WatchWish, wanted: Mapping[str, str], everybody: Collection[str]
+) -> Collection[str]:
+    """Return the clusters whose objects the client would delete if its stream began without them.
+
+    Only who waits for the end of the initial events deletes what was not among them.
+    """
+    if not wish.sends_initial:
+        return ()
+    return wanted.keys() if wish.version not in ("", "0") else everybody
 
 
 def _require_all(

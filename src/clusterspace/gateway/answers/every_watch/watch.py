@@ -12,11 +12,16 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.errors import ApiError, ClusterError, Expired, Forbidden, TaskFailed
 from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.answers.every_watch.feeds import ClusterFeed, Surroundings
-from clusterspace.gateway.answers.every_watch.opening import Opening, open_watch
+from clusterspace.gateway.answers.every_watch.opening import (
+    Opening,
+    held_by_client,
+    open_watch,
+)
 from clusterspace.gateway.answers.every_watch.ways import ClusterWay
 from clusterspace.gateway.answers.every_watch.wishes import WatchWish, read_wish
 from clusterspace.gateway.directory import Membership
 from clusterspace.gateway.flow import HUB, Subject
+from clusterspace.gateway.merge import versions
 from clusterspace.gateway.merge.parts import Part
 from clusterspace.gateway.merge.watch_styles import PlainStyle, Style, TableStyle
 from clusterspace.gateway.merge.watches import WatchMerger
@@ -49,8 +54,6 @@ async def watch_every(asking: Asking) -> None:
 async def _start(asking: Asking, wish: WatchWish) -> "_Watch":
     """Start the answer; what clusters listed is held until it is told, and no longer."""
     opening = await open_watch(asking, wish)
-    if opening.warning:
-        asking.call.warn(opening.warning)
     hub = (await asking.fleet.directory.link(HUB)).connection
     stream = asking.call.request.start_stream(200, headers_for(asking.call, JSON))
     return _Watch(asking, wish, opening, ClientStream(stream), hub.clock, hub.random)
@@ -78,6 +81,9 @@ class _Watch:
             wants_initial_end=bool(wish.sends_initial),
         )
         self._around = Surroundings(merger, client_stream, clock, random)
+        everybody = asking.fleet.directory.everybody()
+        wanted = versions.decode(wish.version, everybody)
+        self._held_by_client = held_by_client(wish, wanted, everybody)
         self._feeds = {feed.cluster: feed for feed in self._begin(opening)}
 
     def _begin(self, opening: Opening) -> Iterable[ClusterFeed]:
@@ -105,6 +111,7 @@ class _Watch:
             self._around,
             first_page=first_page,
             is_awaited=first_page is not None and bool(self._wish.sends_initial),
+            held=self._held_by_client,
         )
 
     async def run(self, membership: Membership) -> None:

@@ -1,9 +1,11 @@
 """How one cluster is listed and watched on behalf of a client that watches every cluster."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
+from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.requests import Ask
 from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
 from clusterspace.gateway import fanout
@@ -18,7 +20,7 @@ from clusterspace.gateway.routes import naming_in, path_in_cluster
 from clusterspace.gateway.troubles import LOOK_SECONDS
 from clusterspace.serving.request_info import Query
 
-_PAGE: Final = 250
+MOST_AT_ONCE: Final = 250
 """Objects of a page: a megabyte of pods, which is all that a stream holds of a list at a time."""
 _QUIET_SECONDS: Final = 150.0
 """Servers send a bookmark about once a minute; a stream that skips two is asked for anew."""
@@ -68,11 +70,11 @@ class ClusterWay:
     async def first_page(self, link: Link, version: str, *, is_all: bool) -> Received:
         """Ask how the cluster begins: a list not older than a version, or just its version."""
         match = _NOT_OLDER if version not in ("", "0") else ""
-        return await self._receive(link, Slice(_PAGE if is_all else 1, "", version, match))
+        return await self._receive(link, Slice(MOST_AT_ONCE if is_all else 1, "", version, match))
 
     async def page(self, link: Link, token: str, *, is_whole: bool) -> Part:
         """Ask for one page of a list of the present, or for all of it at once."""
-        received = await self._receive(link, Slice(0 if is_whole else _PAGE, token))
+        received = await self._receive(link, Slice(0 if is_whole else MOST_AT_ONCE, token))
         if received.part is None:
             failure = received.reply.failure
             raise failure or ClusterMisbehaved(self.cluster, "answered with no list", code=200)
@@ -87,12 +89,40 @@ class ClusterWay:
                 link, lambda link: replace(self._ask(link, query, seconds), hold=hold)
             )
         self._asking.note(reply)
-        if reply.failure is not None:
-            return Received(reply)
-        try:
-            return Received(reply, read_part(reply.body, self._naming))
-        except ClusterMisbehaved as nonsense:
-            return Received(Reply(self.cluster, reply.status, failure=nonsense))
+        part: Part | None = None
+        if reply.failure is None:
+            try:
+                part = read_part(reply.body, self._naming, self._asking.api_version)
+                if not part.metadata.resource_version:
+                    raise ClusterMisbehaved(
+                        self.cluster, "its list has no resourceVersion", code=200
+                    )
+            except ClusterMisbehaved as nonsense:
+                part, reply = None, Reply(self.cluster, reply.status, failure=nonsense)
+        is_whole = part is None or not part.metadata.continue_token
+        self._asking.note_list(reply, is_whole=is_whole)
+        if part is not None:
+            version = part.metadata.resource_version
+            self._asking.fleet.lapses.note_version(self.cluster, self._asking.resource, version)
+        return Received(reply, part)
+
+    @property
+    def memory(self) -> AnswerMemory:
+        """What an event that has not come to its end is counted in."""
+        return self._asking.fleet.memory
+
+    def note_watch(self) -> None:
+        """Remember that a watch goes well: what the cluster says of versions is worth something."""
+        self._asking.fleet.lapses.note_watch(self.cluster, self._asking.resource)
+
+    def believes_expiry(self, version: str) -> bool:
+        """Whether the cluster may have forgotten a version, as it says."""
+        lapses = self._asking.fleet.lapses
+        return lapses.believes_expiry(self.cluster, self._asking.resource, version)
+
+    def is_needed(self, failure: ApiError | ClusterError, held: Collection[str]) -> bool:
+        """Whether the client would lose something if its stream went on without the cluster."""
+        return self.cluster in held and not self._asking.is_given_up(self.cluster, failure)
 
     def watch(self, link: Link, version: str) -> Ask:
         """Return the request for events from a version on."""
