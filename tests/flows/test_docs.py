@@ -28,9 +28,9 @@ SHARED = (
 ALONE = ("guides/backup-and-restore.md",)
 WITHOUT_STEPS = ("README.md", "comparison.md")
 ELSEWHERE = {
-    "architecture.md", "dependencies.md", "glossary.md", "karmada-compatibility.md", "kubectl.md",
-    "kubefleet-compatibility.md", "kubernetes-compatibility.md", "member-clusters.md",
-    "resource-versions.md",
+    "architecture.md", "dependencies.md", "glossary.md", "identities.md",
+    "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
+    "kubernetes-compatibility.md", "member-clusters.md", "resource-versions.md",
 }  # fmt: skip
 """Pages about the tree, or written and checked by a test of their own."""
 

@@ -70,6 +70,14 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="Seconds a cluster may answer wrongly before informers are served without it.",
 )
+@click.option(
+    "--lost-member-grace",
+    "lost_seconds",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster may be out of reach before informers are served without it.",
+)
 @impersonate_masters_option
 @plain_accounts_option
 @tls_names_option
@@ -87,6 +95,7 @@ def fleet(
     answer_mib: int,
     answers_mib: int,
     grace_seconds: float,
+    lost_seconds: float,
     impersonate_masters: bool,
     plain_service_accounts: tuple[str, ...],
     server_names: tuple[str, ...],
@@ -124,6 +133,7 @@ def fleet(
                 answer_bytes=answer_mib << 20,
                 answers_bytes=answers_mib << 20,
                 grace_seconds=grace_seconds,
+                lost_seconds=lost_seconds,
             ),
             server_names=server_names,
             member_cidrs=member_cidrs,

@@ -10,7 +10,7 @@ The values, and what a request means:
     identity.py   who asks, and which clusters the hub lets them reach
 
 The clusters:
-    troubles.py   which could not be reached a moment ago
+    troubles.py   which are in trouble, since when, and for how long anybody waits for them
     directory.py  what is known of each, kept fresh from the hub
     targets.py    who is asked, who is skipped, and why
     fanout.py     all asked at once, each with a deadline of its own
