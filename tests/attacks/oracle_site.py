@@ -55,6 +55,7 @@ from clusterspace.serving.parsing import RequestHead
 from clusterspace.serving.requests import Handler, IncomingBody, Request
 from clusterspace.serving.streams import Hijacked, Stream
 from clusterspace.serving.tls import server_context
+from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.store.memory import MemoryStore
 from clusterspace.store.revisions import Event
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 CLOCK = SystemClock()
 RULES = AddressRules(LOOPBACK)
+MASTERS_TRAVEL = MemberIdentities(passes_masters=True)
 QUIET_TURNS = 6
 """Turns of the loop in which a stream that says nothing has said what it had."""
 PATIENCE = 20.0
@@ -382,7 +384,7 @@ async def start_server(
     identity = HubIdentity(state, keys, TokenTable.parse(world.tokens))
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)
-    proxy = ClusterProxy(members, partial(user_settings, RULES))
+    proxy = ClusterProxy(members, partial(user_settings, RULES), MASTERS_TRAVEL)
     app = HubApp(state, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
     app.is_ready = True
     witness = _Witness(app)
@@ -489,7 +491,8 @@ async def oracle_site(directory: Path, world: World) -> AsyncGenerator[Site]:
 
 
 async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], directory: Path) -> Site:
-    settings = FleetSettings(servers[oracle.HUB].settings, directory / "fleet")
+    hub_settings = servers[oracle.HUB].settings
+    settings = FleetSettings(hub_settings, directory / "fleet", identities=MASTERS_TRAVEL)
     connection = Connection(settings.hub, clock=CLOCK, random=Random(1), limits=LIMITS)
     stack.push_async_callback(connection.close)
     members = open_connections(CLOCK)

@@ -67,11 +67,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def member(
-    site: Site, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[HostileMember]:
-    directory = tmp_path_factory.mktemp("hostile")
-    async with hostile_in(site, refusing(500, "InternalError"), directory) as running:
+async def member(site: Site) -> AsyncGenerator[HostileMember]:
+    async with hostile_in(site, refusing(500, "InternalError")) as running:
         yield running
 
 
@@ -229,7 +226,7 @@ async def test_an_expired_version_is_believed_of_who_was_asked_for_one_and_of_no
     assert "about a resourceVersion that nobody asked for" in unasked.warning
 
 
-async def test_a_page_that_never_comes_hides_no_cluster_behind_it(site: Site, tmp_path: Path):
+async def test_a_page_that_never_comes_hides_no_cluster_behind_it(site: Site):
     async def first_page_only(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.parameter("continue"):
             return await refusing(410, "Expired")(asked, writer)
@@ -237,7 +234,7 @@ async def test_a_page_that_never_comes_hides_no_cluster_behind_it(site: Site, tm
         item = {"metadata": {"name": "bait", "resourceVersion": "1"}}
         return await listing(item, metadata=metadata)(asked, writer)
 
-    async with hostile_in(site, first_page_only, tmp_path, name="aaa"):
+    async with hostile_in(site, first_page_only, name="aaa"):
         first = await site.ask("GET", f"{MAPS}?limit=2", headers=AS_TABLE)
         token = first.body["metadata"]["continue"]
         second = await site.ask("GET", f"{MAPS}?limit=50&continue={token}", headers=AS_TABLE)
@@ -309,7 +306,7 @@ async def test_a_small_answer_has_room_beside_those_that_fill_the_memory(
     limits = FleetLimits(list_seconds=2.0, answers_bytes=16 << 20, grace_seconds=0.0)
     async with (
         fleet_site(tmp_path, members=("east",), limits=limits) as small,
-        hostile_in(small, KINDS["endless"], tmp_path),
+        hostile_in(small, KINDS["endless"]),
     ):
         path = "/api/v1/namespaces"
         answers = await asyncio.gather(*(small.ask("GET", path) for _ in range(8)))
@@ -326,7 +323,7 @@ async def test_while_the_grace_lasts_who_keeps_a_copy_is_told_to_come_back(tmp_p
     path = "/api/v1/namespaces"
     async with (
         fleet_site(tmp_path, members=("east",), limits=limits) as brief,
-        hostile_in(brief, listing(), tmp_path) as member,
+        hostile_in(brief, listing()) as member,
     ):
 
         async def is_served() -> bool:

@@ -1,7 +1,6 @@
 """An account of the hub reaches a member: it is nobody whom the member knows as somebody else."""
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,7 +131,7 @@ async def test_nobody_reaches_a_member_under_a_name_of_the_system(site: Site):
             assert "is not passed on to member clusters" in answer.message
 
 
-async def test_no_group_of_the_system_or_of_ours_is_heard_by_a_member(site: Site, tmp_path: Path):
+async def test_no_group_of_the_system_or_of_ours_is_heard_by_a_member(site: Site):
     headers = (
         ("Impersonate-User", "jane"),
         ("Impersonate-Group", "system:masters"),
@@ -140,7 +139,7 @@ async def test_no_group_of_the_system_or_of_ours_is_heard_by_a_member(site: Site
         ("Impersonate-Group", "clusterspace:serviceaccounts"),
         ("Impersonate-Group", "dev"),
     )
-    async with hostile_in(site, listing(), tmp_path) as member:
+    async with hostile_in(site, listing()) as member:
         for path in (f"/clusterspaces/{HOSTILE}{MAPS}", MAPS):
             await site.ask("GET", path, headers=headers)
 

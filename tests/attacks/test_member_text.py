@@ -37,11 +37,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def member(
-    site: Site, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[HostileMember]:
-    directory = tmp_path_factory.mktemp("hostile")
-    async with hostile_in(site, answering(200), directory) as running:
+async def member(site: Site) -> AsyncGenerator[HostileMember]:
+    async with hostile_in(site, answering(200)) as running:
         yield running
 
 

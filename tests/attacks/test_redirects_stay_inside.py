@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -58,11 +57,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def member(
-    site: Site, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[HostileMember]:
-    directory = tmp_path_factory.mktemp("hostile")
-    async with hostile_in(site, answering(200), directory) as running:
+async def member(site: Site) -> AsyncGenerator[HostileMember]:
+    async with hostile_in(site, answering(200)) as running:
         yield running
 
 
@@ -211,7 +207,7 @@ async def test_a_body_that_is_packed_in_a_way_nobody_asked_for_does_not_pass(
 
 
 async def test_warnings_of_a_member_are_few_short_and_in_its_own_name(
-    site: Site, member: HostileMember, tmp_path: Path
+    site: Site, member: HostileMember
 ):
     spoken = [f'Warning: 299 - "kubectl is out of date, get it from {ELSEWHERE}/{number}"'
               for number in range(50)]  # fmt: skip

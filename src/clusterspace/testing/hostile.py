@@ -1,7 +1,7 @@
 """A member cluster that means harm: real TLS, a certificate that is in order, and lies behind it.
 
-    async with hostile_member(KINDS["redirect"], directory) as member:
-        ... join `member.url`, trusting `member.authority` ...
+    async with hostile_member(KINDS["redirect"]) as member:
+        ... let `member.url` join; it has the certificate of `loopback_tls` ...
         member.behave = KINDS["garbage"]
 
 It is the fault that no proxy between us and a good cluster can play: whoever controls a member
@@ -11,21 +11,17 @@ whoever asks a fleet of which it is a part. What it was asked, tokens and all, i
 
 import asyncio
 import gzip
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from random import Random
-from time import time
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from clusterspace.hub.certificates import Authority
-from clusterspace.serving.tls import server_context
+from clusterspace.testing.certificates import loopback_tls
 
 if TYPE_CHECKING:
     from clusterspace.kube.objects import Object
@@ -79,18 +75,14 @@ class HostileMember:
     """A member that runs."""
 
     url: str
-    authority: bytes
-    """The certificate of the authority that signed its own."""
     behave: Behaviour
     asked: list[Asked] = field(default_factory=list[Asked])
 
 
 @asynccontextmanager
-async def hostile_member(behave: Behaviour, directory: Path) -> AsyncGenerator[HostileMember]:
-    """Run a member that behaves like this, for as long as the block lasts."""
-    authority = Authority.create("hostile", time())
-    context = _server_context(authority, directory)
-    member = HostileMember("", authority.pair.certificate, behave)
+async def hostile_member(behave: Behaviour) -> AsyncGenerator[HostileMember]:
+    """Run a member that behaves like this, with the certificate of all servers of the tests."""
+    member = HostileMember("", behave)
     talks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,6 +100,7 @@ async def hostile_member(behave: Behaviour, directory: Path) -> AsyncGenerator[H
             talks.discard(task)
             writer.transport.abort() if writer.transport.is_closing() else writer.close()
 
+    context = loopback_tls().context
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context, limit=1 << 20)
     member.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
@@ -118,14 +111,6 @@ async def hostile_member(behave: Behaviour, directory: Path) -> AsyncGenerator[H
             talk.cancel()
         if talks:
             await asyncio.wait(tuple(talks), timeout=2)
-
-
-def _server_context(authority: Authority, directory: Path) -> ssl.SSLContext:
-    pair = authority.issue_server(("127.0.0.1", "localhost"), time())
-    certificate, key = directory / "hostile.crt", directory / "hostile.key"
-    certificate.write_bytes(pair.certificate)
-    key.write_bytes(pair.key)
-    return server_context(certificate, key)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Asked:

@@ -33,7 +33,7 @@ from clusterspace.processes.hub import HubSettings, running_hub
 from clusterspace.processes.sim import SimSettings, running_sim
 from clusterspace.serving.travelling_users import MemberIdentities
 from clusterspace.testing.certificates import loopback_tls
-from clusterspace.testing.hostile import KINDS, HostileMember, hostile_member
+from clusterspace.testing.hostile import KINDS, hostile_member
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 
 ROOT = "root-token"
@@ -207,9 +207,12 @@ async def fleet_site(
         site = Site(fleet, running, sides)
         stack.push_async_callback(site.close)
         if kind := os.environ.get(HOSTILE_KIND):
-            member = await stack.enter_async_context(hostile_member(KINDS[kind], directory))
-            await register(site, member, HOSTILE)
             running.fleet.lapses.__class__ = LongLapsed
+            member = await stack.enter_async_context(hostile_member(KINDS[kind]))
+            if await fleet.hub.client.find(Place(names.NAMESPACES, "", "karmada-cluster")) is None:
+                made = manifests.namespace("karmada-cluster")
+                await fleet.hub.client.create(Place(names.NAMESPACES), made)
+            await stack.enter_async_context(member_at(site, HOSTILE, member.url))
         yield site
 
 
@@ -267,23 +270,6 @@ class LongLapsed(Lapses):
 
     def is_set_aside(self, cluster: str, resource: str, failure: Exception) -> bool:
         return cluster == HOSTILE or super().is_set_aside(cluster, resource, failure)
-
-
-async def register(site: Site, member: HostileMember, name: str) -> None:
-    """Make a hostile cluster a member of the fleet."""
-    hub = site.hub.client
-    if await hub.find(Place(names.NAMESPACES, "", "karmada-cluster")) is None:
-        await hub.create(Place(names.NAMESPACES), manifests.namespace("karmada-cluster"))
-    own = manifests.credentials_secret(name, {"token": b"secret-0", "caBundle": member.authority})
-    impersonator = manifests.credentials_secret(
-        names.impersonator_secret(name), {"token": b"secret-1"}
-    )
-    for secret in (own, impersonator):
-        await hub.create(Place(names.SECRETS, "karmada-cluster"), secret)
-    endpoint = manifests.Endpoint(member.url, member.authority)
-    cluster = manifests.cluster(name, name, endpoint, manifests.NOWHERE)
-    await hub.create(Place(names.cluster_place(name).resource), cluster)
-    await site.wait_for(name)
 
 
 @asynccontextmanager

@@ -135,7 +135,8 @@ class _Walk:
         """
         if not lost:
             return
-        held = self._everybody if self._is_for_reflector else ()
+        everybody = self._asking.fleet.everybody()
+        held = everybody if self._is_for_reflector else ()
         is_given_up = self._asking.is_given_up
         verdict = failures.judge_page(lost, of, held=held, is_given_up=is_given_up)
         self._asking.refuse_or_warn(verdict)
@@ -237,7 +238,7 @@ class _Walk:
         if not self._is_for_reflector:
             return ()
         is_vector = self._query.get("resourceVersion") not in ("", "0")
-        return wanted.keys() if is_vector else self._everybody
+        return wanted.keys() if is_vector else self._asking.fleet.everybody()
 
     @property
     def _is_for_reflector(self) -> bool:

@@ -24,6 +24,8 @@ class Opening:
     """The first page of each cluster that the client has nothing of yet."""
     silent: Sequence[str]
     """Clusters the client has nothing of, which cannot be asked now."""
+    held: Collection[str] = ()
+    """Clusters whose objects the client would delete if they were not among the initial events."""
 
 
 async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
@@ -38,10 +40,11 @@ async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
     lost = [each.reply for each in received if each.part is None]
     going_on = [Reply(each, 200) for each in targets.chosen if each in followed]
     asking.note_skipped(targets.skipped)
+    held = _held_by_client(wish, wanted, fleet.everybody())
     verdict = failures.judge(
         [*(each.reply for each in received), *going_on],
         targets.skipped,
-        held=held_by_client(wish, wanted, fleet.everybody()),
+        held=held,
         is_given_up=asking.is_given_up,
     )
     asking.refuse_or_warn(verdict)
@@ -49,12 +52,13 @@ async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
     unreachable += [each.cluster for each in targets.skipped if failures.may_recover(each.error)]
     return Opening(
         followed=followed,
+        held=held,
         listed=[each.part for each in received if each.part is not None],
         silent=[each for each in unreachable if each not in followed],
     )
 
 
-def held_by_client(
+def _held_by_client(
     wish: WatchWish, wanted: Mapping[str, str], everybody: Collection[str]
 ) -> Collection[str]:
     """Return the clusters whose objects the client would delete if its stream began without them.

@@ -12,16 +12,11 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.errors import ApiError, ClusterError, Expired, Forbidden, TaskFailed
 from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.answers.every_watch.feeds import ClusterFeed, Surroundings
-from clusterspace.gateway.answers.every_watch.opening import (
-    Opening,
-    held_by_client,
-    open_watch,
-)
+from clusterspace.gateway.answers.every_watch.opening import Opening, open_watch
 from clusterspace.gateway.answers.every_watch.ways import ClusterWay
 from clusterspace.gateway.answers.every_watch.wishes import WatchWish, read_wish
 from clusterspace.gateway.directory import Membership
 from clusterspace.gateway.flow import HUB, Subject
-from clusterspace.gateway.merge import versions
 from clusterspace.gateway.merge.parts import Part
 from clusterspace.gateway.merge.watch_styles import PlainStyle, Style, TableStyle
 from clusterspace.gateway.merge.watches import WatchMerger
@@ -81,9 +76,7 @@ class _Watch:
             wants_initial_end=bool(wish.sends_initial),
         )
         self._around = Surroundings(merger, client_stream, clock, random)
-        everybody = asking.fleet.directory.everybody()
-        wanted = versions.decode(wish.version, everybody)
-        self._held_by_client = held_by_client(wish, wanted, everybody)
+        self._held_by_client = opening.held
         self._feeds = {feed.cluster: feed for feed in self._begin(opening)}
 
     def _begin(self, opening: Opening) -> Iterable[ClusterFeed]:
