@@ -123,6 +123,10 @@ class _Connection:
     async def wait_disconnected(self) -> None:
         await self.wire.wait_disconnected()
 
+    def trust(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
     def want_body(self) -> None: ...
 
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
