@@ -7,7 +7,7 @@ import msgspec
 
 from clusterspace.errors import Cause, MalformedPath, MalformedSchema
 from clusterspace.kube import causes
-from clusterspace.kube.cel.checking import check_rule_definitions
+from clusterspace.kube.cel.rules import check_rule_definitions
 from clusterspace.kube.json_paths import read_json_path
 from clusterspace.kube.names import dns1035_label_problems
 from clusterspace.kube.objects import Object, find_at

@@ -1,25 +1,20 @@
 """The Common Expression Language as CustomResourceDefinitions use it: rules that objects must obey.
 
-    text -> tokens -> syntax -> program -> true, false or an error
-    schema -> types ----------^
+    text -> tokens -> syntax tree -> program -> true, false or an error
+    schema -> types ------------------^
 
-faults.py       what can be wrong: a rule that does not compile, a value it cannot be asked about
-tokens.py       text to tokens
-syntax.py       the tree an expression is read into
-parser.py       tokens to the tree; macros are recognised here
-types.py        what is known of a value before there is one
-values.py       what a value is when there is one: equality, kinds, times, optionals
-signatures.py   functions declared in one line each: `string.charAt(int) -> string`
+types.py        types, and the signatures of functions: `string.charAt(int) -> string`
+values.py       values: equality, kinds, timestamps, optionals; the budget that pays for work
+syntax.py       the syntax tree, and faults in the text it came from
+parser.py       text to tokens to the tree; macros are recognised here
 libraries/      every function there is, by subject
+programs.py     a compiled expression, and how its calls choose their functions
+macros.py       the macros that go through lists and maps, compiled
 compiler.py     the tree to a program: names and types checked
-calls.py        choosing the way to call a function
-programs.py     a compiled expression, ready to run
-comprehensions.py  the macros that go through lists and maps
 schema_types.py schemas to types, and objects to values
-rules.py        one entry of `x-kubernetes-validations`, compiled
-checking.py     may this schema have these rules?
+rules.py        the entries of `x-kubernetes-validations`: compiled, and checked for faults
 evaluation.py   does this object obey its rules?
 
-Work is bounded: a program has a limited depth, and every step it takes is paid for from a budget.
+Work is bounded: an expression has a limited depth, and every step is paid for from a budget.
 https://kubernetes.io/docs/reference/using-api/cel/
 """

@@ -1,17 +1,15 @@
-"""The tree to a program: names and types checked, functions chosen, all faults told at once."""
+"""The tree to a program: names and types checked, functions chosen, all faults reported."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from clusterspace.kube.cel import comprehensions, syntax
-from clusterspace.kube.cel.calls import call_code
-from clusterspace.kube.cel.faults import CompileFailed, EvaluationFailed, Fault, no_overload
-from clusterspace.kube.cel.libraries.catalog import FUNCTIONS
-from clusterspace.kube.cel.libraries.operators import TYPE_NAMES, value_of
+from clusterspace.kube.cel import macros, syntax
+from clusterspace.kube.cel.libraries import FUNCTIONS
+from clusterspace.kube.cel.libraries.standard import TYPE_NAMES, value_of
 from clusterspace.kube.cel.parser import parse
-from clusterspace.kube.cel.programs import Code, Frame, Program, Run
-from clusterspace.kube.cel.syntax import Node
+from clusterspace.kube.cel.programs import Code, Frame, Program, Run, call_code
+from clusterspace.kube.cel.syntax import CompileFailed, Fault, Node
 from clusterspace.kube.cel.types import (
     BOOL,
     DYN,
@@ -27,7 +25,7 @@ from clusterspace.kube.cel.types import (
     map_of,
     optional_of,
 )
-from clusterspace.kube.cel.values import NONE, Optional
+from clusterspace.kube.cel.values import NONE, EvaluationFailed, Optional, no_overload
 from clusterspace.kube.objects import Object
 
 _CHECKED_LITERALS: Final = ("matches", "duration", "timestamp")
@@ -45,14 +43,20 @@ def compile_expression(text: str, variables: Mapping[str, Type]) -> Program:
 
 
 class Compiler:
-    """One pass over a tree."""
+    """One pass over a tree.
+
+    Variables live in numbered slots of the frame a program runs in: those of the expression come
+    first, and each macro adds slots for its own. A slot is never given away again, so that a macro
+    inside another cannot overwrite the variables of the outer one: in
+    `self.a.all(x, self.b.all(y, x < y))` self has slot 0, oldSelf 1, x 2 and y 3.
+    """
 
     def __init__(self, variables: Mapping[str, Type]) -> None:
         self.faults: list[Fault] = []
         self.used: set[str] = set()
         self.slot_count = len(variables)
         self._may_mix = False
-        self._scope = {name: (slot, held) for slot, (name, held) in enumerate(variables.items())}
+        self._scope = {name: (slot, kind) for slot, (name, kind) in enumerate(variables.items())}
 
     def code(self, node: Node) -> Code:
         """Compile a node; what has a fault gets a type that fits everywhere."""
@@ -62,20 +66,23 @@ class Compiler:
                 return Code(node.type, lambda _: value)
             case syntax.Name():
                 return self._name(node)
-            case syntax.Select():
-                return self._select(node)
-            case syntax.Has():
-                return self._has(node)
+            case syntax.Select() | syntax.Has():
+                return self._field(node)
+            case syntax.Call(function=syntax.CHOICE):
+                return self._choice(node)
             case syntax.Call():
                 return self._call(node)
             case syntax.Junction():
                 return self._junction(node)
             case syntax.ListLiteral():
-                return self._list(node)
+                elements = [self.code(element) for element in node.elements]
+                runs = [element.run for element in elements]
+                common = self._common(elements, [each.at for each in node.elements])
+                return Code(list_of(common), lambda frame: [run(frame) for run in runs])
             case syntax.MapLiteral():
                 return self._map(node)
             case syntax.Macro():
-                return comprehensions.macro_code(self, node)
+                return macros.macro_code(self, node)
 
     def fault(self, at: int, message: str) -> Code:
         """Remember a fault and go on."""
@@ -83,7 +90,7 @@ class Compiler:
         return Code(UNKNOWN, _never)
 
     def truth(self, code: Code, at: int, function: str, others: Sequence[Type] = ()) -> Run:
-        """Return how to get true or false from a part that must be one of them."""
+        """Return the run of a part that must give true or false."""
         if not fits(BOOL, code.type, {}):
             listed = ", ".join(str(each) for each in (*others, code.type))
             self.fault(at, _NO_OVERLOAD.format(function, f"({listed})"))
@@ -95,57 +102,69 @@ class Compiler:
         outer = dict(self._scope)
         slots = [self.slot_count + index for index in range(len(named))]
         self.slot_count += len(named)
-        for slot, (name, held) in zip(slots, named.items(), strict=True):
-            self._scope[name] = (slot, held)
+        for slot, (name, kind) in zip(slots, named.items(), strict=True):
+            self._scope[name] = (slot, kind)
         yield slots
         self._scope = outer
 
     def _name(self, node: syntax.Name) -> Code:
         known = self._scope.get(node.name)
         if known is not None:
-            slot, held = known
+            slot, kind = known
             self.used.add(node.name)
-            return Code(held, lambda frame: frame.slots[slot])
+            return Code(kind, lambda frame: frame.slots[slot])
         if node.name in TYPE_NAMES:
             value = TYPE_NAMES[node.name]
             return Code(Type(TYPE), lambda _: value)
         return self.fault(node.at, _UNDECLARED.format(node.name))
 
-    def _select(self, node: syntax.Select) -> Code:
+    def _field(self, node: syntax.Select | syntax.Has) -> Code:
         operand = self.code(node.operand)
         is_optional = operand.type.name == OPTIONAL
-        inner = operand.type.params[0] if is_optional else operand.type
-        found = self._field(inner, node.field, node.at)
-        if is_optional or node.is_optional:
-            return Code(optional_of(found[1]), _optional_selection(operand.run, found[0]))
-        return Code(found[1], _selection(operand.run, found[0]))
-
-    def _has(self, node: syntax.Has) -> Code:
-        operand = self.code(node.operand)
-        inner = operand.type.params[0] if operand.type.name == OPTIONAL else operand.type
-        name, _ = self._field(inner, node.field, node.at)
-        return Code(BOOL, _presence(operand.run, name))
-
-    def _field(self, held: Type, name: str, at: int) -> tuple[str, Type]:
-        """Return what the field is called in the object, and its type."""
-        if is_loose(held):
-            return name, DYN
-        if held.name == MAP:
-            return name, held.params[1]
-        if held.fields is None:
-            self.fault(at, f"type '{held}' does not support field selection")
-        elif name not in held.fields:
-            self.fault(at, f"undefined field '{name}'")
+        kind = operand.type.params[0] if is_optional else operand.type
+        # An object may have a field under another name than the one expressions spell.
+        name, type_ = node.field, UNKNOWN
+        if is_loose(kind):
+            type_ = DYN
+        elif kind.name == MAP:
+            type_ = kind.params[1]
+        elif kind.fields is None:
+            self.fault(node.at, f"type '{kind}' does not support field selection")
+        elif name not in kind.fields:
+            self.fault(node.at, f"undefined field '{name}'")
         else:
-            return held.fields[name].name, held.fields[name].type
-        return name, UNKNOWN
+            name, type_ = kind.fields[name].name, kind.fields[name].type
+
+        run = operand.run
+
+        def select(frame: Frame) -> Any:
+            value = run(frame)
+            if not isinstance(value, dict):
+                raise EvaluationFailed(f"no such key: {name}") if value is None else no_overload()
+            return value_of(cast("Object", value), name)
+
+        def select_optional(frame: Frame) -> Optional:
+            fields = _fields_in(run(frame))
+            return Optional(fields[name], is_present=True) if name in fields else NONE
+
+        if isinstance(node, syntax.Has):
+            return Code(BOOL, lambda frame: name in _fields_in(run(frame)))
+        if is_optional or node.is_optional:
+            return Code(optional_of(type_), select_optional)
+        return Code(type_, select)
 
     def _call(self, node: syntax.Call) -> Code:
-        if node.function == syntax.CHOICE:
-            return self._choice(node)
-        name, target = self._function_of(node)
+        name, target = node.function, node.target
+        if isinstance(target, syntax.Name) and target.name not in self._scope:
+            # `sets.contains` is the name of a function, not a method of a variable.
+            qualified = f"{target.name}.{name}"
+            if qualified in FUNCTIONS:
+                name, target = qualified, None
         given = node.args if target is None else (target, *node.args)
-        args = [self._arg(name, each) for each in given]
+        # Arguments of `format` are written into a text and need not be of one kind.
+        outer, self._may_mix = self._may_mix, self._may_mix or name == "format"
+        args = [self.code(each) for each in given]
+        self._may_mix = outer
         if name not in FUNCTIONS:
             return self.fault(node.at, _UNDECLARED.format(name))
         overloads = [each for each in FUNCTIONS[name] if each.is_method == (target is not None)]
@@ -154,34 +173,15 @@ class Compiler:
             listed = ", ".join(str(each.type) for each in args[target is not None :])
             applied = f"({listed})" if target is None else f"{args[0].type}.({listed})"
             return self.fault(node.at, _NO_OVERLOAD.format(name, applied))
-        if name in _CHECKED_LITERALS:
-            self._check_literal(name, node.args[-1])
+        last = node.args[-1] if name in _CHECKED_LITERALS else None
+        if isinstance(last, syntax.Literal) and not self.faults:
+            try:
+                # A pattern is read before the text it is matched with, so any text will do.
+                overload = FUNCTIONS[name][0]
+                overload.run(*([""] if len(overload.args) > 1 else []), last.value)
+            except EvaluationFailed:
+                self.fault(last.at, f"invalid {name} argument")
         return code
-
-    def _arg(self, function: str, node: Node) -> Code:
-        """Compile an argument; what is written into a text need not be of one kind."""
-        outer, self._may_mix = self._may_mix, self._may_mix or function == "format"
-        code = self.code(node)
-        self._may_mix = outer
-        return code
-
-    def _function_of(self, node: syntax.Call) -> tuple[str, Node | None]:
-        """Return the function's name and receiver: `sets.contains` is a name, not a method."""
-        if isinstance(node.target, syntax.Name) and node.target.name not in self._scope:
-            qualified = f"{node.target.name}.{node.function}"
-            if qualified in FUNCTIONS:
-                return qualified, None
-        return node.function, node.target
-
-    def _check_literal(self, name: str, arg: Node) -> None:
-        if not isinstance(arg, syntax.Literal) or self.faults:
-            return
-        try:
-            # A pattern is read before the text it is held against, so any text will do.
-            overload = FUNCTIONS[name][0]
-            overload.run(*([""] if len(overload.args) > 1 else []), arg.value)
-        except EvaluationFailed:
-            self.fault(arg.at, f"invalid {name} argument")
 
     def _choice(self, node: syntax.Call) -> Code:
         condition, yes, no = (self.code(each) for each in node.args)
@@ -203,13 +203,23 @@ class Compiler:
                 runs.append(_never)
             else:
                 runs.append(self.truth(code, sign, node.function, (BOOL,)))
-        return Code(BOOL, _decision(runs, deciding=node.function == syntax.OR))
+        deciding = node.function == syntax.OR
 
-    def _list(self, node: syntax.ListLiteral) -> Code:
-        codes = [self.code(element) for element in node.elements]
-        runs = [code.run for code in codes]
-        element = self._common(codes, [each.at for each in node.elements])
-        return Code(list_of(element), lambda frame: [run(frame) for run in runs])
+        # A term that decides makes up for terms that have no value, on either side of it:
+        # `has(self.a) && self.a > 0` and `self.a > 0 && has(self.a)` are both false without `a`.
+        def decide(frame: Frame) -> bool:
+            failure: EvaluationFailed | None = None
+            for run in runs:
+                try:
+                    if run(frame) is deciding:
+                        return deciding
+                except EvaluationFailed as error:
+                    failure = failure or error
+            if failure is not None:
+                raise failure
+            return not deciding
+
+        return Code(BOOL, decide)
 
     def _map(self, node: syntax.MapLiteral) -> Code:
         keys = [self.code(key) for key, _ in node.entries]
@@ -217,8 +227,8 @@ class Compiler:
         key_type = self._common(keys, [key.at for key, _ in node.entries])
         value_type = self._common(values, [value.at for _, value in node.entries])
         runs = [(key.run, value.run) for key, value in zip(keys, values, strict=True)]
-        held = map_of(key_type, value_type)
-        return Code(held, lambda frame: {key(frame): value(frame) for key, value in runs})
+        entries = map_of(key_type, value_type)
+        return Code(entries, lambda frame: {key(frame): value(frame) for key, value in runs})
 
     def _common(self, codes: Sequence[Code], places: Sequence[int]) -> Type:
         """Return the one type that all have; elements of a literal are all alike."""
@@ -252,50 +262,7 @@ def _checked_truth(run: Run) -> Run:
     return check
 
 
-def _decision(runs: Sequence[Run], *, deciding: bool) -> Run:
-    """Return how to join truths: one that decides makes up for terms that have no value."""
-
-    def decide(frame: Frame) -> bool:
-        failure: EvaluationFailed | None = None
-        for run in runs:
-            try:
-                if run(frame) is deciding:
-                    return deciding
-            except EvaluationFailed as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return not deciding
-
-    return decide
-
-
-def _selection(operand: Run, name: str) -> Run:
-    def select(frame: Frame) -> Any:
-        held = operand(frame)
-        if not isinstance(held, dict):
-            raise EvaluationFailed(f"no such key: {name}") if held is None else no_overload()
-        return value_of(cast("Object", held), name)
-
-    return select
-
-
-def _optional_selection(operand: Run, name: str) -> Run:
-    def select(frame: Frame) -> Optional:
-        held = _fields_in(operand(frame))
-        return Optional(held[name], is_there=True) if name in held else NONE
-
-    return select
-
-
-def _presence(operand: Run, name: str) -> Run:
-    def has(frame: Frame) -> bool:
-        return name in _fields_in(operand(frame))
-
-    return has
-
-
 def _fields_in(value: Any) -> Object:
     """Return the fields of an object, or of one that may be missing; none of anything else."""
-    held = value.held if isinstance(value, Optional) else value
-    return cast("Object", held) if isinstance(held, dict) else {}
+    content = value.content if isinstance(value, Optional) else value
+    return cast("Object", content) if isinstance(content, dict) else {}

@@ -1,18 +1,25 @@
-"""Whether an object obeys the rules of its schema, alone and as a change of what it was."""
+"""Whether an object obeys the rules of its schema, by itself and as a change of the old one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from clusterspace.errors import Cause
-from clusterspace.kube.cel.faults import BudgetExceeded, EvaluationFailed
 from clusterspace.kube.cel.programs import Program
 from clusterspace.kube.cel.rules import OLD_SELF, SELF, CompiledRule, PlaceRules
 from clusterspace.kube.cel.schema_types import read_value
-from clusterspace.kube.cel.values import NONE, Meter, Optional
+from clusterspace.kube.cel.values import (
+    NONE,
+    BudgetExceeded,
+    EvaluationFailed,
+    Meter,
+    Optional,
+)
 from clusterspace.kube.field_paths import Key, Step, Steps, field_text, quoted, value_text
-from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import Schema
+
+if TYPE_CHECKING:
+    from clusterspace.kube.objects import Object
 
 RULE_BUDGET: Final = 300_000
 """Steps that one rule may take at one place: a fraction of a second."""
@@ -31,35 +38,38 @@ def check_rules(new: Any, schema: Schema, *, old: Any = ABSENT) -> tuple[Cause, 
     if not has_rules(schema):
         return ()
     check = _Check(Meter(OBJECT_BUDGET))
-    found: list[Cause] = []
+    waiting = [_Place(new, old, schema, is_resource=True)]
     try:
-        found.extend(check.causes(_Place(new, old, schema, is_resource=True)))
+        while waiting:
+            place = waiting.pop()
+            check.check_place(place)
+            waiting.extend(reversed(list(_below(place))))
     except _OutOfBudget as ended:
-        found = [*check.found, ended.cause]
-    return tuple(found)
+        check.found.append(ended.cause)
+    return tuple(check.found)
 
 
 class _Rules:
-    """Whether there are rules at or below a schema, found out once."""
+    """Whether there are rules at or below a schema; worked out once, kept with it."""
 
     def __init__(self, schema: Schema) -> None:
         below = [*schema.properties.values(), schema.additional, schema.items]
-        self.are_there = bool(schema.raw.get("x-kubernetes-validations")) or any(
+        self.exist = bool(schema.raw.get("x-kubernetes-validations")) or any(
             has_rules(each) for each in below if each is not None
         )
 
 
 def has_rules(schema: Schema) -> bool:
     """Tell whether there are rules at or below a schema."""
-    made = schema.memo.get(_Rules)
-    if made is None:
-        made = schema.memo[_Rules] = _Rules(schema)
-    return bool(made.are_there)
+    cached = schema.memo.get(_Rules)
+    if cached is None:
+        cached = schema.memo[_Rules] = _Rules(schema)
+    return bool(cached.exist)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value, what it was before, and its schema."""
+    """A value, its old value, and its schema."""
 
     new: Any
     old: Any
@@ -67,7 +77,7 @@ class _Place:
     steps: Steps = ()
     is_resource: bool = False
     is_unchanged: bool = False
-    """Whether something this is a part of is as it was."""
+    """Whether something this is a part of is unchanged."""
 
     def below(self, step: Step, new: Any, old: Any, schema: Schema) -> "_Place":
         same = self.is_same
@@ -92,51 +102,66 @@ class _Check:
         self._meter = meter
         self.found: list[Cause] = []
 
-    def causes(self, place: _Place) -> list[Cause]:
-        """Return the rules broken at a place and below it."""
-        waiting = [place]
-        while waiting:
-            current = waiting.pop()
-            self._check_place(current)
-            waiting.extend(reversed(list(_below(current))))
-        return self.found
+    def check_place(self, place: _Place) -> None:
+        """Evaluate the rules of one place that are due.
 
-    def _check_place(self, place: _Place) -> None:
+        A rule about a change is due when there is an old value; any other rule is due unless the
+        value is unchanged, so that objects which broke a rule before there was one can still be
+        changed elsewhere.
+        """
         rules = PlaceRules.of(place.schema, is_resource=place.is_resource)
         if not rules or (place.new is None and not place.schema.is_nullable):
             return
         is_same = place.is_same
-        asked = [rule for rule in rules if _is_due(rule, place, is_same=is_same)]
-        if not asked:
+        due = [
+            rule
+            for rule in rules
+            if (
+                (place.old is not ABSENT or rule.rule.takes_optional_old)
+                if rule.uses_old
+                else not is_same
+            )
+        ]
+        if not due:
             return
         value = read_value(place.new, place.schema)
         old = ABSENT if place.old is ABSENT else read_value(place.old, place.schema)
-        for rule in asked:
-            self._ask(rule, place, value, old)
+        for rule in due:
+            variables = {SELF: value}
+            if rule.rule.takes_optional_old:
+                variables[OLD_SELF] = NONE if old is ABSENT else Optional(old, is_present=True)
+            elif old is not ABSENT:
+                variables[OLD_SELF] = old
+            self._check_rule(rule, place, variables)
 
-    def _ask(self, compiled: CompiledRule, place: _Place, value: Any, old: Any) -> None:
-        program = compiled.program
-        if program is None:
-            detail = f"{quoted(place.schema.type)}: rule compile error: {compiled.fault}"
-            self._blame(compiled, place.steps, detail)
+    def _check_rule(self, compiled: CompiledRule, place: _Place, variables: dict[str, Any]) -> None:
+        rule, kind = compiled.rule, quoted(place.schema.type)
+        if compiled.program is None:
+            detail = f"{kind}: rule compile error: {compiled.fault}"
+            self.found.append(_cause(compiled, place.steps, detail))
             return
-        variables = _variables(compiled, value, old)
         try:
-            if self._run(program, variables) is True:
+            if self._run(compiled.program, variables) is True:
                 return
         except EvaluationFailed as failed:
-            detail = f"{quoted(place.schema.type)}: {_failure_text(compiled, failed)}"
-            self._blame(compiled, place.steps, detail)
+            detail = f"{failed} evaluating rule: {rule.shown}"
+            if str(failed).startswith("no such overload"):
+                detail = (
+                    f"'{failed}': call arguments did not match a supported operator, function or "
+                    f"macro signature for rule: {rule.shown}"
+                )
+            self.found.append(_cause(compiled, place.steps, f"{kind}: {detail}"))
             return
         except BudgetExceeded as exceeded:
             detail = (
-                f"{quoted(place.schema.type)}: '{exceeded}': no further validation rules will be "
-                f"run due to call cost exceeds limit for rule: {compiled.rule.shown}"
+                f"{kind}: '{exceeded}': no further validation rules will be run due to call cost "
+                f"exceeds limit for rule: {rule.shown}"
             )
             raise _OutOfBudget(_cause(compiled, place.steps, detail)) from exceeded
-        message = self._message(compiled, variables)
-        steps = (*place.steps, *compiled.field_steps)
-        self._blame(compiled, steps, _with_value(compiled, place.new, message))
+        detail = self._message(compiled, variables)
+        if rule.reason in ("", "FieldValueInvalid") and not isinstance(place.new, dict | list):
+            detail = f"{value_text(place.new)}: {detail}"
+        self.found.append(_cause(compiled, (*place.steps, *compiled.field_steps), detail))
 
     def _run(self, program: Program, variables: dict[str, Any]) -> Any:
         """Run with the budget of one rule, and take what it spent from that of the object."""
@@ -161,45 +186,6 @@ class _Check:
             return written
         return made.strip() if len(made) <= _LONGEST_MESSAGE else written
 
-    def _blame(self, compiled: CompiledRule, steps: Steps, detail: str) -> None:
-        self.found.append(_cause(compiled, steps, detail))
-
-
-def _is_due(compiled: CompiledRule, place: _Place, *, is_same: bool) -> bool:
-    """Tell whether to ask a rule: of a change only when there is one, of what is as it was never.
-
-    Objects that broke a rule before there was one can still be changed elsewhere.
-    """
-    if compiled.uses_old:
-        return place.old is not ABSENT or compiled.rule.takes_optional_old
-    return not is_same
-
-
-def _variables(compiled: CompiledRule, value: Any, old: Any) -> dict[str, Any]:
-    variables = {SELF: value}
-    if compiled.rule.takes_optional_old:
-        variables[OLD_SELF] = NONE if old is ABSENT else Optional(old, is_there=True)
-    elif old is not ABSENT:
-        variables[OLD_SELF] = old
-    return variables
-
-
-def _failure_text(compiled: CompiledRule, failed: EvaluationFailed) -> str:
-    shown = compiled.rule.shown
-    if str(failed).startswith("no such overload"):
-        return (
-            f"'{failed}': call arguments did not match a supported operator, function or macro "
-            f"signature for rule: {shown}"
-        )
-    return f"{failed} evaluating rule: {shown}"
-
-
-def _with_value(compiled: CompiledRule, value: Any, message: str) -> str:
-    """Show what is wrong before saying why, unless it is too large to show."""
-    if compiled.rule.reason not in ("", "FieldValueInvalid") or isinstance(value, dict | list):
-        return message
-    return f"{value_text(value)}: {message}"
-
 
 _WORDS: Final = {
     "FieldValueDuplicate": "Duplicate value",
@@ -215,34 +201,29 @@ def _cause(compiled: CompiledRule, steps: Steps, detail: str) -> Cause:
 
 
 def _below(place: _Place) -> Iterator[_Place]:
-    """Yield the places below that have rules, each with what it was before if that can be said."""
+    """Yield the places below that have rules, each with its old value where there is one.
+
+    Only the elements of a `map` list have an old value: the element with the same keys. In any
+    other list nobody can say which element became which.
+    """
     schema = place.schema
     if isinstance(place.new, dict):
-        yield from _fields(place, cast("Object", place.new))
+        fields = cast("Object", place.new)
+        old_fields = cast("Object", place.old) if isinstance(place.old, dict) else {}
+        for name in sorted(fields):
+            inner = schema.properties.get(name, schema.additional)
+            if inner is not None and has_rules(inner):
+                step = name if name in schema.properties else Key(name)
+                yield place.below(step, fields[name], old_fields.get(name, ABSENT), inner)
     elif isinstance(place.new, list) and schema.items is not None and has_rules(schema.items):
-        befores = _elements_by_key(place)
+        old_by_key: dict[Any, Any] = {}
+        if schema.list_type == "map" and isinstance(place.old, list):
+            old_by_key = {_key_of(each, schema): each for each in cast("list[Any]", place.old)}
         for index, element in enumerate(cast("list[Any]", place.new)):
-            old = befores.get(_key_of(element, schema), ABSENT) if befores else ABSENT
+            old = old_by_key.get(_key_of(element, schema), ABSENT) if old_by_key else ABSENT
             yield place.below(index, element, old, schema.items)
 
 
-def _fields(place: _Place, held: Object) -> Iterator[_Place]:
-    before = cast("Object", place.old) if isinstance(place.old, dict) else {}
-    named, free = place.schema.properties, place.schema.additional
-    for name in sorted(held):
-        known = named.get(name, free)
-        if known is not None and has_rules(known):
-            step = name if name in named else Key(name)
-            yield place.below(step, held[name], before.get(name, ABSENT), known)
-
-
-def _elements_by_key(place: _Place) -> dict[Any, Any]:
-    """Return what the elements were; only elements with keys of their own can be told apart."""
-    if place.schema.list_type != "map" or not isinstance(place.old, list):
-        return {}
-    return {_key_of(each, place.schema): each for each in cast("list[Any]", place.old)}
-
-
 def _key_of(element: Any, schema: Schema) -> tuple[str, ...]:
-    held = cast("Object", element) if isinstance(element, dict) else {}
-    return tuple(repr(held.get(key)) for key in schema.list_map_keys)
+    fields = cast("Object", element) if isinstance(element, dict) else {}
+    return tuple(repr(fields.get(key)) for key in schema.list_map_keys)

@@ -1,20 +1,175 @@
-"""Tokens to the tree, by precedence; macros are recognised here.
+"""Text to tokens, and tokens to the syntax tree, by precedence; macros are recognised here.
 
 https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax
 """
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from clusterspace.kube.cel import syntax
-from clusterspace.kube.cel.faults import CompileFailed, Fault
-from clusterspace.kube.cel.syntax import Node
-from clusterspace.kube.cel.tokens import END, LITERAL, NAME, RESERVED, Token, read_tokens
-from clusterspace.kube.cel.types import BOOL, DOUBLE, INT, NULL
-from clusterspace.kube.cel.values import INT_RANGE
+from clusterspace.kube.cel.syntax import CompileFailed, Fault, Node
+from clusterspace.kube.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, UINT, Type
+from clusterspace.kube.cel.values import INT_RANGE, UINT_RANGE, Uint
+
+LONGEST: Final = 100_000
+"""How many characters an expression may have."""
+
+NAME: Final = "name"
+SIGN: Final = "sign"
+LITERAL: Final = "literal"
+END: Final = "end"
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[\t\n\f\r\ ]+|//[^\n]*)
+    |(?P<raw>(?:[rR][bB]?|[bB][rR])
+        (?:\"\"\".*?\"\"\"|\'\'\'.*?\'\'\'|"[^"\n\r]*"|'[^'\n\r]*'))
+    |(?P<text>[bB]?
+        (?:\"\"\"(?:\\.|[^\\])*?\"\"\"|\'\'\'(?:\\.|[^\\])*?\'\'\'
+          |"(?:\\.|[^\\"\n\r])*"|'(?:\\.|[^\\'\n\r])*'))
+    |(?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<int>(?:0[xX][0-9a-fA-F]+|[0-9]+))(?P<unsigned>[uU])?
+    |(?P<name>[_a-zA-Z][_a-zA-Z0-9]*)
+    |(?P<sign>==|!=|<=|>=|&&|\|\||[-+*/%!<>?:.,()\[\]{}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:x(?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})|U(?P<U>[0-9a-fA-F]{8})"
+    r"|(?P<octal>[0-3][0-7]{2})|(?P<plain>.))",
+    re.DOTALL,
+)
+_PLAIN_ESCAPES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    **{character: character for character in "\\?\"'`"},
+}
+
+RESERVED: Final = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+"""Words CEL keeps for later: no name may be one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; a literal has its value and type."""
+
+    kind: str
+    text: str
+    at: int
+    value: Any = None
+    type: Type = DYN
+
+    def is_sign(self, *signs: str) -> bool:
+        """Tell whether this is one of the signs."""
+        return self.kind == SIGN and self.text in signs
+
+
+def read_tokens(text: str) -> list[Token]:
+    """Return the tokens, the end included; CompileFailed for what is none."""
+    if len(text) > LONGEST:
+        why = f"expression code point size exceeds limit: size: {len(text)}, limit {LONGEST}"
+        raise CompileFailed("", [Fault(0, why)])
+    tokens: list[Token] = []
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            # An open quote takes the rest of its line with it.
+            rest = text[at:].split("\n")[0] if text[at] in "\"'" else text[at]
+            fault = Fault(at, f"Syntax error: token recognition error at: '{rest}'")
+            raise CompileFailed(text, [fault])
+        if found["name"]:
+            tokens.append(Token(NAME, found[0], at))
+        elif found["sign"]:
+            tokens.append(Token(SIGN, found[0], at))
+        elif found["float"]:
+            tokens.append(Token(LITERAL, found[0], at, float(found[0]), DOUBLE))
+        elif found["int"]:
+            tokens.append(_integer(found, text))
+        elif found["space"] is None:
+            tokens.append(_quoted(found, text))
+        at = found.end()
+    return [*tokens, Token(END, "<EOF>", len(text))]
+
+
+def _integer(found: re.Match[str], text: str) -> Token:
+    digits = found["int"]
+    number = int(digits, 16 if digits[:2] in ("0x", "0X") else 10)
+    allowed = UINT_RANGE if found["unsigned"] else INT_RANGE
+    # The smallest integer is written as the negation of one that is too large.
+    if number not in allowed and not (allowed is INT_RANGE and number == allowed.stop):
+        kind = "uint" if found["unsigned"] else "int"
+        fault = Fault(found.start(), f"Syntax error: invalid {kind} literal")
+        raise CompileFailed(text, [fault])
+    if found["unsigned"]:
+        return Token(LITERAL, found[0], found.start(), Uint(number), UINT)
+    return Token(LITERAL, found[0], found.start(), number, INT)
+
+
+_BYTE_MARK: Final = 0xDC00
+"""Lone surrogates stand for single bytes until a bytes literal is put together."""
+
+
+def _quoted(found: re.Match[str], text: str) -> Token:
+    quoted = found[0].lstrip("rRbB")
+    is_bytes = "b" in found[0][: -len(quoted)].lower()
+    width = 3 if quoted[:3] in ('"""', "'''") else 1
+    inner = quoted[width:-width]
+
+    def unescape(escape: re.Match[str]) -> str:
+        octal_or_hex = escape["x"] or escape["octal"]
+        if octal_or_hex:
+            number = int(octal_or_hex, 16 if escape["x"] else 8)
+            return chr(_BYTE_MARK + number) if is_bytes else chr(number)
+        code = escape["u"] or escape["U"]
+        if code and int(code, 16) <= 0x10FFFF and not 0xD800 <= int(code, 16) < 0xE000:
+            return chr(int(code, 16))
+        if escape["plain"] in _PLAIN_ESCAPES:
+            return _PLAIN_ESCAPES[escape["plain"]]
+        fault = Fault(found.start(), f"Syntax error: invalid escape {escape[0]!r}")
+        raise CompileFailed(text, [fault])
+
+    if found["raw"] is None:
+        inner = _ESCAPE.sub(unescape, inner)
+    if not is_bytes:
+        return Token(LITERAL, found[0], found.start(), inner, STRING)
+    numbers = ((character, ord(character) - _BYTE_MARK) for character in inner)
+    value = b"".join(
+        bytes([number]) if 0 <= number < 256 else character.encode()
+        for character, number in numbers
+    )
+    return Token(LITERAL, found[0], found.start(), value, BYTES)
+
 
 DEEPEST: Final = 80
-"""How deep an expression may nest: deeper than any rule, far from the interpreter's limit."""
+"""How deep an expression may nest: deeper than any rule does, far from the interpreter's limit."""
 
 _PRECEDENCE: Final[Mapping[str, int]] = {
     "||": 1,
@@ -49,8 +204,7 @@ _EXPECTED: Final = (
 def parse(text: str) -> Node:
     """Return the tree of an expression; CompileFailed when it is none."""
     parser = _Parser(text, read_tokens(text))
-    tree = parser.expression()
-    parser.expect_end()
+    tree = parser.whole()
     if syntax.depth_of(tree) > DEEPEST:
         raise CompileFailed(text, [Fault(0, f"expression is nested more than {DEEPEST} deep")])
     return tree
@@ -63,11 +217,18 @@ class _Parser:
         self._index = 0
         self._depth = 0
 
+    def whole(self) -> Node:
+        """Read an expression and refuse anything after it."""
+        tree = self.expression()
+        left = self._peek()
+        if left.kind != END:
+            why = f"Syntax error: extraneous input '{left.text}' expecting <EOF>"
+            raise self._fault(left.at, why)
+        return tree
+
     def expression(self) -> Node:
         """Read an expression with its `? :`."""
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise self._fault(self._peek().at, f"expression is nested more than {DEEPEST} deep")
+        self._deeper(self._peek().at)
         condition = self._binary(1)
         if self._peek().is_sign("?"):
             sign = self._take()
@@ -78,13 +239,6 @@ class _Parser:
         self._depth -= 1
         return condition
 
-    def expect_end(self) -> None:
-        """Refuse anything after the expression."""
-        left = self._peek()
-        if left.kind != END:
-            why = f"Syntax error: extraneous input '{left.text}' expecting <EOF>"
-            raise self._fault(left.at, why)
-
     def _binary(self, lowest: int) -> Node:
         left = self._unary()
         while True:
@@ -93,75 +247,56 @@ class _Parser:
             if precedence < lowest or precedence == 0:
                 return left
             if sign.text in _JUNCTIONS:
-                left = self._junction(left, sign.text, precedence)
+                # A chain of the same sign is one node, so that long chains are not deep.
+                terms, signs = [left], list[int]()
+                while self._peek().is_sign(sign.text):
+                    signs.append(self._take().at)
+                    terms.append(self._binary(precedence + 1))
+                function = _JUNCTIONS[sign.text]
+                left = syntax.Junction(function, tuple(terms), tuple(signs), signs[0])
                 continue
             self._take()
             right = self._binary(precedence + 1)
             function = "@in" if sign.text == "in" else f"_{sign.text}_"
             left = syntax.Call(function, None, (left, right), sign.at)
 
-    def _junction(self, first: Node, sign: str, precedence: int) -> Node:
-        """Read a chain of the same sign as one node, so that long chains are not deep."""
-        terms, signs = [first], list[int]()
-        while self._peek().is_sign(sign):
-            signs.append(self._take().at)
-            terms.append(self._binary(precedence + 1))
-        return syntax.Junction(_JUNCTIONS[sign], tuple(terms), tuple(signs), signs[0])
-
     def _unary(self) -> Node:
         sign = self._peek()
         if not sign.is_sign("!", "-"):
-            return self._member()
+            return self._members(self._primary())
         self._take()
         following = self._peek()
-        if sign.text == "-" and following.kind == LITERAL and _is_number(following):
-            return self._members(self._negative(self._take(), sign.at))
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise self._fault(sign.at, f"expression is nested more than {DEEPEST} deep")
+        if sign.text == "-" and following.kind == LITERAL and following.type in (INT, DOUBLE):
+            number = self._take()
+            return self._members(syntax.Literal(-number.value, number.type, sign.at))
+        self._deeper(sign.at)
         operand = self._unary()
         self._depth -= 1
         return syntax.Call(f"{sign.text}_", None, (operand,), sign.at)
 
-    def _negative(self, token: Token, at: int) -> Node:
-        return syntax.Literal(-token.value, token.type, at)
-
-    def _member(self) -> Node:
-        return self._members(self._primary())
-
     def _members(self, operand: Node) -> Node:
-        while True:
-            sign = self._peek()
-            if sign.is_sign("."):
-                operand = self._dot(operand)
-            elif sign.is_sign("["):
-                operand = self._index_of(operand)
+        """Read what follows an operand: fields, calls of methods and indexes."""
+        while self._peek().is_sign(".", "["):
+            sign = self._take()
+            is_optional = self._peek().is_sign("?")
+            if is_optional:
+                self._take()
+            if sign.text == "[":
+                index = self.expression()
+                self._expect("]")
+                function = "_[?_]" if is_optional else syntax.INDEX
+                operand = syntax.Call(function, None, (operand, index), sign.at)
+                continue
+            name = self._take()
+            if name.kind != NAME:
+                why = f"Syntax error: no viable alternative at input '.{name.text}'"
+                raise self._fault(name.at, why)
+            if self._peek().is_sign("(") and not is_optional:
+                opening = self._take()
+                operand = self._method(operand, name, self._list_until(")"), opening.at)
             else:
-                return operand
-
-    def _dot(self, operand: Node) -> Node:
-        dot = self._take()
-        is_optional = self._peek().is_sign("?")
-        if is_optional:
-            self._take()
-        name = self._take()
-        if name.kind != NAME:
-            why = f"Syntax error: no viable alternative at input '.{name.text}'"
-            raise self._fault(name.at, why)
-        if self._peek().is_sign("(") and not is_optional:
-            opening = self._take()
-            return self._method(operand, name, self._list_until(")"), opening.at)
-        return syntax.Select(operand, name.text, dot.at, is_optional=is_optional)
-
-    def _index_of(self, operand: Node) -> Node:
-        opening = self._take()
-        is_optional = self._peek().is_sign("?")
-        if is_optional:
-            self._take()
-        index = self.expression()
-        self._expect("]")
-        function = "_[?_]" if is_optional else syntax.INDEX
-        return syntax.Call(function, None, (operand, index), opening.at)
+                operand = syntax.Select(operand, name.text, sign.at, is_optional=is_optional)
+        return operand
 
     def _method(self, target: Node, name: Token, args: tuple[Node, ...], at: int) -> Node:
         shape = _MACROS.get(name.text)
@@ -178,7 +313,9 @@ class _Parser:
     def _primary(self) -> Node:
         token = self._take()
         if token.kind == LITERAL:
-            return self._literal(token)
+            if token.type == INT and token.value not in INT_RANGE:
+                raise self._fault(token.at, "Syntax error: invalid int literal")
+            return syntax.Literal(token.value, token.type, token.at)
         if token.kind == NAME and token.text != "in":
             return self._name(token)
         if token.is_sign("("):
@@ -188,16 +325,20 @@ class _Parser:
         if token.is_sign("["):
             return syntax.ListLiteral(self._list_until("]"), token.at)
         if token.is_sign("{"):
-            return self._map(token)
+            entries: list[tuple[Node, Node]] = []
+            while not self._peek().is_sign("}"):
+                key = self.expression()
+                self._expect(":")
+                entries.append((key, self.expression()))
+                if not self._peek().is_sign(","):
+                    break
+                self._take()
+            self._expect("}")
+            return syntax.MapLiteral(tuple(entries), token.at)
         if token.is_sign(".") and self._peek().kind == NAME:
             return self._name(self._take())
         why = f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}"
         raise self._fault(token.at, why)
-
-    def _literal(self, token: Token) -> Node:
-        if token.type == INT and token.value not in INT_RANGE:
-            raise self._fault(token.at, "Syntax error: invalid int literal")
-        return syntax.Literal(token.value, token.type, token.at)
 
     def _name(self, token: Token) -> Node:
         if token.text in ("true", "false"):
@@ -210,14 +351,12 @@ class _Parser:
             return syntax.Name(token.text, token.at)
         opening = self._take()
         args = self._list_until(")")
-        if token.text == "has" and len(args) == 1:
-            return self._has(args[0])
-        return syntax.Call(token.text, None, args, opening.at)
-
-    def _has(self, arg: Node) -> Node:
-        if isinstance(arg, syntax.Select) and not arg.is_optional:
-            return syntax.Has(arg.operand, arg.field, arg.at)
-        raise self._fault(arg.at, "invalid argument to has() macro")
+        if token.text != "has" or len(args) != 1:
+            return syntax.Call(token.text, None, args, opening.at)
+        (field,) = args
+        if isinstance(field, syntax.Select) and not field.is_optional:
+            return syntax.Has(field.operand, field.field, field.at)
+        raise self._fault(field.at, "invalid argument to has() macro")
 
     def _list_until(self, closing: str) -> tuple[Node, ...]:
         elements: list[Node] = []
@@ -228,18 +367,6 @@ class _Parser:
             self._take()
         self._expect(closing)
         return tuple(elements)
-
-    def _map(self, opening: Token) -> Node:
-        entries: list[tuple[Node, Node]] = []
-        while not self._peek().is_sign("}"):
-            key = self.expression()
-            self._expect(":")
-            entries.append((key, self.expression()))
-            if not self._peek().is_sign(","):
-                break
-            self._take()
-        self._expect("}")
-        return syntax.MapLiteral(tuple(entries), opening.at)
 
     def _peek(self) -> Token:
         return self._tokens[self._index]
@@ -255,9 +382,11 @@ class _Parser:
         if not found.is_sign(sign):
             raise self._fault(found.at, f"Syntax error: missing '{sign}' at '{found.text}'")
 
+    def _deeper(self, at: int) -> None:
+        """Count one level down; whoever returns from it counts it up again."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise self._fault(at, f"expression is nested more than {DEEPEST} deep")
+
     def _fault(self, at: int, message: str) -> CompileFailed:
         return CompileFailed(self._text, [Fault(at, message)])
-
-
-def _is_number(token: Token) -> bool:
-    return token.type in (INT, DOUBLE)

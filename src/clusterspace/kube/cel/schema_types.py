@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from clusterspace.kube.cel.faults import EvaluationFailed
-from clusterspace.kube.cel.libraries.operators import read_duration
-from clusterspace.kube.cel.libraries.times import read_timestamp
-from clusterspace.kube.cel.tokens import RESERVED
+from clusterspace.kube.cel.libraries.standard import read_duration, read_timestamp
+from clusterspace.kube.cel.parser import RESERVED
 from clusterspace.kube.cel.types import (
     BOOL,
     BYTES,
@@ -24,18 +22,18 @@ from clusterspace.kube.cel.types import (
     list_of,
     map_of,
 )
-from clusterspace.kube.cel.values import KeyedList, SetList
+from clusterspace.kube.cel.values import EvaluationFailed, KeyedList, SetList
 from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import Schema
 
 _UNSPELLABLE: Final = frozenset(("true", "false", "null", "in"))
 _SPELLABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
-_ESCAPES: Final = (
-    ("__", "__underscores__"),
-    (".", "__dot__"),
-    ("-", "__dash__"),
-    ("/", "__slash__"),
-)
+_ESCAPES: Final = {
+    "__": "__underscores__",
+    ".": "__dot__",
+    "-": "__dash__",
+    "/": "__slash__",
+}
 _SCALARS: Final[Mapping[str, Type]] = {
     "boolean": BOOL,
     "integer": INT,
@@ -64,9 +62,7 @@ def escaped(name: str) -> str | None:
         return f"__{name}__"
     if not _SPELLABLE.fullmatch(name):
         return None
-    parts = re.split(r"(__|[./-])", name)
-    table = dict(_ESCAPES)
-    return "".join(table.get(part, part) for part in parts)
+    return "".join(_ESCAPES.get(part, part) for part in re.split(r"(__|[./-])", name))
 
 
 def type_of(schema: Schema, *, is_resource: bool, name: str = "selfType") -> Type | None:
@@ -85,23 +81,20 @@ def type_of(schema: Schema, *, is_resource: bool, name: str = "selfType") -> Typ
         return _SCALARS.get(schema.type)
     free = schema.additional
     if free is not None and not is_resource:
-        held = type_of(free, is_resource=free.is_embedded_resource, name=f"{name}.@elem")
-        return map_of(STRING, held) if held else None
-    return Type(name, fields=_fields_of(schema, name, is_resource=is_resource))
-
-
-def _fields_of(schema: Schema, name: str, *, is_resource: bool) -> Mapping[str, Field]:
+        value = type_of(free, is_resource=free.is_embedded_resource, name=f"{name}.@elem")
+        return map_of(STRING, value) if value else None
     known = {**schema.properties, **(_RESOURCE_FIELDS if is_resource else {})}
     fields: dict[str, Field] = {}
-    for own_name, held in known.items():
+    for own_name, field_schema in known.items():
         spelled = escaped(own_name)
-        inner = type_of(held, is_resource=held.is_embedded_resource, name=f"{name}.{own_name}")
+        is_embedded = field_schema.is_embedded_resource
+        inner = type_of(field_schema, is_resource=is_embedded, name=f"{name}.{own_name}")
         if spelled is None or inner is None:
             continue
         fields[spelled] = Field(own_name, inner)
         if own_name in RESERVED:
             fields[own_name] = Field(own_name, inner)
-    return fields
+    return Type(name, fields=fields)
 
 
 class _Reader:
@@ -114,10 +107,10 @@ class _Reader:
     @classmethod
     def of(cls, schema: Schema) -> "_Reader":
         """Return the reader of a schema, the same one each time."""
-        made = schema.memo.get(cls)
-        if made is None:
-            made = schema.memo[cls] = cls(schema)
-        return made
+        cached = schema.memo.get(cls)
+        if cached is None:
+            cached = schema.memo[cls] = cls(schema)
+        return cached
 
     def read(self, value: Any) -> Any:
         schema = self._schema
@@ -125,7 +118,13 @@ class _Reader:
             case dict() if schema.type == "object":
                 return self._object(cast("Object", value))
             case list() if schema.items is not None:
-                return self._list(cast("list[Any]", value), _Reader.of(schema.items))
+                reader = _Reader.of(schema.items)
+                elements = [reader.read(element) for element in cast("list[Any]", value)]
+                if schema.list_type == "set":
+                    return SetList(elements)
+                if schema.list_type == "map":
+                    return KeyedList(elements, schema.list_map_keys)
+                return elements
             case str() if self._text is not None and schema.type == "string":
                 return _read_text(value, self._text)
             case int() if schema.type == "number" and not isinstance(value, bool):
@@ -135,22 +134,14 @@ class _Reader:
             case _:
                 return value
 
-    def _object(self, held: Object) -> Object:
+    def _object(self, fields: Object) -> Object:
         named, free = self._schema.properties, self._schema.additional
         read: Object = {}
-        for name, value in held.items():
+        for name, value in fields.items():
             known = named.get(name, free)
             if value is None and name in named:
                 continue  # to a rule, a field that holds nothing is not there
             read[name] = value if known is None else _Reader.of(known).read(value)
-        return read
-
-    def _list(self, elements: list[Any], reader: "_Reader") -> list[Any]:
-        read = [reader.read(element) for element in elements]
-        if self._schema.list_type == "set":
-            return SetList(read)
-        if self._schema.list_type == "map":
-            return KeyedList(read, self._schema.list_map_keys)
         return read
 
 

@@ -1,4 +1,4 @@
-"""The tree an expression is read into; every node knows where it was written."""
+"""The syntax tree of an expression; every node knows where it was written, and so does a fault."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -9,6 +9,31 @@ AND: Final = "_&&_"
 OR: Final = "_||_"
 CHOICE: Final = "_?_:_"
 INDEX: Final = "_[_]"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """Something wrong at a place of an expression; `at` counts characters from zero."""
+
+    at: int
+    message: str
+
+    def shown_in(self, text: str) -> str:
+        """Return the fault with the line it is in and a mark below the place."""
+        before = text[: self.at]
+        line_number = before.count("\n") + 1
+        column = self.at - (before.rfind("\n") + 1)
+        line = text.split("\n")[line_number - 1]
+        place = f"<input>:{line_number}:{column + 1}"
+        return f"ERROR: {place}: {self.message}\n | {line}\n | {'.' * column}^"
+
+
+class CompileFailed(Exception):
+    """The expression is not one, or cannot be about these variables."""
+
+    def __init__(self, text: str, faults: list[Fault]) -> None:
+        self.faults = sorted(set(faults))
+        super().__init__("\n".join(fault.shown_in(text) for fault in self.faults))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""What is known of a value before there is one: the types of the language."""
+"""The types of the language, and the signatures of its functions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ DURATION: Final = Type("duration")
 DYN: Final = Type("dyn")
 """Known only when there is a value."""
 UNKNOWN: Final = Type("!error!")
-"""The type of what does not compile: it fits everywhere, so that one fault is told once."""
+"""The type of what does not compile: it fits everywhere, so that one fault is reported once."""
 
 LIST: Final = "list"
 MAP: Final = "map"
@@ -53,7 +53,6 @@ OPTIONAL: Final = "optional_type"
 TYPE: Final = "type"
 
 _NULLABLE: Final = (TIMESTAMP, DURATION)
-_LOOSE: Final = (DYN, UNKNOWN)
 
 Bindings: TypeAlias = dict[str, Type]
 """What the parameters of a signature stand for, as far as the arguments have shown."""
@@ -69,20 +68,31 @@ def map_of(key: Type, value: Type) -> Type:
     return Type(MAP, (key, value))
 
 
-def optional_of(held: Type) -> Type:
+def optional_of(content: Type) -> Type:
     """Return the type of a value that may be missing."""
-    return Type(OPTIONAL, (held,))
+    return Type(OPTIONAL, (content,))
 
 
 def is_loose(given: Type) -> bool:
     """Whether only the value will tell."""
-    return given in _LOOSE
+    return given in (DYN, UNKNOWN)
 
 
 def fits(wanted: Type, given: Type, bindings: Bindings) -> bool:
-    """Tell whether a value of one type may stand where another is wanted; may add bindings."""
+    """Tell whether a value of one type may stand where another is wanted; may add bindings.
+
+    A parameter is bound by the first argument that shows its type. For `_+_(list(A), list(A))`
+    and the arguments `[]` and `[1]`, the first binds A to `dyn`, which says nothing, and the
+    second binds it again to `int`; a third argument of `list(string)` would not fit any more.
+    """
     if wanted.is_parameter:
-        return _fits_parameter(wanted, given, bindings)
+        bound = bindings.get(wanted.name)
+        if bound is None or is_loose(given):
+            bindings[wanted.name] = given
+            return True
+        if bound == NULL or is_loose(bound):
+            bindings[wanted.name] = given
+        return fits(bound, given, bindings)
     if is_loose(wanted) or is_loose(given):
         return True
     if NULL in (wanted, given) and wanted != given:
@@ -91,17 +101,7 @@ def fits(wanted: Type, given: Type, bindings: Bindings) -> bool:
     if wanted.name != given.name or len(wanted.params) != len(given.params):
         return False
     pairs = zip(wanted.params, given.params, strict=True)
-    return all(fits(inner, held, bindings) for inner, held in pairs)
-
-
-def _fits_parameter(parameter: Type, given: Type, bindings: Bindings) -> bool:
-    bound = bindings.get(parameter.name)
-    if bound is None or is_loose(given):
-        bindings[parameter.name] = given
-        return True
-    if bound == NULL or is_loose(bound):
-        bindings[parameter.name] = given
-    return fits(bound, given, bindings)
+    return all(fits(inner, other, bindings) for inner, other in pairs)
 
 
 def resolved(given: Type, bindings: Bindings) -> Type:
@@ -127,6 +127,93 @@ def joined(left: Type, right: Type) -> Type | None:
     return None
 
 
+# Functions are declared in one line each, above the code that runs: `string.charAt(int) -> string`.
+# A type of one letter is a parameter and stands for the same type throughout its signature.
+
+Run: TypeAlias = (
+    Callable[[], Any]
+    | Callable[[Any], Any]
+    | Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any], Any]
+)
+_Declared = TypeVar("_Declared", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """One way to call a function; a method has its receiver as the first argument."""
+
+    args: tuple[Type, ...]
+    result: Type
+    run: Callable[..., Any]
+    is_method: bool
+    is_metered: bool
+    """Whether the function pays for its own steps: it takes the meter before its arguments."""
+
+
+class Library:
+    """Functions by name, each with its overloads in the order of their declaration.
+
+    The order matters where types are known only at run time: the first overload that takes the
+    values is called, and an empty list is taken by every overload that takes lists.
+    """
+
+    def __init__(self) -> None:
+        self.overloads: dict[str, tuple[Overload, ...]] = {}
+
+    def function(self, *signatures: str, metered: bool = False) -> Callable[[_Declared], _Declared]:
+        """Declare the decorated function as `name(args) -> result`; the name may have dots."""
+
+        def declare(run: _Declared) -> _Declared:
+            for signature in signatures:
+                self._add(signature, run, is_method=False, is_metered=metered)
+            return run
+
+        return declare
+
+    def method(self, *signatures: str, metered: bool = False) -> Callable[[_Declared], _Declared]:
+        """Declare the decorated function as `receiver.name(args) -> result`."""
+
+        def declare(run: _Declared) -> _Declared:
+            for signature in signatures:
+                self._add(signature, run, is_method=True, is_metered=metered)
+            return run
+
+        return declare
+
+    def functions(self, runs: Mapping[str, Run]) -> None:
+        """Declare functions too short for a name of their own."""
+        for signature, run in runs.items():
+            self._add(signature, run, is_method=False, is_metered=False)
+
+    def methods(self, runs: Mapping[str, Run]) -> None:
+        """Declare methods too short for a name of their own."""
+        for signature, run in runs.items():
+            self._add(signature, run, is_method=True, is_metered=False)
+
+    def _add(
+        self, signature: str, run: Callable[..., Any], *, is_method: bool, is_metered: bool
+    ) -> None:
+        head, _, result = signature.partition(" -> ")
+        # The arguments begin at the parenthesis that the last one closes; a receiver such as
+        # `list(string)` has parentheses of its own before that.
+        depth, at = 0, len(head)
+        while at > 0:
+            at -= 1
+            depth += (head[at] == ")") - (head[at] == "(")
+            if depth == 0:
+                break
+        name = head[:at]
+        args = tuple(read_type(part) for part in _split_outside(head[at + 1 : -1]))
+        if is_method:
+            receiver, _, name = name.rpartition(".")
+            args = (read_type(receiver), *args)
+        overload = Overload(args, read_type(result), run, is_method, is_metered)
+        self.overloads[name] = (*self.overloads.get(name, ()), overload)
+
+
 _WORD: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -138,10 +225,10 @@ def read_type(text: str) -> Type:
     inner = text[found.end() :].strip()
     if not inner:
         return Type(found[0])
-    return Type(found[0], tuple(read_type(part) for part in split_outside(inner[1:-1])))
+    return Type(found[0], tuple(read_type(part) for part in _split_outside(inner[1:-1])))
 
 
-def split_outside(text: str) -> list[str]:
+def _split_outside(text: str) -> list[str]:
     """Split at the commas that are not inside parentheses."""
     parts, depth, current = list[str](), 0, ""
     for character in text:

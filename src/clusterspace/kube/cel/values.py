@@ -1,15 +1,26 @@
-"""What a value is when there is one: JSON's own, and those that only expressions make."""
+"""Values of the language: JSON's own and those that only expressions make; the budget."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from clusterspace.kube.cel.faults import BudgetExceeded, EvaluationFailed
 from clusterspace.kube.cel.types import Type
 from clusterspace.kube.quantities import Quantity
 
 INT_RANGE: Final = range(-(2**63), 2**63)
 UINT_RANGE: Final = range(2**64)
+
+
+class EvaluationFailed(Exception):
+    """The expression has no value for these variables: a missing key, a division by zero."""
+
+
+class BudgetExceeded(Exception):
+    """Finding the value takes more steps than anybody may take."""
+
+
+def no_overload() -> EvaluationFailed:
+    """Return the error of a call with values its function does not take."""
+    return EvaluationFailed("no such overload")
 
 
 class Uint(int):
@@ -25,7 +36,7 @@ class SetList(list[Any]):
 
 
 class KeyedList(list[Any]):
-    """A list whose elements are told apart by their key fields, in no particular order."""
+    """A list whose elements are identified by their key fields, in no particular order."""
 
     __slots__ = ("keys",)
 
@@ -34,7 +45,7 @@ class KeyedList(list[Any]):
         self.keys = keys
 
     def key_of(self, element: Any) -> tuple[Any, ...]:
-        """Return what tells the element apart."""
+        """Return the values of the element's key fields."""
         return tuple(element.get(key) for key in self.keys)
 
 
@@ -56,21 +67,27 @@ class Duration:
 class Optional:
     """A value that may be missing."""
 
-    held: Any = None
-    is_there: bool = False
+    content: Any = None
+    is_present: bool = False
 
     def value(self) -> Any:
         """Return the value, or fail."""
-        if not self.is_there:
+        if not self.is_present:
             raise EvaluationFailed("optional.none() dereference")
-        return self.held
+        return self.content
 
 
 NONE: Final = Optional()
 
 
 class Meter:
-    """What is left of the budget."""
+    """The budget that is left.
+
+    Every operation pays before or while it works, in proportion to the size of its values, so
+    that an expression which doubles a text sixty times runs out of budget and not out of memory:
+    a call pays one step for every ten characters or elements of its arguments, equality one for
+    every pair it compares, and each round of a macro as many as its body has parts.
+    """
 
     __slots__ = ("left",)
 
@@ -78,7 +95,7 @@ class Meter:
         self.left = budget
 
     def spend(self, steps: int) -> None:
-        """Pay for steps, or end it all."""
+        """Pay for steps; BudgetExceeded when there is not enough left."""
         self.left -= steps
         if self.left < 0:
             raise BudgetExceeded("operation cancelled: actual cost limit exceeded")
@@ -128,29 +145,39 @@ def checked_uint(number: int) -> Uint:
     return Uint(number)
 
 
+_NUMBERS: Final = ("int", "uint", "double")
+
+
 def equals(meter: Meter, left: Any, right: Any) -> bool:
-    """Compare two values: numbers by amount, everything else only with its own kind."""
+    """Compare two values: numbers by amount, everything else only with its own kind.
+
+    Lists of type `set` compare without regard to order, and those of type `map` by their keys.
+    """
     meter.spend(1)
     kind, other = kind_of(left), kind_of(right)
     if kind in _NUMBERS and other in _NUMBERS:
         return bool(left == right)
     if kind != other:
         return False
-    compare = _COMPARISONS.get(kind)
-    return bool(left == right) if compare is None else compare(meter, left, right)
+    match kind:
+        case "string":
+            meter.spend(min(len(left), len(right)) // 100)
+            return bool(left == right)
+        case "list":
+            return len(left) == len(right) and _elements_equal(meter, left, right)
+        case "map":
+            return len(left) == len(right) and all(
+                key in right and equals(meter, value, right[key]) for key, value in left.items()
+            )
+        case "optional_type":
+            if left.is_present != right.is_present:
+                return False
+            return not left.is_present or equals(meter, left.content, right.content)
+        case _:
+            return bool(left == right)
 
 
-_NUMBERS: Final = ("int", "uint", "double")
-
-
-def contains(meter: Meter, elements: list[Any], wanted: Any) -> bool:
-    """Tell whether a list has an element equal to this one."""
-    return any(equals(meter, wanted, element) for element in elements)
-
-
-def _lists_equal(meter: Meter, left: list[Any], right: list[Any]) -> bool:
-    if len(left) != len(right):
-        return False
+def _elements_equal(meter: Meter, left: list[Any], right: list[Any]) -> bool:
     if isinstance(left, SetList):
         return all(contains(meter, right, element) for element in left)
     if isinstance(left, KeyedList):
@@ -163,31 +190,9 @@ def _lists_equal(meter: Meter, left: list[Any], right: list[Any]) -> bool:
     return all(equals(meter, *pair) for pair in zip(left, right, strict=True))
 
 
-def _maps_equal(meter: Meter, left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
-    return len(left) == len(right) and all(
-        key in right and equals(meter, value, right[key]) for key, value in left.items()
-    )
-
-
-def _optionals_equal(meter: Meter, left: Optional, right: Optional) -> bool:
-    if left.is_there != right.is_there:
-        return False
-    return not left.is_there or equals(meter, left.held, right.held)
-
-
-def _texts_equal(meter: Meter, left: str, right: str) -> bool:
-    meter.spend(min(len(left), len(right)) // 100)
-    return left == right
-
-
-_Comparison: TypeAlias = Callable[[Meter, Any, Any], bool]
-
-_COMPARISONS: Final[Mapping[str, _Comparison]] = {
-    "list": _lists_equal,
-    "map": _maps_equal,
-    "optional_type": _optionals_equal,
-    "string": _texts_equal,
-}
+def contains(meter: Meter, elements: list[Any], wanted: Any) -> bool:
+    """Tell whether a list has an element equal to this one."""
+    return any(equals(meter, wanted, element) for element in elements)
 
 
 def concatenated(meter: Meter, left: list[Any], right: list[Any]) -> list[Any]:

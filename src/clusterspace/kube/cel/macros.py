@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from clusterspace.kube.cel import syntax
-from clusterspace.kube.cel.faults import EvaluationFailed, no_overload
 from clusterspace.kube.cel.programs import Code, Frame, Run
 from clusterspace.kube.cel.syntax import Node
 from clusterspace.kube.cel.types import (
@@ -19,18 +18,17 @@ from clusterspace.kube.cel.types import (
     LIST,
     MAP,
     OPTIONAL,
-    STRING,
     Type,
     is_loose,
     list_of,
     map_of,
     optional_of,
 )
-from clusterspace.kube.cel.values import NONE, Optional
+from clusterspace.kube.cel.values import NONE, EvaluationFailed, Optional, no_overload
 
 
 class Scope(Protocol):
-    """What a macro needs of the compiler."""
+    """The part of the compiler that macros need."""
 
     def code(self, node: Node) -> Code:
         """Compile a node."""
@@ -41,7 +39,7 @@ class Scope(Protocol):
         ...
 
     def truth(self, code: Code, at: int, function: str, others: Sequence[Type] = ()) -> Run:
-        """Return how to get true or false from a part."""
+        """Return the run of a part that must give true or false."""
         ...
 
     def variables(self, named: Mapping[str, Type]) -> Any:
@@ -58,24 +56,34 @@ class _Walk:
     cost: int
 
     def rounds(self, frame: Frame) -> Iterator[Any]:
-        """Yield what each round is about, with the macro's variables set to it."""
-        held = self.operand(frame)
-        if not isinstance(held, list | dict):
+        """Yield the subject of each round, with the macro's variables set to it.
+
+        With one variable that is the element of a list or the key of a map, with two the index
+        or the key; the slots of the variables are overwritten by the next round.
+        """
+        collection = self.operand(frame)
+        if not isinstance(collection, list | dict):
             raise no_overload()
+        entries = cast("list[Any] | dict[Any, Any]", collection)
+        subjects: Iterable[tuple[Any, ...]]
+        if len(self.slots) == 1:
+            subjects = ((each,) for each in entries)
+        else:
+            subjects = entries.items() if isinstance(entries, dict) else enumerate(entries)
         frame.meter.spend(1)
-        for values in self._values(cast("list[Any] | dict[Any, Any]", held)):
+        for values in subjects:
             frame.meter.spend(self.cost)
             for slot, value in zip(self.slots, values, strict=True):
                 frame.slots[slot] = value
-            yield values[-1] if len(self.slots) == 1 else values[0]
-
-    def _values(self, held: list[Any] | dict[Any, Any]) -> Iterable[tuple[Any, ...]]:
-        if len(self.slots) == 1:
-            return ((each,) for each in held)
-        return held.items() if isinstance(held, dict) else enumerate(held)
+            yield values[0]
 
 
 _Make: TypeAlias = Callable[[_Walk, Sequence[Run]], Run]
+
+
+_CONDITIONS: Final = {"all": syntax.AND, "exists": syntax.OR}
+_GIVING_VALUES: Final = ("map", "transformList", "transformMap", "sortBy")
+"""Macros whose last step gives a value; all other steps give true or false."""
 
 
 def macro_code(scope: Scope, node: syntax.Macro) -> Code:
@@ -83,59 +91,43 @@ def macro_code(scope: Scope, node: syntax.Macro) -> Code:
     operand = scope.code(node.operand)
     if node.kind in ("optMap", "optFlatMap"):
         return _optional_code(scope, node, operand)
-    named = _variables_of(operand.type, node.variables)
-    if named is None:
+    source = operand.type
+    if is_loose(source):
+        key, value = DYN, DYN
+    elif source.name == MAP:
+        key, value = source.params
+    elif source.name == LIST:
+        key, value = INT, source.params[0]
+    else:
         why = (
-            f"expression of type '{operand.type}' cannot be range of a comprehension "
+            f"expression of type '{source}' cannot be range of a comprehension "
             "(must be list, map, or dynamic)"
         )
         return scope.fault(node.operand.at, why)
-    with scope.variables(named) as slots:
+
+    # A single variable is the key of a map but the element of a list.
+    single = (key,) if source.name == MAP else (value,)
+    types = (key, value) if len(node.variables) > 1 else single
+    with scope.variables(dict(zip(node.variables, types, strict=True))) as slots:
         steps = [scope.code(step) for step in node.steps]
-    runs = [_step_run(scope, node, index, step) for index, step in enumerate(steps)]
-    cost = sum(_size_of(step) for step in node.steps)
-    walk = _Walk(operand.run, tuple(slots), cost)
-    result = _result_type(node.kind, operand.type, steps[-1].type)
-    return Code(result, _MAKERS[node.kind](walk, runs))
+    runs: list[Run] = []
+    for index, step in enumerate(steps):
+        if node.kind in _GIVING_VALUES and index == len(steps) - 1:
+            runs.append(step.run)
+        else:
+            function = _CONDITIONS.get(node.kind, syntax.CHOICE)
+            runs.append(scope.truth(step, node.at, function, (BOOL,)))
 
-
-def _step_run(scope: Scope, node: syntax.Macro, index: int, step: Code) -> Run:
-    """Return how to run a step; all but the last one, and a condition, are true or false."""
-    is_value = node.kind in ("map", "transformList", "transformMap", "sortBy")
-    if is_value and index == len(node.steps) - 1:
-        return step.run
-    return scope.truth(step, node.at, _CONDITIONS.get(node.kind, syntax.CHOICE), (BOOL,))
-
-
-_CONDITIONS: Final = {"all": syntax.AND, "exists": syntax.OR}
-
-
-def _variables_of(held: Type, names: Sequence[str]) -> Mapping[str, Type] | None:
-    if held.name not in (LIST, MAP) and not is_loose(held):
-        return None
-    if is_loose(held):
-        types = (DYN, DYN)
-    elif held.name == MAP:
-        types = (held.params[0], held.params[1])
+    if node.kind in ("filter", "sortBy"):
+        result = list_of(source.params[0] if source.params else DYN)
+    elif node.kind in ("map", "transformList"):
+        result = list_of(steps[-1].type)
+    elif node.kind == "transformMap":
+        result = map_of(key, steps[-1].type)
     else:
-        types = (INT, held.params[0])
-    if len(names) > 1:
-        return dict(zip(names, types, strict=True))
-    return {names[0]: types[0] if held.name == MAP else types[1]}
-
-
-def _result_type(kind: str, operand: Type, step: Type) -> Type:
-    if kind in ("filter", "sortBy"):
-        return list_of(operand.params[0]) if operand.params else list_of(DYN)
-    if kind in ("map", "transformList"):
-        return list_of(step)
-    if kind == "transformMap":
-        return map_of(operand.params[0] if operand.name == MAP else _key_of(operand), step)
-    return BOOL
-
-
-def _key_of(operand: Type) -> Type:
-    return INT if operand.name == LIST else STRING if operand.name == MAP else DYN
+        result = BOOL
+    cost = sum(_size_of(step) for step in node.steps)
+    return Code(result, _MAKERS[node.kind](_Walk(operand.run, tuple(slots), cost), runs))
 
 
 def _size_of(root: Node) -> int:
@@ -149,16 +141,8 @@ def _size_of(root: Node) -> int:
     return size
 
 
-def _all(walk: _Walk, steps: Sequence[Run]) -> Run:
-    return _deciding(walk, steps[0], deciding=False)
-
-
-def _exists(walk: _Walk, steps: Sequence[Run]) -> Run:
-    return _deciding(walk, steps[0], deciding=True)
-
-
 def _deciding(walk: _Walk, holds: Run, *, deciding: bool) -> Run:
-    """Return a walk that ends with the first round that decides; it makes up for failed ones."""
+    """Walk until the first round that decides; it makes up for rounds that failed."""
 
     def decide(frame: Frame) -> bool:
         failure: EvaluationFailed | None = None
@@ -173,16 +157,6 @@ def _deciding(walk: _Walk, holds: Run, *, deciding: bool) -> Run:
         return not deciding
 
     return decide
-
-
-def _exists_one(walk: _Walk, steps: Sequence[Run]) -> Run:
-    (holds,) = steps
-    return lambda frame: sum(1 for _ in walk.rounds(frame) if holds(frame)) == 1
-
-
-def _filter(walk: _Walk, steps: Sequence[Run]) -> Run:
-    (holds,) = steps
-    return lambda frame: [each for each in walk.rounds(frame) if holds(frame)]
 
 
 def _map(walk: _Walk, steps: Sequence[Run]) -> Run:
@@ -224,11 +198,21 @@ def _sort_by(walk: _Walk, steps: Sequence[Run]) -> Run:
     return run
 
 
+def _exactly_one(walk: _Walk, steps: Sequence[Run]) -> Run:
+    (holds,) = steps
+    return lambda frame: sum(1 for _ in walk.rounds(frame) if holds(frame)) == 1
+
+
+def _filter(walk: _Walk, steps: Sequence[Run]) -> Run:
+    (holds,) = steps
+    return lambda frame: [each for each in walk.rounds(frame) if holds(frame)]
+
+
 _MAKERS: Final[Mapping[str, _Make]] = {
-    "all": _all,
-    "exists": _exists,
-    "exists_one": _exists_one,
-    "existsOne": _exists_one,
+    "all": lambda walk, steps: _deciding(walk, steps[0], deciding=False),
+    "exists": lambda walk, steps: _deciding(walk, steps[0], deciding=True),
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
     "filter": _filter,
     "map": _map,
     "transformList": _map,
@@ -248,13 +232,13 @@ def _optional_code(scope: Scope, node: syntax.Macro, operand: Code) -> Code:
     slot, source, is_flat = slots[0], operand.run, node.kind == "optFlatMap"
 
     def run(frame: Frame) -> Any:
-        held = source(frame)
-        if not isinstance(held, Optional):
+        optional = source(frame)
+        if not isinstance(optional, Optional):
             raise no_overload()
-        if not held.is_there:
+        if not optional.is_present:
             return NONE
-        frame.slots[slot] = held.held
+        frame.slots[slot] = optional.content
         value = step.run(frame)
-        return value if is_flat else Optional(value, is_there=True)
+        return value if is_flat else Optional(value, is_present=True)
 
     return Code(step.type if is_flat else optional_of(step.type), run)

@@ -1,7 +1,7 @@
 import pytest
 from tests.unit.kube.cel.recordings import recorded, schema_with
 
-from clusterspace.kube.cel.checking import check_rule_definitions
+from clusterspace.kube.cel.rules import check_rule_definitions
 
 COMPILATIONS = recorded("compilations")
 PATH = "spec.validation.openAPIV3Schema"
