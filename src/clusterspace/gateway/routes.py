@@ -18,9 +18,8 @@ from clusterspace.errors import BadRequest
 from clusterspace.gateway.flow import HUB, BodyNames, Naming, Reach, Route
 from clusterspace.gateway.names import ALL, HUB_ALIAS, MARKER, NAME_LABELS, Split, qualify, split
 from clusterspace.kube import statuses
-from clusterspace.kube.label_grammar import read_terms
 from clusterspace.kube.resources import GroupVersion
-from clusterspace.kube.selectors import parse_field_selector
+from clusterspace.kube.selectors import parse_field_selector, read_terms
 from clusterspace.serving.request_info import CONNECTS, Query, RequestInfo, read_request
 
 _CLUSTERSPACES: Final = "clusterspaces"

@@ -9,7 +9,8 @@ from clusterspace.kube.field_paths import quoted, value_text
 
 def required(field: str, detail: str = "") -> Cause:
     """Say that a value must be there."""
-    return Cause("FieldValueRequired", _joined("Required value", detail), field)
+    message = f"Required value: {detail}" if detail else "Required value"
+    return Cause("FieldValueRequired", message, field)
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
@@ -50,7 +51,3 @@ def too_many(field: str, count: int, limit: int) -> Cause:
     """Say that a list or map has too many members."""
     unit = "item" if limit == 1 else "items"
     return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} {unit}", field)
-
-
-def _joined(kind: str, detail: str) -> str:
-    return f"{kind}: {detail}" if detail else kind

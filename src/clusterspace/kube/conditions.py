@@ -16,7 +16,7 @@ _TIMES: Final = ("lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastH
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What somebody has to say about an object; the time it began to hold is added on setting."""
+    """A condition without `lastTransitionTime`, which is added when it is set."""
 
     type: str
     status: str
@@ -47,8 +47,8 @@ class SetConditions:
 
 def find_condition(conditions: Iterable[Any] | None, condition_type: str) -> Object | None:
     """Return the condition of this type, or None."""
-    held = (cast("Object", each) for each in conditions or () if isinstance(each, dict))
-    return next((each for each in held if each.get("type") == condition_type), None)
+    bodies = (cast("Object", each) for each in conditions or () if isinstance(each, dict))
+    return next((each for each in bodies if each.get("type") == condition_type), None)
 
 
 def is_true(conditions: Iterable[Any] | None, condition_type: str) -> bool:
@@ -65,24 +65,24 @@ def set_condition(
     `lastTransitionTime` moves only when the status does: a new message for the same status
     must not make an old outage look young.
     """
-    held = list(conditions or ())
-    present = find_condition(held, wanted.type)
+    current = list(conditions or ())
+    present = find_condition(current, wanted.type)
     body = wanted.to_object()
     if present is None:
-        return SetConditions([*held, {**body, "lastTransitionTime": format_time(now)}], True)
+        return SetConditions([*current, {**body, "lastTransitionTime": format_time(now)}], True)
     if all(present.get(key) == value for key, value in body.items()):
-        return SetConditions(held, is_changed=False)
+        return SetConditions(current, is_changed=False)
     merged = {**present, **body}
     if present.get("status") != wanted.status or not present.get("lastTransitionTime"):
         merged["lastTransitionTime"] = format_time(now)
-    return SetConditions([merged if each is present else each for each in held], True)
+    return SetConditions([merged if each is present else each for each in current], True)
 
 
 def remove_condition(conditions: Sequence[Object] | None, condition_type: str) -> SetConditions:
     """Return the conditions without those of this type."""
-    held = list(conditions or ())
-    kept = [each for each in held if each.get("type") != condition_type]
-    return SetConditions(kept, is_changed=len(kept) != len(held))
+    current = list(conditions or ())
+    kept = [each for each in current if each.get("type") != condition_type]
+    return SetConditions(kept, is_changed=len(kept) != len(current))
 
 
 def are_alike(left: Iterable[Object], right: Iterable[Object]) -> bool:

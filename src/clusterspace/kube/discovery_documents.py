@@ -1,11 +1,11 @@
-"""What a server tells of the resources it serves: the aggregated documents and the legacy ones."""
+"""Discovery documents of the resources a server has: the aggregated ones and the legacy ones."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.kube.objects import Object
-from clusterspace.kube.resources import GroupVersion, ResourceInfo, Subresource
+from clusterspace.kube.resources import GroupVersion, ResourceInfo
 
 AGGREGATED_GROUP: Final = "apidiscovery.k8s.io"
 AGGREGATED_KIND: Final = "APIGroupDiscoveryList"
@@ -35,7 +35,40 @@ def aggregated(groups: Iterable[ServedGroup], version: str) -> Object:
         "kind": AGGREGATED_KIND,
         "apiVersion": f"{AGGREGATED_GROUP}/{version}",
         "metadata": {},
-        "items": [_aggregated_group(each) for each in groups],
+        "items": [
+            {
+                "metadata": {"name": group.name} if group.name else {},
+                "versions": [
+                    {
+                        "version": each.version,
+                        "resources": [_aggregated_resource(info) for info in each.resources],
+                        "freshness": "Current",
+                    }
+                    for each in group.versions
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _aggregated_resource(info: ResourceInfo) -> Object:
+    subresources = [
+        {
+            "subresource": each.name,
+            "responseKind": {"group": each.group, "version": each.version, "kind": each.kind},
+            "verbs": list(each.verbs),
+        }
+        for each in info.subresources
+    ]
+    return {
+        "resource": info.plural,
+        "responseKind": {"group": info.group, "version": info.version, "kind": info.kind},
+        "scope": "Namespaced" if info.namespaced else "Cluster",
+        "singularResource": info.singular,
+        "verbs": list(info.verbs),
+        **_other_names(info),
+        **({"subresources": subresources} if subresources else {}),
     }
 
 
@@ -67,51 +100,37 @@ def resource_list(
     `storage_hashes` says for resources, by plural, in which form they are stored.
     """
     hashes = storage_hashes or {}
-    group_version = GroupVersion(group, served.version)
+    entries: list[Object] = []
+    for info in served.resources:
+        storage_hash = hashes.get(info.plural, "")
+        entries.append(
+            {
+                "name": info.plural,
+                "singularName": info.singular,
+                "namespaced": info.namespaced,
+                "kind": info.kind,
+                "verbs": list(info.verbs),
+                **_other_names(info),
+                **({"storageVersionHash": storage_hash} if storage_hash else {}),
+            }
+        )
+        for subresource in info.subresources:
+            body_version = {"group": subresource.group, "version": subresource.version}
+            is_own = (subresource.group, subresource.version) == (info.group, info.version)
+            entries.append(
+                {
+                    "name": f"{info.plural}/{subresource.name}",
+                    "singularName": "",
+                    "namespaced": info.namespaced,
+                    **({} if is_own else body_version),
+                    "kind": subresource.kind,
+                    "verbs": list(subresource.verbs),
+                }
+            )
     # The core group's list has never carried its own apiVersion.
     head: Object = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if group else {})
-    listed = [
-        entry
-        for each in served.resources
-        for entry in _resource_entries(each, hashes.get(each.plural, ""))
-    ]
-    return {**head, "groupVersion": group_version.api_version, "resources": listed}
-
-
-def _aggregated_group(group: ServedGroup) -> Object:
-    versions = [
-        {
-            "version": each.version,
-            "resources": [_aggregated_resource(resource) for resource in each.resources],
-            "freshness": "Current",
-        }
-        for each in group.versions
-    ]
-    return {"metadata": {"name": group.name} if group.name else {}, "versions": versions}
-
-
-def _aggregated_resource(info: ResourceInfo) -> Object:
-    return {
-        "resource": info.plural,
-        "responseKind": {"group": info.group, "version": info.version, "kind": info.kind},
-        "scope": "Namespaced" if info.namespaced else "Cluster",
-        "singularResource": info.singular,
-        "verbs": list(info.verbs),
-        **_other_names(info),
-        **_subresources(info),
-    }
-
-
-def _subresources(info: ResourceInfo) -> Object:
-    parts = [
-        {
-            "subresource": part.name,
-            "responseKind": {"group": part.group, "version": part.version, "kind": part.kind},
-            "verbs": list(part.verbs),
-        }
-        for part in info.subresources
-    ]
-    return {"subresources": parts} if parts else {}
+    group_version = GroupVersion(group, served.version)
+    return {**head, "groupVersion": group_version.api_version, "resources": entries}
 
 
 def _group_body(group: ServedGroup) -> Object:
@@ -123,32 +142,6 @@ def _group_body(group: ServedGroup) -> Object:
         for each in group.versions
     ]
     return {"name": group.name, "versions": versions, "preferredVersion": versions[0]}
-
-
-def _resource_entries(info: ResourceInfo, storage_hash: str) -> Iterator[Object]:
-    yield {
-        "name": info.plural,
-        "singularName": info.singular,
-        "namespaced": info.namespaced,
-        "kind": info.kind,
-        "verbs": list(info.verbs),
-        **_other_names(info),
-        **({"storageVersionHash": storage_hash} if storage_hash else {}),
-    }
-    for part in info.subresources:
-        yield _subresource_entry(info, part)
-
-
-def _subresource_entry(info: ResourceInfo, part: Subresource) -> Object:
-    is_foreign = (part.group, part.version) != (info.group, info.version)
-    return {
-        "name": f"{info.plural}/{part.name}",
-        "singularName": "",
-        "namespaced": info.namespaced,
-        **({"group": part.group, "version": part.version} if is_foreign else {}),
-        "kind": part.kind,
-        "verbs": list(part.verbs),
-    }
 
 
 def _other_names(info: ResourceInfo) -> Object:

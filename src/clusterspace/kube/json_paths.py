@@ -90,29 +90,28 @@ def read_json_path(text: str) -> JsonPath:
         found = _STEP.match(text, at)
         if found is None or (at == 0 and text[0] not in ".["):
             raise MalformedPath(f"{text!r} is not a JSONPath we can follow", place=text[at:])
-        steps.append(_step_of(found, text))
-        # Two dots are one step and the beginning of the next.
-        at = found.end() - 1 if found["deep"] else found.end()
+        if found["deep"]:
+            steps.append(Anywhere())
+            # Two dots are one step and the beginning of the next.
+            at = found.end() - 1
+            continue
+        if found["index"]:
+            steps.append(Element(int(found["index"])))
+        elif found["all"] or found["star"]:
+            steps.append(Element(None))
+        elif found["sign"]:
+            path, is_equal = read_json_path(found["left"]), found["sign"] == "=="
+            steps.append(Filter(path, is_equal, _literal(found["right"], text)))
+        elif found["name"] is not None:
+            steps.append(Child(re.sub(r"\\(.)", r"\1", found["name"])))
+        else:
+            is_single = found["single"] is not None
+            steps.append(Child(found["single"] if is_single else found["double"]))
+        at = found.end()
     return JsonPath(text, tuple(steps))
 
 
-def _step_of(found: re.Match[str], text: str) -> Step:
-    if found["deep"]:
-        return Anywhere()
-    if found["index"]:
-        return Element(int(found["index"]))
-    if found["all"] or found["star"]:
-        return Element(None)
-    if found["sign"]:
-        return Filter(read_json_path(found["left"]), found["sign"] == "==", _literal(found, text))
-    for quoted in ("single", "double"):
-        if found[quoted] is not None:
-            return Child(found[quoted])
-    return Child(re.sub(r"\\(.)", r"\1", found["name"]))
-
-
-def _literal(found: re.Match[str], text: str) -> Any:
-    written = found["right"]
+def _literal(written: str, text: str) -> Any:
     if len(written) > 1 and written[0] == written[-1] == "'":
         return written[1:-1]
     try:
@@ -130,35 +129,25 @@ def _follow(step: Step, values: Iterator[Any]) -> Iterator[Any]:
                 if isinstance(value, dict) and step.name in value:
                     yield value[step.name]
             case Element():
-                yield from _elements(step, value)
+                elements = cast("list[Any]", value) if isinstance(value, list) else []
+                if step.index is None:
+                    yield from _members(value)
+                elif -len(elements) <= step.index < len(elements):
+                    yield elements[step.index]
             case Filter():
-                yield from (each for each in _members(value) if _holds(step, each))
+                for each in _members(value):
+                    found = list(step.path.find_all(each))
+                    if found and (found[0] == step.value) == step.is_equal:
+                        yield each
             case Anywhere():
-                yield from _everything(value)
+                waiting: list[Any] = [value]
+                while waiting:
+                    current = waiting.pop()
+                    yield current
+                    waiting.extend(reversed(_members(current)))
 
 
 def _members(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _elements(step: Element, value: Any) -> list[Any]:
-    if step.index is None:
-        return _members(value)
-    elements = cast("list[Any]", value) if isinstance(value, list) else []
-    is_there = -len(elements) <= step.index < len(elements)
-    return [elements[step.index]] if is_there else []
-
-
-def _holds(step: Filter, element: Any) -> bool:
-    found = list(step.path.find_all(element))
-    return bool(found) and (found[0] == step.value) == step.is_equal
-
-
-def _everything(value: Any) -> Iterator[Any]:
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        yield current
-        waiting.extend(reversed(_members(current)))

@@ -1,4 +1,4 @@
-"""What Kubernetes accepts as a name, a label key or a label value, and its words when it does not.
+"""The rules for names, label keys and label values, in Kubernetes' own words.
 
 Every check returns the problems found, none when the text is good: a caller with a whole object
 to judge wants all of them at once. The messages are Kubernetes' own, to the letter, because
@@ -13,7 +13,7 @@ from typing import TypeAlias
 Problems: TypeAlias = tuple[str, ...]
 
 NameCheck: TypeAlias = Callable[[str], Problems]
-"""Finds what is wrong with a name."""
+"""Finds the problems of a name."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -74,7 +74,16 @@ def qualified_name_problems(value: str) -> Problems:
     if "/" in prefix:
         message = f"a qualified name {_qualified_message()}"
         return (f"{message} with an optional DNS subdomain prefix and '/' (e.g. '{_EXAMPLE_KEY}')",)
-    return (*_prefix_problems(prefix, is_given=bool(slash)), *_name_part_problems(name))
+    problems: list[str] = []
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        problems += (f"prefix part {each}" for each in dns1123_subdomain_problems(prefix))
+    length = _length_problems(name, _LABEL_LENGTH) if name else ("must be non-empty",)
+    problems += (f"name part {each}" for each in length)
+    if not re.fullmatch(_QUALIFIED, name):
+        problems.append(f"name part {_qualified_message()}")
+    return tuple(problems)
 
 
 label_key_problems: NameCheck = qualified_name_problems
@@ -127,20 +136,6 @@ def _qualified_message() -> str:
         "and must start and end with an alphanumeric character"
     )
     return _with_regex(message, _QUALIFIED, "MyName", "my.name", "123-abc")
-
-
-def _prefix_problems(prefix: str, *, is_given: bool) -> Problems:
-    if not is_given:
-        return ()
-    if not prefix:
-        return ("prefix part must be non-empty",)
-    return tuple(f"prefix part {problem}" for problem in dns1123_subdomain_problems(prefix))
-
-
-def _name_part_problems(name: str) -> Problems:
-    length = _length_problems(name, _LABEL_LENGTH) if name else ("must be non-empty",)
-    spelling = () if re.fullmatch(_QUALIFIED, name) else (_qualified_message(),)
-    return tuple(f"name part {problem}" for problem in (*length, *spelling))
 
 
 def _length_problems(value: str, most: int) -> Problems:

@@ -71,7 +71,7 @@ def without_value(kube_object: Object, *path: str) -> Object:
     return _edited(
         kube_object,
         path,
-        lambda parent, last: {key: held for key, held in parent.items() if key != last},
+        lambda parent, last: {key: value for key, value in parent.items() if key != last},
     )
 
 
@@ -84,8 +84,8 @@ def with_metadata(kube_object: Mapping[str, Any], **fields: Any) -> Object:
 
 def _dict_at(kube_object: Mapping[str, Any], key: str) -> Object:
     """Return the object under a key; an empty one when there is none or it is something else."""
-    held = kube_object.get(key)
-    return cast("Object", held) if isinstance(held, dict) else {}
+    value = kube_object.get(key)
+    return cast("Object", value) if isinstance(value, dict) else {}
 
 
 def _edited(

@@ -119,8 +119,14 @@ def parse_quantity(text: str) -> Quantity:
     # No digits are a zero, against the expression in the message: Kubernetes takes "Ki" and "-".
     digits = _Digits(found["whole"].lstrip("0") or "0", found["fraction"] or "")
     suffix = _read_suffix(found["suffix"], text)
-    nanos = _nanos_of(digits, suffix)
-    form = suffix.form
+    form, scale = suffix.form, 9 - len(digits.fraction)
+    amount = int(digits.all)
+    if form is Form.BINARY:
+        amount *= 2**suffix.exponent
+    else:
+        scale += suffix.exponent
+    # Billionths, rounded up.
+    nanos = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
     if form is Form.BINARY:
         nanos = min(nanos, _LARGEST_BINARY)
         form = Form.DECIMAL if 0 < nanos < _NANO else form
@@ -158,17 +164,6 @@ def _read_suffix(suffix: str, text: str) -> _Suffix:
     return _Suffix(Form.EXPONENT, int(found[1]))
 
 
-def _nanos_of(digits: _Digits, suffix: _Suffix) -> int:
-    """Return the billionths, rounded up."""
-    scale = 9 - len(digits.fraction)
-    amount = int(digits.all)
-    if suffix.form is Form.BINARY:
-        amount *= 2**suffix.exponent
-    else:
-        scale += suffix.exponent
-    return amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
-
-
 def _is_kept_as_written(digits: _Digits, suffix: _Suffix) -> bool:
     """Tell whether Kubernetes takes the text for canonical and prints it again as it was.
 
@@ -187,19 +182,11 @@ def _is_kept_as_written(digits: _Digits, suffix: _Suffix) -> bool:
 def _canonical(nanos: int, form: Form) -> str:
     """Return the text without fraction whose suffix is as large as can be."""
     if form is Form.BINARY and abs(nanos) >= 1024 * _NANO and nanos % _NANO == 0:
-        return _canonical_binary(nanos // _NANO)
-    return _canonical_decimal(nanos, form)
-
-
-def _canonical_binary(whole: int) -> str:
-    power = 0
-    while whole % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
-        whole //= 1024
-        power += 1
-    return f"{whole}{_BINARY_SUFFIXES[power]}"
-
-
-def _canonical_decimal(nanos: int, form: Form) -> str:
+        whole, power = nanos // _NANO, 0
+        while whole % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
+            whole //= 1024
+            power += 1
+        return f"{whole}{_BINARY_SUFFIXES[power]}"
     if nanos == 0:
         return "0"
     exponent = -9

@@ -137,7 +137,7 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceInfo:
-    """All that discovery tells of one resource at one version."""
+    """The entry of one resource at one version in discovery."""
 
     group: str
     version: str
@@ -187,7 +187,7 @@ class ResourceInfo:
 
     def find_subresource(self, name: str) -> Subresource | None:
         """Return the subresource of this name, or None."""
-        return next((held for held in self.subresources if held.name == name), None)
+        return next((each for each in self.subresources if each.name == name), None)
 
 
 def parse_api_version(text: str) -> GroupVersion:

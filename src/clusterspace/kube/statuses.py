@@ -6,7 +6,7 @@ details are those a kube-apiserver answers with, to the letter: clients match on
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, cast
 
 from clusterspace import errors
 from clusterspace.errors import ApiError, Cause, Details
@@ -56,7 +56,7 @@ _NO_REASON: Final = ("", ApiError.reason)
 
 
 def status_of(error: ApiError) -> Object:
-    """Return the Status body that tells a client of this error."""
+    """Return the Status body of an error."""
     body = {**_STATUS_HEAD, "status": "Failure", "message": error.message}
     if error.reason not in _NO_REASON:
         body["reason"] = error.reason
@@ -68,22 +68,43 @@ def status_of(error: ApiError) -> Object:
 
 
 def deleted(resource: GroupResource, name: str, uid: str) -> Object:
-    """Return the Status body that tells a client its object is gone."""
+    """Return the Status body of a delete that is done."""
     details = Details(name=name, group=resource.group, kind=resource.resource, uid=uid)
     return {**_STATUS_HEAD, "status": "Success", "details": _details_body(details)}
 
 
 def error_from(status: Mapping[str, Any], http_code: int) -> ApiError:
-    """Return the error a Status body tells of; what cannot be read of it is left out.
+    """Return the error a Status body describes; what cannot be read of it is left out.
 
-    The class follows the reason, else the code. Reason and code stay as they were told even when
-    they are not the class's own, so that passing the error on changes nothing.
+    The class follows the reason, else the code. Reason and code stay as they were received even
+    when they are not the class's own, so that passing the error on changes nothing.
     """
     reason = _text(status.get("reason"))
-    code = next(filter(_is_failure, (status.get("code"), http_code)), ApiError.code)
+    code = ApiError.code
+    for given in (status.get("code"), http_code):
+        if isinstance(given, int) and 400 <= given < 600:
+            code = given
+            break
     error_class = _BY_REASON.get(reason) or _BY_CODE.get(code) or ApiError
     message = _text(status.get("message")) or f"the server answered with status {code}"
-    error = error_class(message, _details_from(status.get("details")))
+    details: Details | None = None
+    if isinstance(status.get("details"), dict):
+        body = cast("Object", status["details"])
+        listed = body.get("causes")
+        causes = cast("list[object]", listed) if isinstance(listed, list) else []
+        retry_after = body.get("retryAfterSeconds")
+        details = Details(
+            name=_text(body.get("name")),
+            group=_text(body.get("group")),
+            kind=_text(body.get("kind")),
+            uid=_text(body.get("uid")),
+            causes=tuple(
+                Cause(*(_text(cause.get(key)) for key in ("reason", "message", "field")))
+                for cause in (cast("Object", each) for each in causes if isinstance(each, dict))
+            ),
+            retry_after_seconds=retry_after if isinstance(retry_after, int) else 0,
+        )
+    error = error_class(message, details)
     error.reason = reason
     error.code = code
     return error
@@ -251,49 +272,19 @@ def _about(noun: Noun, name: str) -> Details:
 
 
 def _details_body(details: Details) -> Object:
+    causes = (
+        {"reason": cause.reason, "message": cause.message, "field": cause.field}
+        for cause in details.causes
+    )
     body = {
         "name": details.name,
         "group": details.group,
         "kind": details.kind,
         "uid": details.uid,
-        "causes": [_cause_body(cause) for cause in details.causes],
+        "causes": [{key: value for key, value in each.items() if value} for each in causes],
         "retryAfterSeconds": details.retry_after_seconds,
     }
     return {key: value for key, value in body.items() if value}
-
-
-def _cause_body(cause: Cause) -> Object:
-    body = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return {key: value for key, value in body.items() if value}
-
-
-def _details_from(held: object) -> Details | None:
-    if not isinstance(held, dict):
-        return None
-    body = cast("Object", held)
-    retry_after = body.get("retryAfterSeconds")
-    return Details(
-        name=_text(body.get("name")),
-        group=_text(body.get("group")),
-        kind=_text(body.get("kind")),
-        uid=_text(body.get("uid")),
-        causes=_causes_from(body.get("causes")),
-        retry_after_seconds=retry_after if isinstance(retry_after, int) else 0,
-    )
-
-
-def _causes_from(held: object) -> tuple[Cause, ...]:
-    if not isinstance(held, list):
-        return ()
-    bodies = [cast("Object", each) for each in cast("list[object]", held) if isinstance(each, dict)]
-    return tuple(
-        Cause(_text(body.get("reason")), _text(body.get("message")), _text(body.get("field")))
-        for body in bodies
-    )
-
-
-def _is_failure(code: object) -> TypeGuard[int]:
-    return isinstance(code, int) and 400 <= code < 600
 
 
 def _text(value: object) -> str:

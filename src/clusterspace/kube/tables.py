@@ -62,7 +62,12 @@ def table_row(
 ) -> Object:
     """Return one row: the cells, and as much of the object as was asked for."""
     beside = {"conditions": list(conditions)} if conditions else {}
-    return {"cells": list(cells), **beside, "object": _included(kube_object, include)}
+    included: Object | None = None
+    if include is IncludeObject.METADATA:
+        included = partial_metadata(kube_object)
+    elif include is IncludeObject.OBJECT:
+        included = kube_object
+    return {"cells": list(cells), **beside, "object": included}
 
 
 def partial_metadata(kube_object: Mapping[str, Any]) -> Object:
@@ -84,13 +89,3 @@ def partial_metadata_list(
         "metadata": dict(list_metadata),
         "items": [partial_metadata(kube_object) for kube_object in kube_objects],
     }
-
-
-def _included(kube_object: Object, include: IncludeObject) -> Object | None:
-    match include:
-        case IncludeObject.METADATA:
-            return partial_metadata(kube_object)
-        case IncludeObject.OBJECT:
-            return kube_object
-        case IncludeObject.NONE:
-            return None

@@ -56,29 +56,20 @@ def _parse(text: str) -> float:
     found = _RFC_3339.fullmatch(text)
     if found is None:
         raise _unreadable(text)
+    calendar = (int(found[part]) for part in ("year", "month", "day", "hour", "minute", "second"))
+    micros = int(f"{found['fraction'] or '':0<6}"[:6])
+    zone = UTC
     try:
-        moment = _moment_of(found)
+        if found["sign"] is not None:
+            minutes = int(found["offset_minutes"])
+            if minutes > 59:
+                raise _unreadable(text)
+            offset = timedelta(hours=int(found["offset_hours"]), minutes=minutes)
+            zone = timezone(-offset if found["sign"] == "-" else offset)
+        moment = datetime(*calendar, microsecond=micros, tzinfo=zone)
     except ValueError as error:  # the 31st of February, hour 25, an offset of a day or more
         raise _unreadable(text) from error
     return (moment - _EPOCH).total_seconds()
-
-
-def _moment_of(found: re.Match[str]) -> datetime:
-    """Build the moment; ValueError when a part is out of range."""
-    calendar = (int(found[part]) for part in ("year", "month", "day", "hour", "minute", "second"))
-    micros = int(f"{found['fraction'] or '':0<6}"[:6])
-    return datetime(*calendar, microsecond=micros, tzinfo=_offset_of(found))
-
-
-def _offset_of(found: re.Match[str]) -> timezone:
-    """Build the offset from UTC; ValueError when it is a day or more."""
-    if found["sign"] is None:
-        return UTC
-    minutes = int(found["offset_minutes"])
-    if minutes > 59:
-        raise ValueError("an offset has at most 59 minutes")
-    offset = timedelta(hours=int(found["offset_hours"]), minutes=minutes)
-    return timezone(-offset if found["sign"] == "-" else offset)
 
 
 def _unreadable(text: str) -> MalformedTimestamp:

@@ -11,8 +11,15 @@ from clusterspace.gateway.flow import Naming
 from clusterspace.gateway.names import NAME_LABELS
 from clusterspace.gateway.renaming.edits import Change
 from clusterspace.gateway.renaming.places import unqualifier
-from clusterspace.kube.label_grammar import DOES_NOT_EXIST, EXISTS, SET_SIGNS, Term, read_terms
-from clusterspace.kube.selectors import FieldSelector, parse_field_selector
+from clusterspace.kube.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    SET_SIGNS,
+    FieldSelector,
+    Term,
+    parse_field_selector,
+    read_terms,
+)
 from clusterspace.serving.request_info import Query
 
 _ANY_VERSION: Final = ("", "0")
