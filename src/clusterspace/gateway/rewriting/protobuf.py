@@ -6,10 +6,17 @@ from typing import cast
 
 from clusterspace.errors import UnsupportedMediaType
 from clusterspace.gateway.renaming.edits import EACH, Change, Node, Tree
-from clusterspace.kube.protobuf.envelopes import Envelope, read_envelope, write_envelope
 from clusterspace.kube.protobuf.messages import Field, Message, Shape, find_kind, get_message
-from clusterspace.kube.protobuf.scalars import text_of
-from clusterspace.kube.protobuf.wire import WireField, WireType, read_fields, write_field
+from clusterspace.kube.protobuf.wire import (
+    Envelope,
+    WireField,
+    WireType,
+    read_envelope,
+    read_fields,
+    text_of,
+    write_envelope,
+    write_field,
+)
 
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 

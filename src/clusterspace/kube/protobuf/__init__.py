@@ -1,11 +1,13 @@
 """Kubernetes protobuf bodies to and from the JSON objects everyone else works with.
 
-    body -> envelopes -> messages (which fields?) -> decoding -> object
-    object -> encoding -> envelopes -> body
+    body -> envelope -> messages (which fields?) -> decoding -> object
+    object -> encoding -> envelope -> body
 
-Read in this order: `envelopes` (the four magic bytes and the type beside the object), `wire` (tags
-and lengths), `scalars` and `values` (what a number or a time is on the wire), `messages` (the table
-of fields, from `fields.txt`), `schema_choices`, then `decoding` and `encoding`.
+wire.py      the envelope with its four magic bytes; tags, varints and lengths
+values.py    what a number, a text or a time is on the wire and in JSON
+messages.py  the table of messages and their fields, from `fields.txt`
+decoding.py  a body to the object a Go client would have sent as JSON
+encoding.py  an object to the body a Go client would have sent
 
 **Which zeros are shown.** Go clients write every field that is not a pointer, set or not, so a
 zero on the wire may mean "nobody said anything". The table knows how each field is declared and

@@ -5,7 +5,6 @@ from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedObject, UnsupportedMediaType
 from clusterspace.kube.objects import Object
-from clusterspace.kube.protobuf.envelopes import read_envelope
 from clusterspace.kube.protobuf.messages import (
     Field,
     Message,
@@ -13,16 +12,20 @@ from clusterspace.kube.protobuf.messages import (
     Shape,
     find_kind,
     get_message,
+    unwrap,
 )
-from clusterspace.kube.protobuf.scalars import (
+from clusterspace.kube.protobuf.values import VALUE_TYPES
+from clusterspace.kube.protobuf.wire import (
+    WireType,
+    WireValue,
+    read_envelope,
+    read_fields,
     read_known,
+    read_packed,
     text_of,
     unknown_field,
     wrong_wire_type,
 )
-from clusterspace.kube.protobuf.schema_choices import unwrap
-from clusterspace.kube.protobuf.values import VALUE_TYPES
-from clusterspace.kube.protobuf.wire import WireType, WireValue, read_fields, read_packed
 
 # What protobuf libraries allow. Only schemas of custom resources nest at will, two messages a
 # level at most, and the published ones stay under twenty levels.
@@ -75,10 +78,12 @@ def _collect(message: Message, data: bytes, place: str) -> _Sent:
         field = message.by_number.get(wire_field.number)
         if field is None:
             raise unknown_field(f"{message.name} at {place}", wire_field.number)
-        wanted = _wire_type(field)
+        value_type = None if field.shape is Shape.MAP else VALUE_TYPES.get(field.type)
+        wanted = WireType.BYTES if value_type is None else value_type.wire_type
+        may_be_packed = field.shape is Shape.LIST and wanted == WireType.VARINT
         if wire_field.wire_type == wanted:
             sent.setdefault(field.number, []).append(wire_field.value)
-        elif _may_be_packed(field, wanted) and wire_field.wire_type == WireType.BYTES:
+        elif may_be_packed and wire_field.wire_type == WireType.BYTES:
             packed = read_packed(cast("bytes", wire_field.value), f"{place}.{field.name}")
             sent.setdefault(field.number, []).extend(packed)
         else:
@@ -86,47 +91,32 @@ def _collect(message: Message, data: bytes, place: str) -> _Sent:
     return sent
 
 
-def _wire_type(field: Field) -> WireType:
-    value_type = VALUE_TYPES.get(field.type)
-    if value_type is None or field.shape is Shape.MAP:
-        return WireType.BYTES
-    return value_type.wire_type
-
-
-def _may_be_packed(field: Field, wanted: WireType) -> bool:
-    return field.shape is Shape.LIST and wanted == WireType.VARINT
-
-
 def _decode_field(field: Field, occurrences: Sequence[WireValue], place: str, depth: int) -> Any:
+    """Return the JSON of a field, or _ABSENT when the JSON does not have it."""
+    # A list, a map or a pointer that holds nothing.
+    is_shown = field.presence in (Presence.ALWAYS, Presence.OR_NULL)
+    empty = None if is_shown else _ABSENT
     if field.shape is Shape.LIST:
         listed = [
-            _decode_value(field.type, held, f"{place}[{index}]", depth)
-            for index, held in enumerate(occurrences)
+            _decode_value(field.type, value, f"{place}[{index}]", depth)
+            for index, value in enumerate(occurrences)
         ]
-        return listed or _empty(field)
+        return listed or empty
     if field.shape is Shape.MAP:
-        entries = (_decode_entry(field.type, held, place, depth) for held in occurrences)
-        return dict(entries) or _empty(field)
+        entries = (_decode_entry(field.type, value, place, depth) for value in occurrences)
+        return dict(entries) or empty
     if not occurrences and field.presence is not Presence.ALWAYS:
-        return _empty(field)
-    value = _decode_single(field, occurrences, place, depth)
-    return _ABSENT if field.presence is Presence.NOT_EMPTY and value in _EMPTY else value
-
-
-def _empty(field: Field) -> Any:
-    """Return the JSON of a list, a map or a pointer that holds nothing."""
-    return None if field.presence in (Presence.ALWAYS, Presence.OR_NULL) else _ABSENT
-
-
-def _decode_single(field: Field, occurrences: Sequence[WireValue], place: str, depth: int) -> Any:
-    """Read one value: the last scalar sent counts, messages sent in pieces are joined."""
+        return empty
+    # One value: the last scalar sent counts, messages sent in pieces are joined.
     value_type = VALUE_TYPES.get(field.type)
     if value_type is None:
-        return _decode_value(field.type, _joined(occurrences), place, depth)
-    if not occurrences:
-        return value_type.zero
-    held = _joined(occurrences) if value_type.is_message else occurrences[-1]
-    return value_type.read(held, place)
+        value = _decode_value(field.type, _joined(occurrences), place, depth)
+    elif not occurrences:
+        value = value_type.zero
+    else:
+        sent = _joined(occurrences) if value_type.is_message else occurrences[-1]
+        value = value_type.read(sent, place)
+    return _ABSENT if field.presence is Presence.NOT_EMPTY and value in _EMPTY else value
 
 
 def _joined(occurrences: Sequence[WireValue]) -> bytes:
@@ -145,10 +135,10 @@ def _decode_value(type_name: str, value: WireValue, place: str, depth: int) -> A
 def _decode_entry(type_name: str, value: WireValue, place: str, depth: int) -> tuple[str, Any]:
     """Read one entry of a map; a missing half is that type's zero."""
     value_type = VALUE_TYPES.get(type_name)
-    held_type = value_type.wire_type if value_type else WireType.BYTES
-    known = {_ENTRY_KEY: WireType.BYTES, _ENTRY_VALUE: held_type}
+    wire_type = value_type.wire_type if value_type else WireType.BYTES
+    known = {_ENTRY_KEY: WireType.BYTES, _ENTRY_VALUE: wire_type}
     entry = read_known(cast("bytes", value), known, place)
     key = text_of(entry.get(_ENTRY_KEY, b""), place)
-    absent = b"" if held_type == WireType.BYTES else 0
-    held = entry.get(_ENTRY_VALUE, absent)
-    return key, _decode_value(type_name, held, f"{place}[{key}]", depth)
+    absent = b"" if wire_type == WireType.BYTES else 0
+    sent = entry.get(_ENTRY_VALUE, absent)
+    return key, _decode_value(type_name, sent, f"{place}[{key}]", depth)

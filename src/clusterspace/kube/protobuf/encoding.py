@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from clusterspace.errors import MalformedObject, UnsupportedMediaType
-from clusterspace.kube.protobuf.envelopes import Envelope, write_envelope
 from clusterspace.kube.protobuf.messages import (
     Field,
     Message,
@@ -12,14 +11,14 @@ from clusterspace.kube.protobuf.messages import (
     Shape,
     find_kind,
     get_message,
+    wrap,
 )
-from clusterspace.kube.protobuf.scalars import must_be
-from clusterspace.kube.protobuf.schema_choices import wrap
-from clusterspace.kube.protobuf.values import VALUE_TYPES
+from clusterspace.kube.protobuf.values import VALUE_TYPES, must_be
 from clusterspace.kube.protobuf.wire import (
+    Envelope,
     WireType,
-    WireValue,
     write_bytes_field,
+    write_envelope,
     write_fixed64_field,
     write_varint_field,
 )
@@ -64,52 +63,38 @@ def _encode_field(field: Field, fields: Mapping[str, Any], place: str) -> Iterat
     shown = fields.get(field.name)
     place = f"{place}.{field.name}"
     if field.shape is Shape.SINGLE:
-        yield from _encode_single(field, shown, place)
+        value_type = VALUE_TYPES.get(field.type)
+        if shown is not None:
+            yield _write(field.number, field.type, shown, place)
+        elif field.presence not in _WRITTEN_WHEN_ZERO:
+            return
+        # Go writes a value nobody set as zero, an empty message, or no bytes at all.
+        elif value_type is None:
+            yield _write(field.number, field.type, {}, field.name)
+        elif value_type.zero is not None:
+            yield _write(field.number, field.type, value_type.zero, field.name)
+        elif value_type.is_message:
+            yield write_bytes_field(field.number, b"")
     elif shown is not None and field.shape is Shape.LIST:
         listed = cast("list[Any]", must_be(shown, list, place))
         for index, item in enumerate(listed):
             yield _write(field.number, field.type, item, f"{place}[{index}]")
     elif shown is not None:
-        yield from _encode_map(field, must_be(shown, dict, place), place)
-
-
-def _encode_single(field: Field, shown: Any, place: str) -> Iterator[bytes]:
-    if shown is not None:
-        yield _write(field.number, field.type, shown, place)
-    elif field.presence in _WRITTEN_WHEN_ZERO:
-        yield from _encode_zero(field)
-
-
-def _encode_zero(field: Field) -> Iterator[bytes]:
-    """Yield what Go writes for a value nobody set: zero, an empty message, no bytes at all."""
-    value_type = VALUE_TYPES.get(field.type)
-    if value_type is None:
-        yield _write(field.number, field.type, {}, field.name)
-    elif value_type.zero is not None:
-        yield _write(field.number, field.type, value_type.zero, field.name)
-    elif value_type.is_message:
-        yield write_bytes_field(field.number, b"")
-
-
-def _encode_map(field: Field, entries: Mapping[str, Any], place: str) -> Iterator[bytes]:
-    for key in sorted(entries):
-        entry = _write(1, "string", key, place)
-        entry += _write(2, field.type, entries[key], f"{place}[{key}]")
-        yield write_bytes_field(field.number, entry)
+        entries = cast("Mapping[str, Any]", must_be(shown, dict, place))
+        for key in sorted(entries):
+            entry = _write(1, "string", key, place)
+            entry += _write(2, field.type, entries[key], f"{place}[{key}]")
+            yield write_bytes_field(field.number, entry)
 
 
 def _write(number: int, type_name: str, shown: Any, place: str) -> bytes:
     value_type = VALUE_TYPES.get(type_name)
     if value_type is None:
         wrapped = wrap(type_name, shown)
-        message = _encode_message(get_message(type_name), wrapped, place)
-        return write_bytes_field(number, message)
-    return _write_as(value_type.wire_type, number, value_type.write(shown, place))
-
-
-def _write_as(wire_type: WireType, number: int, value: WireValue) -> bytes:
-    if wire_type == WireType.VARINT:
+        return write_bytes_field(number, _encode_message(get_message(type_name), wrapped, place))
+    value = value_type.write(shown, place)
+    if value_type.wire_type == WireType.VARINT:
         return write_varint_field(number, cast("int", value))
-    if wire_type == WireType.FIXED64:
+    if value_type.wire_type == WireType.FIXED64:
         return write_fixed64_field(number, cast("bytes", value))
     return write_bytes_field(number, cast("bytes", value))

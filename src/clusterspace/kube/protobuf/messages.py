@@ -1,4 +1,8 @@
-"""The table of messages: which field number is which JSON field, read once from `fields.txt`."""
+"""The table of messages: which field number is which JSON field, read once from `fields.txt`.
+
+A line of that file is one message; `@` marks a whole object, `*` a list, `!` a message whose fields
+stand in the object around it, and the marks after a name are those of `Presence`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
 from importlib import resources
-from typing import Final
+from typing import Any, Final
+
+from clusterspace.kube.objects import Object
 
 ANY_VERSION: Final = "*"
 _FIELD: Final = re.compile(
@@ -95,12 +101,25 @@ def get_message(name: str) -> Message:
     """Return a message by its full name, such as `meta.ObjectMeta`."""
     alias = name.partition(".")[0]
     table = _read_table()
-    fields = filter(None, table.lines[name].split("; "))
-    return Message(
-        name,
-        tuple(_read_field(field, alias) for field in fields),
-        is_kind=name in table.kinds.values(),
-    )
+    fields: list[Field] = []
+    for text in filter(None, table.lines[name].split("; ")):
+        parts = _FIELD.fullmatch(text)
+        if parts is None:
+            raise LookupError(f"fields.txt: {text!r} is not a field")
+        values = _MAP.fullmatch(parts["type"])
+        type_ = values[1] if values else parts["type"]
+        # A message of the same group is written without it; the words for values are lower case.
+        is_whole = "." in type_ or type_[0].islower()
+        fields.append(
+            Field(
+                number=int(parts["number"]),
+                name=parts["name"],
+                type=type_ if is_whole else f"{alias}.{type_}",
+                shape=Shape.MAP if values else Shape(parts["before"]),
+                presence=Presence(parts["after"]),
+            )
+        )
+    return Message(name, tuple(fields), is_kind=name in table.kinds.values())
 
 
 @cache
@@ -123,20 +142,37 @@ def _read_table() -> _Table:
     return _Table(lines, kinds)
 
 
-def _read_field(text: str, alias: str) -> Field:
-    parts = _FIELD.fullmatch(text)
-    if parts is None:
-        raise LookupError(f"fields.txt: {text!r} is not a field")
-    values = _MAP.fullmatch(parts["type"])
-    return Field(
-        number=int(parts["number"]),
-        name=parts["name"],
-        type=_full_type(values[1] if values else parts["type"], alias),
-        shape=Shape.MAP if values else Shape(parts["before"]),
-        presence=Presence(parts["after"]),
-    )
+# Places in a CustomResourceDefinition's schema that hold a schema or something simpler: on the
+# wire a message with a field for each, in JSON whichever of them there is.
+
+_SCHEMA: Final = "schema"
+_ALLOWS: Final = "allows"
+_BESIDE_A_SCHEMA: Final[Mapping[str, str]] = {
+    "apiextensions.JSONSchemaPropsOrArray": "schemas",
+    "apiextensions.JSONSchemaPropsOrBool": _ALLOWS,
+    "apiextensions.JSONSchemaPropsOrStringArray": "property",
+}
 
 
-def _full_type(written: str, alias: str) -> str:
-    """Qualify a message of the same group; words of their own are lower case."""
-    return written if "." in written or written[0].islower() else f"{alias}.{written}"
+def unwrap(message_name: str, decoded: Object) -> Any:
+    """Return the JSON of such a message; any other message as it is."""
+    beside = _BESIDE_A_SCHEMA.get(message_name)
+    if beside is None:
+        return decoded
+    if isinstance(decoded.get(beside), list):
+        return decoded[beside]
+    if _SCHEMA in decoded:
+        return decoded[_SCHEMA]
+    return bool(decoded.get(_ALLOWS)) if beside == _ALLOWS else None
+
+
+def wrap(message_name: str, shown: Any) -> Any:
+    """Return the fields of such a message from its JSON; the inverse of `unwrap`."""
+    beside = _BESIDE_A_SCHEMA.get(message_name)
+    if beside is None:
+        return shown
+    if not isinstance(shown, dict):
+        return {beside: shown}
+    schema: Object = {_SCHEMA: shown}
+    # Go clients say that a place with a schema also allows something.
+    return {**schema, _ALLOWS: True} if beside == _ALLOWS else schema

@@ -1,12 +1,13 @@
-"""The protobuf wire: tags, varints and lengths, read without trust and written canonically."""
+"""The protobuf wire: the envelope of a body, tags, varints and lengths; read without trust."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
-from clusterspace.errors import MalformedObject
+from clusterspace.errors import MalformedObject, UnsupportedMediaType
 
+MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAX_FIELD_NUMBER: Final = (1 << 29) - 1
 _VARINT_BYTES: Final = 10  # 64 bits, seven to a byte
 _UINT64: Final = (1 << 64) - 1
@@ -24,7 +25,7 @@ class WireType(IntEnum):
 WireValue: TypeAlias = int | bytes
 """An unsigned 64-bit number for a varint, the bytes themselves for everything else."""
 
-_WIDTHS: Final = {WireType.FIXED64: 8, WireType.FIXED32: 4}
+_WIDTHS: Final[Mapping[int, int]] = {WireType.FIXED64: 8, WireType.FIXED32: 4}
 _KNOWN_TYPES: Final = frozenset(WireType)
 
 
@@ -62,7 +63,16 @@ def read_fields(data: bytes, place: str) -> Iterator[WireField]:
             position = varint.end
             yield WireField(number, WireType.VARINT, varint.number)
             continue
-        start, position = _span(data, tag.end, WireType(wire_type), place)
+        start, width = tag.end, _WIDTHS.get(wire_type)
+        if width is None:
+            length = _read_varint(data, start, place)
+            start, width = length.end, length.number
+        # Before anything is cut out: a length of 2^60 in a body of ten bytes must cost nothing.
+        if width > len(data) - start:
+            raise MalformedObject(
+                f"{place}: a field of {width} bytes has only {len(data) - start}", place=place
+            )
+        position = start + width
         yield WireField(number, WireType(wire_type), data[start:position])
 
 
@@ -101,20 +111,6 @@ def write_field(field: WireField) -> bytes:
     return _varint(field.number << 3 | field.wire_type) + field.value
 
 
-def _span(data: bytes, start: int, wire_type: WireType, place: str) -> tuple[int, int]:
-    """Return where the bytes of a field start and end."""
-    if wire_type == WireType.BYTES:
-        length = _read_varint(data, start, place)
-        start, width = length.end, length.number
-    else:
-        width = _WIDTHS[wire_type]
-    if width > len(data) - start:
-        raise MalformedObject(
-            f"{place}: a field of {width} bytes has only {len(data) - start}", place=place
-        )
-    return start, start + width
-
-
 def _read_varint(data: bytes, start: int, place: str) -> _Varint:
     number = 0
     for offset, byte in enumerate(data[start : start + _VARINT_BYTES]):
@@ -136,3 +132,107 @@ def _varint(number: int) -> bytes:
         number >>= 7
     written.append(number)
     return bytes(written)
+
+
+def read_known(data: bytes, known: Mapping[int, WireType], place: str) -> dict[int, WireValue]:
+    """Return the fields of a small fixed message by number; the last one sent counts."""
+    fields: dict[int, WireValue] = {}
+    for field in read_fields(data, place):
+        check_known(field, known, place)
+        fields[field.number] = field.value
+    return fields
+
+
+def check_known(field: WireField, known: Mapping[int, WireType], place: str) -> None:
+    """Refuse a field that the message does not have, or not with these bytes."""
+    if field.number not in known:
+        raise unknown_field(place, field.number)
+    if field.wire_type != known[field.number]:
+        raise wrong_wire_type(place, field)
+
+
+def unknown_field(place: str, number: int) -> UnsupportedMediaType:
+    """Return the refusal of a field the table does not have.
+
+    Protobuf's own rule is to carry such fields along. An object is stored as JSON here, which has
+    no place for them: passing over one would lose it without a word on the next write.
+    """
+    return UnsupportedMediaType(
+        f"{place}: protobuf field {number} is not known here; send the object as JSON"
+    )
+
+
+def wrong_wire_type(place: str, field: WireField) -> MalformedObject:
+    """Return the refusal of a field whose bytes are not of its type."""
+    return MalformedObject(
+        f"{place}: field {field.number} cannot have wire type {field.wire_type.value}", place=place
+    )
+
+
+def bytes_of(fields: Mapping[int, WireValue], number: int) -> bytes:
+    """Return a field of bytes, empty when it was not sent."""
+    return cast("bytes", fields.get(number, b""))
+
+
+def text_of(value: WireValue, place: str) -> str:
+    """Return the text of a field."""
+    try:
+        return cast("bytes", value).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedObject(f"{place}: the text is not UTF-8", place=place) from error
+
+
+# The envelope around every body: four magic bytes, then the type and the bytes of the object.
+
+_MAGIC: Final = b"k8s\x00"
+_TYPE, _OBJECT, _ENCODING, _CONTENT_TYPE = 1, 2, 3, 4
+_API_VERSION, _KIND = 1, 2
+_ENVELOPE_FIELDS: Final[Mapping[int, WireType]] = dict.fromkeys(
+    (_TYPE, _OBJECT, _ENCODING, _CONTENT_TYPE), WireType.BYTES
+)
+_TYPE_FIELDS: Final[Mapping[int, WireType]] = dict.fromkeys((_API_VERSION, _KIND), WireType.BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The type of an object, and its bytes."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+
+
+def read_envelope(body: bytes) -> Envelope:
+    """Take a body apart; refuse one that is compressed or wraps something other than protobuf."""
+    if not body.startswith(_MAGIC):
+        raise MalformedObject("the body does not start as Kubernetes protobuf does", place="body")
+    fields = read_known(body[len(_MAGIC) :], _ENVELOPE_FIELDS, "body")
+    encoding = text_of(fields.get(_ENCODING, b""), "body contentEncoding")
+    content_type = text_of(fields.get(_CONTENT_TYPE, b""), "body contentType")
+    if encoding or content_type not in ("", MEDIA_TYPE):
+        raise UnsupportedMediaType(
+            f"a protobuf body wraps content of type {content_type!r}, encoding {encoding!r}, "
+            "which is not read here"
+        )
+    typed = read_known(bytes_of(fields, _TYPE), _TYPE_FIELDS, "body typeMeta")
+    return Envelope(
+        api_version=text_of(typed.get(_API_VERSION, b""), "body typeMeta.apiVersion"),
+        kind=text_of(typed.get(_KIND, b""), "body typeMeta.kind"),
+        raw=bytes_of(fields, _OBJECT),
+    )
+
+
+def write_envelope(envelope: Envelope) -> bytes:
+    """Put a body together, byte for byte as Go clients do."""
+    typed = write_bytes_field(_API_VERSION, envelope.api_version.encode()) + write_bytes_field(
+        _KIND, envelope.kind.encode()
+    )
+    return b"".join(
+        (
+            _MAGIC,
+            write_bytes_field(_TYPE, typed),
+            write_bytes_field(_OBJECT, envelope.raw),
+            write_bytes_field(_ENCODING, b""),
+            write_bytes_field(_CONTENT_TYPE, b""),
+        )
+    )

@@ -14,8 +14,13 @@ from clusterspace.gateway.rewriting import inbound, outbound
 from clusterspace.kube.objects import name_of, with_metadata
 from clusterspace.kube.protobuf.decoding import decode
 from clusterspace.kube.protobuf.encoding import encode
-from clusterspace.kube.protobuf.envelopes import read_envelope, write_envelope
-from clusterspace.kube.protobuf.wire import WireField, WireType, write_field
+from clusterspace.kube.protobuf.wire import (
+    WireField,
+    WireType,
+    read_envelope,
+    write_envelope,
+    write_field,
+)
 
 POD = Subject("", "v1", "pods")
 DEPLOYMENT = Subject("apps", "v1", "deployments")

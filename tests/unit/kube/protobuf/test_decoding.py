@@ -11,7 +11,7 @@ from clusterspace.errors import MalformedObject, UnsupportedMediaType
 from clusterspace.kube.protobuf import wire
 from clusterspace.kube.protobuf.decoding import MAX_DEPTH, decode
 from clusterspace.kube.protobuf.encoding import encode
-from clusterspace.kube.protobuf.envelopes import Envelope, read_envelope, write_envelope
+from clusterspace.kube.protobuf.wire import Envelope, read_envelope, write_envelope
 
 REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
 TOKEN_REQUEST = {
