@@ -14,13 +14,9 @@ from clusterspace.kube.field_paths import NO_PATH, dotted_text, value_text
 from clusterspace.kube.names import dns1123_subdomain_problems
 from clusterspace.kube.objects import Object, metadata_of, with_metadata
 from clusterspace.kube.resources import GroupVersionKind
-from clusterspace.kube.schemas.defaulting import apply_defaults
-from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.object_meta import OBJECT_META
-from clusterspace.kube.schemas.pruning import prune
-from clusterspace.kube.schemas.ratcheting import still_new
-from clusterspace.kube.schemas.validation import validate
-from clusterspace.kube.schemas.walk import holds_objects, places
+from clusterspace.kube.schemas.model import OBJECT_META, Schema, holds_objects, places
+from clusterspace.kube.schemas.pruning import apply_defaults, prune
+from clusterspace.kube.schemas.validation import still_new, validate
 
 _TEXT: Final = {"type": "string"}
 _BLOCKING: Final = frozenset(

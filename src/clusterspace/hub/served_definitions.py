@@ -22,9 +22,8 @@ from clusterspace.kube.resources import (
     ResourceInfo,
     Subresource,
 )
-from clusterspace.kube.schemas.defaulting import apply_defaults
 from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.pruning import prune
+from clusterspace.kube.schemas.pruning import apply_defaults, prune
 
 VERBS: Final = (
     "delete",

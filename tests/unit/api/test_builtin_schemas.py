@@ -7,10 +7,8 @@ import pytest
 from tests.corpus import corpus_dir
 
 from clusterspace.api import builtin_schemas
-from clusterspace.kube.schemas.defaulting import apply_defaults
-from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.object_meta import OBJECT_META
-from clusterspace.kube.schemas.pruning import prune
+from clusterspace.kube.schemas.model import OBJECT_META, Schema
+from clusterspace.kube.schemas.pruning import apply_defaults, prune
 from clusterspace.kube.schemas.validation import validate
 
 STABLE_KINDS = [

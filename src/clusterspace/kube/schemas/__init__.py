@@ -1,15 +1,11 @@
 """Structural schemas: one model for built-in kinds and CustomResourceDefinitions.
 
-model.py       Schema: what is known of one place in an object
+model.py       Schema: the rules of one place in an object; that of `metadata`; the walk
+patterns.py    regular expressions as Kubernetes reads them
+formats.py     the string formats that Kubernetes checks
 reading.py     raw JSON to Schema, or a refusal that names the place
-object_meta.py the schema of `metadata`, which every kind shares
-defaulting.py  fill in what was left out
-pruning.py     drop (or name) what the schema does not know
-validation.py  every cause at once, in Kubernetes' field-path form
-checks/        the rules that validation is made of
-keywords.py    keywords a definition may not have, or only together with others
-default_values.py  is a default valid where it stands?
+pruning.py     fill in what was left out, drop (or name) what the schema does not know
+checks.py      the rules of a schema, one check each, and the problems they find
+validation.py  every cause at once, in Kubernetes' field-path form; ratcheting
 structural.py  is this schema one that a CustomResourceDefinition may have?
-ratcheting.py  what was wrong before is let be when it is not touched
-walk.py        every place of a value with its schema, for other rules
 """

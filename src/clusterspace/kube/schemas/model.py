@@ -1,8 +1,18 @@
-"""Schema: what is known of one place in an object, for built-in kinds and custom ones alike."""
+"""Schema: the rules of one place in an object, for built-in kinds and custom ones alike.
 
-from collections.abc import Callable, Mapping
+Beside it the schema of `metadata`, the one part that every kind shares, and the walk through a
+value and its schema together.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from clusterspace.kube.field_paths import Key, Step, Steps
+
+if TYPE_CHECKING:
+    from clusterspace.kube.objects import Object
 
 Resolve = Callable[[str], "Schema"]
 """Turns the target of a `$ref` into its Schema."""
@@ -24,7 +34,11 @@ class Schema:
         self.raw = raw
         self._resolve = resolve
         self.memo: dict[type, Any] = {}
-        """What readers of this schema worked out once, kept with it; keyed by their own type."""
+        """What readers of this schema worked out once, kept with it; keyed by their own type.
+
+        Validators, compiled rules and readers of values live here and as long as the schema: a
+        definition that changes gets a new Schema, and with it an empty memo.
+        """
 
     def _child(self, raw: Mapping[str, Any]) -> "Schema":
         reference = raw.get("$ref")
@@ -146,7 +160,7 @@ class Schema:
     @cached_property
     def defaulted(self) -> Mapping[str, "Schema"]:
         """The named fields that are filled in when missing."""
-        return {name: held for name, held in self.properties.items() if held.has_default}
+        return {name: field for name, field in self.properties.items() if field.has_default}
 
     @property
     def default(self) -> Any:
@@ -164,3 +178,141 @@ ANYTHING: Final = Schema({"x-kubernetes-preserve-unknown-fields": True})
 
 NOTHING: Final = Schema({})
 """Knows nothing and keeps nothing."""
+
+
+# ObjectMeta.
+
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_COUNT: Final = {"type": "integer", "format": "int64"}
+_FLAG: Final = {"type": "boolean"}
+_TEXTS: Final = {"type": "object", "additionalProperties": _TEXT}
+
+_OWNER_REFERENCE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "name", "uid"],
+    "x-kubernetes-map-type": "atomic",
+    "properties": {
+        "apiVersion": _TEXT,
+        "blockOwnerDeletion": _FLAG,
+        "controller": _FLAG,
+        "kind": _TEXT,
+        "name": _TEXT,
+        "uid": _TEXT,
+    },
+}
+
+_MANAGED_FIELDS_ENTRY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "apiVersion": _TEXT,
+        "fieldsType": _TEXT,
+        "fieldsV1": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "manager": _TEXT,
+        "operation": _TEXT,
+        "subresource": _TEXT,
+        "time": _TIME,
+    },
+}
+
+OBJECT_META: Final = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "annotations": _TEXTS,
+            "creationTimestamp": _TIME,
+            "deletionGracePeriodSeconds": _COUNT,
+            "deletionTimestamp": _TIME,
+            "finalizers": {
+                "type": "array",
+                "items": _TEXT,
+                "x-kubernetes-list-type": "set",
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            "generateName": _TEXT,
+            "generation": _COUNT,
+            "labels": _TEXTS,
+            "managedFields": {
+                "type": "array",
+                "items": _MANAGED_FIELDS_ENTRY,
+                "x-kubernetes-list-type": "atomic",
+            },
+            "name": _TEXT,
+            "namespace": _TEXT,
+            "ownerReferences": {
+                "type": "array",
+                "items": _OWNER_REFERENCE,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+                "x-kubernetes-patch-merge-key": "uid",
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            "resourceVersion": _TEXT,
+            "selfLink": _TEXT,
+            "uid": _TEXT,
+        },
+    }
+)
+"""The same facts as the published definition; a test compares the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value, its schema, and the way to it."""
+
+    value: Any
+    schema: Schema
+    steps: Steps = ()
+
+    def below(self, step: Step, value: Any, schema: Schema) -> "Place":
+        """Return the place one step down."""
+        return Place(value, schema, (*self.steps, step))
+
+
+def _everywhere(_: Schema) -> bool:
+    return True
+
+
+def places(
+    value: Any, schema: Schema, where: Callable[[Schema], bool] = _everywhere
+) -> Iterator[Place]:
+    """Yield the value itself and every value below it that has a schema, parents first.
+
+    What `where` says is not of interest is left out, and so is everything below it.
+    """
+    waiting = [Place(value, schema)] if where(schema) else []
+    while waiting:
+        place = waiting.pop()
+        yield place
+        below: list[Place] = []
+        items = place.schema.items
+        if isinstance(place.value, dict):
+            named, free = place.schema.properties, place.schema.additional
+            for name, inner in cast("Object", place.value).items():
+                if name in named:
+                    if where(named[name]):
+                        below.append(place.below(name, inner, named[name]))
+                elif free is not None and where(free):
+                    below.append(place.below(Key(name), inner, free))
+        elif isinstance(place.value, list) and items is not None and where(items):
+            elements = cast("list[Any]", place.value)
+            below = [place.below(index, inner, items) for index, inner in enumerate(elements)]
+        waiting.extend(reversed(below))
+
+
+class _Embedding:
+    """Whether there are whole objects at or below a schema; worked out once, kept with it."""
+
+    def __init__(self, schema: Schema) -> None:
+        below = [*schema.properties.values(), schema.additional, schema.items]
+        self.exists = schema.is_embedded_resource or any(
+            holds_objects(each) for each in below if each is not None
+        )
+
+
+def holds_objects(schema: Schema) -> bool:
+    """Tell whether whole Kubernetes objects may be at or below a schema."""
+    cached = schema.memo.get(_Embedding)
+    if cached is None:
+        cached = schema.memo[_Embedding] = _Embedding(schema)
+    return bool(cached.exists)

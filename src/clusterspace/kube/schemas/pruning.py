@@ -1,4 +1,8 @@
-"""Drop what a schema does not know, and name what was dropped."""
+"""Defaulting and pruning: fill in what an object leaves out, drop what its schema does not know.
+
+Both return the object they were given when there was nothing to do, so that the usual write
+copies nothing.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -6,16 +10,62 @@ from typing import Any, Final, cast
 from clusterspace.errors import MalformedObject
 from clusterspace.kube.field_paths import Step, Steps, dotted_text
 from clusterspace.kube.objects import Object
-from clusterspace.kube.schemas.defaulting import apply_defaults
-from clusterspace.kube.schemas.model import NOTHING, Schema
-from clusterspace.kube.schemas.object_meta import OBJECT_META
+from clusterspace.kube.schemas.model import NOTHING, OBJECT_META, Schema
 
 _META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
+def apply_defaults(value: Any, schema: Schema) -> Any:
+    """Return the value with its defaults; the same object when there was nothing to fill in.
+
+    A default counts only where its parent is there, given or itself by default. A null that the
+    schema does not allow is treated as left out: with `a` defaulted to 1 and `b` not, `{"a": null,
+    "b": null}` becomes `{"a": 1}`.
+    """
+    try:
+        return _filled(value, schema)
+    except RecursionError as error:
+        raise MalformedObject("the object is nested too deeply to be defaulted") from error
+
+
+def _filled(value: Any, schema: Schema) -> Any:
+    if isinstance(value, list) and schema.items is not None:
+        elements = cast("list[Any]", value)
+        filled = [_filled_or_default(element, schema.items) for element in elements]
+        unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
+        return elements if unchanged else filled
+    if not isinstance(value, dict):
+        return cast("Any", value)
+
+    present = cast("Object", value)
+    changed: Object = {}
+    dropped: set[str] = set()
+    named, free = schema.properties, schema.additional
+    for name, inner in present.items():
+        known = named.get(name, free)
+        if known is None or not (inner is None or isinstance(inner, (dict, list))):
+            continue
+        filled = _filled_or_default(inner, known)
+        if filled is None and not known.is_nullable:
+            dropped.add(name)
+        elif filled is not inner:
+            changed[name] = filled
+    for name, known in schema.defaulted.items():
+        if name not in present:
+            changed[name] = _filled(known.default, known)
+    if not changed and not dropped:
+        return present
+    return {name: inner for name, inner in {**present, **changed}.items() if name not in dropped}
+
+
+def _filled_or_default(value: Any, schema: Schema) -> Any:
+    is_refused_null = value is None and not schema.is_nullable
+    return _filled(schema.default if is_refused_null else value, schema)
+
+
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What is left, and the paths of the fields that went, sorted."""
+    """The value that is left, and the paths of the fields that went, sorted."""
 
     value: Any
     unknown: tuple[str, ...]
@@ -37,7 +87,13 @@ def prune(value: Any, schema: Schema, *, is_resource_root: bool) -> Pruned:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """One pass over a value; `unknown` has the steps to each dropped field, as far as known."""
+    """One pass over a value.
+
+    `unknown` has the steps to each dropped field, from the value being looked at down. Each level
+    adds its own step on the way back, so that paths are built for what is dropped and nothing is
+    spent on what stays: dropping `x` under `spec.a` puts `("x",)`, then `("a", "x")`, then
+    `("spec", "a", "x")`.
+    """
 
     unknown: list[Steps]
 
@@ -48,18 +104,32 @@ class _Walk:
         if isinstance(value, dict):
             whole = is_resource or schema.is_embedded_resource
             return self._object(cast("Object", value), schema, is_resource=whole, keeps=keeps)
-        if isinstance(value, list):
-            return self._list(cast("list[Any]", value), schema, keeps=keeps)
-        return value
+        if not isinstance(value, list):
+            return value
+        elements = cast("list[Any]", value)
+        items = schema.items
+        if items is None:
+            if keeps:
+                return elements
+            items = NOTHING
+        kept = [
+            self._below(index, inner, items, keeps_all=keeps)
+            for index, inner in enumerate(elements)
+        ]
+        unchanged = all(new is old for new, old in zip(kept, elements, strict=True))
+        return elements if unchanged else kept
 
-    def _object(self, held: Object, schema: Schema, *, is_resource: bool, keeps: bool) -> Object:
+    def _object(self, fields: Object, schema: Schema, *, is_resource: bool, keeps: bool) -> Object:
         changed: Object = {}
         dropped: list[str] = []
         named, free = schema.properties, schema.additional
-        for name, value in held.items():
+        for name, value in fields.items():
             known = named.get(name, free)
             if is_resource and name in _META_FIELDS:
-                kept = self._meta_field(name, value)
+                if name != "metadata":
+                    continue
+                # Kubernetes decodes metadata into its own type, which has no place for nulls.
+                kept = apply_defaults(self._below(name, value, OBJECT_META), OBJECT_META)
             elif known is None:
                 if not keeps:
                     dropped.append(name)
@@ -72,29 +142,10 @@ class _Walk:
                 changed[name] = kept
         self.unknown.extend((name,) for name in dropped)
         if not changed and not dropped:
-            return held
-        return {name: value for name, value in {**held, **changed}.items() if name not in dropped}
-
-    def _meta_field(self, name: str, value: Any) -> Any:
-        if name != "metadata":
-            return value
-        # Kubernetes decodes metadata into its own type, which has no place for nulls.
-        return apply_defaults(self._below(name, value, OBJECT_META), OBJECT_META)
-
-    def _list(self, held: list[Any], schema: Schema, *, keeps: bool) -> list[Any]:
-        items = schema.items
-        if items is None:
-            if keeps:
-                return held
-            items = NOTHING
-        kept = [
-            self._below(index, value, items, keeps_all=keeps) for index, value in enumerate(held)
-        ]
-        unchanged = all(new is old for new, old in zip(kept, held, strict=True))
-        return held if unchanged else kept
+            return fields
+        return {name: value for name, value in {**fields, **changed}.items() if name not in dropped}
 
     def _below(self, step: Step, value: Any, schema: Schema, *, keeps_all: bool = False) -> Any:
-        """Prune one level down; paths grow on the way back, so nothing unknown costs nothing."""
         before = len(self.unknown)
         kept = self.pruned(value, schema, keeps_all=keeps_all)
         if len(self.unknown) > before:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedSchema
-from clusterspace.kube.schemas.checks.patterns import compile_pattern
 from clusterspace.kube.schemas.model import Schema
+from clusterspace.kube.schemas.patterns import compile_pattern
 
 DEEPEST: Final = 100
 """How deep a schema may nest: far deeper than any real one, far from the interpreter's limit."""
@@ -63,8 +63,8 @@ _check_object: Final = _of_type("an object", dict)
 def _list_of(check_one: _Check) -> _Check:
     def check(value: Any, place: str, depth: int) -> None:
         _check_list(value, place, depth)
-        for index, held in enumerate(value):
-            check_one(held, f"{place}[{index}]", depth)
+        for index, element in enumerate(value):
+            check_one(element, f"{place}[{index}]", depth)
 
     return check
 
@@ -72,8 +72,8 @@ def _list_of(check_one: _Check) -> _Check:
 def _object_of(check_one: _Check) -> _Check:
     def check(value: Any, place: str, depth: int) -> None:
         _check_object(value, place, depth)
-        for name, held in value.items():
-            check_one(held, f"{place}[{name}]", depth)
+        for name, inner in value.items():
+            check_one(inner, f"{place}[{name}]", depth)
 
     return check
 
@@ -160,19 +160,17 @@ def _refuse_unusable(raw: Mapping[str, Any], place: str) -> None:
 
 def subschemas(raw: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the schemas directly below a well-shaped one, each with the way to it."""
+    found: list[tuple[str, Any]] = []
+    for keyword in _WITH_SCHEMAS:
+        value = raw.get(keyword)
+        if keyword in _WITH_NAMED_SCHEMAS:
+            named = cast("Mapping[str, Any]", value or {})
+            found += ((f"{keyword}[{name}]", child) for name, child in named.items())
+        elif isinstance(value, list):
+            listed = cast("list[Any]", value)
+            found += ((f"{keyword}[{index}]", child) for index, child in enumerate(listed))
+        else:
+            found.append((keyword, value))
     return [
-        (way, cast("Mapping[str, Any]", child))
-        for keyword in _WITH_SCHEMAS
-        for way, child in _held_at(keyword, raw.get(keyword))
-        if isinstance(child, dict)
+        (way, cast("Mapping[str, Any]", child)) for way, child in found if isinstance(child, dict)
     ]
-
-
-def _held_at(keyword: str, value: Any) -> list[tuple[str, Any]]:
-    if keyword in _WITH_NAMED_SCHEMAS:
-        named = cast("Mapping[str, Any]", value or {})
-        return [(f"{keyword}[{name}]", held) for name, held in named.items()]
-    if isinstance(value, list):
-        listed = cast("list[Any]", value)
-        return [(f"{keyword}[{index}]", held) for index, held in enumerate(listed)]
-    return [(keyword, value)]

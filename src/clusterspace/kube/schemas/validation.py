@@ -1,26 +1,19 @@
-"""Hold a value against its schema and give every cause at once, in Kubernetes' words.
+"""Validate a value by its schema and return every cause at once, in Kubernetes' words.
 
-What a schema asks is worked out once and kept with it. A value that is right costs one look per
+The checks of a schema are made once and kept with it. A value that is right costs one look per
 field; paths and messages are made only for what is wrong.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from clusterspace.errors import Cause, MalformedObject
 from clusterspace.kube import causes
-from clusterspace.kube.field_paths import Key, Step
+from clusterspace.kube.field_paths import Key, Step, Steps, dotted_text, field_text
 from clusterspace.kube.objects import Object
-from clusterspace.kube.schemas.checks import junctors, members, scalars
-from clusterspace.kube.schemas.checks.problems import (
-    NONE,
-    Check,
-    Found,
-    Problem,
-    Where,
-    found_below,
-)
+from clusterspace.kube.schemas import checks
+from clusterspace.kube.schemas.checks import NONE, Check, Found, Problem, Where, found_below
 from clusterspace.kube.schemas.model import Schema
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
@@ -35,20 +28,20 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
 
 
 def validate(value: Any, schema: Schema, *, path: str = "") -> tuple[Cause, ...]:
-    """Return everything that is wrong with a value; `path` is what the caller calls it.
+    """Return the causes of everything wrong with a value; `path` is the caller's name for it.
 
     Duplicates in sets and maps come last, as Kubernetes looks for them in a second pass.
     """
     try:
         found = Validator.of(schema).problems(value)
         in_order = sorted(found, key=lambda problem: problem.is_duplicate)
-        return tuple(problem.tell(Where(path, problem.steps)) for problem in in_order)
+        return tuple(problem.cause(Where(path, problem.steps)) for problem in in_order)
     except RecursionError as error:
         raise MalformedObject("the object is nested too deeply to be validated") from error
 
 
 class Validator(dict[type, "Check | None"]):
-    """What one place of a schema asks of a value: the check for each type of value.
+    """The checks of one place of a schema, one for each type of value.
 
     A check is made when a value of its type is first met; None means that every value of the type
     is right, as for most leaves of most objects.
@@ -61,41 +54,46 @@ class Validator(dict[type, "Check | None"]):
     @classmethod
     def of(cls, schema: Schema) -> "Validator":
         """Return the validator of a schema, the same one each time."""
-        made = schema.memo.get(cls)
-        if made is None:
-            made = schema.memo[cls] = cls(schema)
-        return made
+        cached = schema.memo.get(cls)
+        if cached is None:
+            cached = schema.memo[cls] = cls(schema)
+        return cached
 
     def problems(self, value: Any) -> Found:
-        """Return what is wrong with a value, seen from that value."""
+        """Return the problems of a value, seen from that value."""
         check = self[type(value)]
         return NONE if check is None else check(value)
 
     def __missing__(self, kind: type) -> "Check | None":
-        checks = self._make_checks(kind)
-        if len(checks) > 1:
-            made = partial(_one_after_another, checks)
-        else:
-            made = checks[0] if checks else None
-        self[kind] = made
-        return made
-
-    def _make_checks(self, kind: type) -> list[Check]:
-        """Return the checks for values of one type, in the order Kubernetes makes them."""
-        checks = self._type_checks(kind)
+        """Make the check for values of one type, in the order in which Kubernetes checks."""
+        schema = self._schema
+        parts = self._type_checks(kind)
         if kind is not type(None):
-            checks += self._junctor_checks()
+            parts += self._junctor_checks()
         if kind is str:
-            checks += scalars.string_checks(self._schema)
+            parts += checks.string_checks(schema)
         elif kind in (int, float):
-            checks += scalars.number_checks(self._schema)
+            parts += checks.number_checks(schema)
         elif kind is list:
-            checks += self._list_checks()
-        if self._schema.raw.get("enum"):
-            checks.append(scalars.enum_check(self._schema.raw["enum"]))
+            parts += self._list_checks()
+        if schema.raw.get("enum"):
+            parts.append(checks.enum_check(schema.raw["enum"]))
         if kind is dict:
-            checks += self._object_checks()
-        return checks
+            parts += self._object_checks()
+
+        def one_after_another(value: Any) -> Found:
+            found = NONE
+            for part in parts:
+                more = part(value)
+                if more:
+                    found = [*found, *more]
+            return found
+
+        if len(parts) > 1:
+            self[kind] = one_after_another
+        else:
+            self[kind] = parts[0] if parts else None
+        return self[kind]
 
     def _type_checks(self, kind: type) -> list[Check]:
         schema = self._schema
@@ -106,134 +104,113 @@ class Validator(dict[type, "Check | None"]):
                 wanted |= {"number"}
         got = _TYPE_NAMES[kind]
         if kind in (int, float) and wanted & {"integer", "number"}:
-            return [] if "number" in wanted else [self._whole_number_check]
+            if "number" in wanted:
+                return []
+            return [lambda number: NONE if checks.is_whole(number) else self._wrong_type(float)]
         if got in wanted or (kind is type(None) and (schema.is_nullable or not wanted)):
             return []
-        if not wanted and (kind in (str, list) or not scalars.string_format(schema)):
+        if not wanted and (kind in (str, list) or not checks.string_format(schema)):
             return []
         return [lambda _: self._wrong_type(kind)]
-
-    def _whole_number_check(self, number: float) -> Found:
-        return NONE if scalars.is_whole(number) else self._wrong_type(float)
 
     def _wrong_type(self, kind: type) -> Found:
         """Name the format where there is one, unless a text or list came: so does Kubernetes."""
         schema = self._schema
-        known_format = scalars.string_format(schema) or scalars.number_format(schema)
+        known_format = checks.string_format(schema) or checks.number_format(schema)
         if known_format and kind not in (str, list, type(None)):
             got = {int: "int64", float: "float64"}.get(kind, "")
-            return scalars.wrong_type(known_format, got)
+            return checks.wrong_type(known_format, got)
         expected = "integer,string" if schema.is_int_or_string else schema.type
-        return scalars.wrong_type(expected, _TYPE_NAMES[kind])
+        return checks.wrong_type(expected, _TYPE_NAMES[kind])
 
     def _junctor_checks(self) -> list[Check]:
         schema = self._schema
-        checks: list[Check] = []
-        if schema.any_of:
-            checks.append(junctors.any_of(_problems_of(schema.any_of)))
-        if schema.one_of:
-            checks.append(junctors.one_of(_problems_of(schema.one_of)))
-        if schema.all_of:
-            checks.append(junctors.all_of(_problems_of(schema.all_of)))
+        parts: list[Check] = []
+        for alternatives, junctor in (
+            (schema.any_of, checks.any_of),
+            (schema.one_of, checks.one_of),
+            (schema.all_of, checks.all_of),
+        ):
+            if alternatives:
+                parts.append(junctor([Validator.of(each).problems for each in alternatives]))
         if schema.negated is not None:
-            checks.append(junctors.negation(Validator.of(schema.negated).problems))
-        return checks
+            parts.append(checks.negation(Validator.of(schema.negated).problems))
+        return parts
 
     def _list_checks(self) -> list[Check]:
         schema, raw = self._schema, self._schema.raw
-        checks: list[Check] = [self._element_problems] if schema.items is not None else []
-        checks += members.size_checks(raw, "Items")
-        if raw.get("uniqueItems"):
-            checks.append(members.find_repetition)
-        if schema.list_type == "set":
-            checks.append(members.find_set_duplicates)
-        elif schema.list_type == "map":
-            checks.append(partial(members.find_map_duplicates, keys=schema.list_map_keys))
-        return checks
+        parts: list[Check] = []
+        if schema.items is not None:
+            validator = Validator.of(schema.items)
 
-    def _element_problems(self, elements: Sequence[Any]) -> Found:
-        found: list[Problem] = []
-        validator = self._items
-        for index, element in enumerate(elements):
-            check = validator[type(element)]
-            if check is not None:
-                wrong = check(element)
-                if wrong:
-                    found += found_below(index, wrong)
-        return found
+            def check_elements(elements: Sequence[Any]) -> Found:
+                found: list[Problem] = []
+                for index, element in enumerate(elements):
+                    check = validator[type(element)]
+                    if check is not None:
+                        wrong = check(element)
+                        if wrong:
+                            found += found_below(index, wrong)
+                return found
+
+            parts.append(check_elements)
+        parts += checks.size_checks(raw, "Items")
+        if raw.get("uniqueItems"):
+            parts.append(checks.find_repetition)
+        if schema.list_type == "set":
+            parts.append(checks.find_set_duplicates)
+        elif schema.list_type == "map":
+            parts.append(partial(checks.find_map_duplicates, keys=schema.list_map_keys))
+        return parts
 
     def _object_checks(self) -> list[Check]:
         schema, raw = self._schema, self._schema.raw
-        checks = members.size_checks(raw, "Properties")
+        named = schema.properties
+        parts = checks.size_checks(raw, "Properties")
         if raw.get("additionalProperties") is False:
-            checks.append(self._forbidden_problems)
+            parts.append(
+                lambda fields: [_forbidden(key) for key in sorted(fields) if key not in named]
+            )
         if schema.additional is not None:
-            checks.append(self._free_problems)
+            free = Validator.of(schema.additional)
+
+            def check_free_keys(fields: Object) -> Found:
+                wrong_keys: dict[Step, Found] = {}
+                for key, value in fields.items():
+                    check = free[type(value)]
+                    if check is not None and key not in named:
+                        wrong = check(value)
+                        if wrong:
+                            wrong_keys[Key(key)] = wrong
+                return _in_name_order(wrong_keys) if wrong_keys else NONE
+
+            parts.append(check_free_keys)
         if raw.get("properties") or raw.get("required"):
-            checks.append(self._field_problems)
-        return checks
+            parts.append(self._field_check())
+        return parts
 
-    def _field_problems(self, held: Object) -> Found:
-        wrong_fields: dict[Step, Found] = {}
-        validators = self._fields
-        for name, value in held.items():
-            validator = validators.get(name)
-            if validator is not None:
-                check = validator[type(value)]
-                if check is not None:
-                    wrong = check(value)
-                    if wrong:
-                        wrong_fields[name] = wrong
-        found = _in_name_order(wrong_fields) if wrong_fields else NONE
-        for name in self._required:
-            if name not in held:
-                found = [*found, _missing(name)]
-        return found
+    def _field_check(self) -> Check:
+        validators = {name: Validator.of(each) for name, each in self._schema.properties.items()}
+        required = tuple(dict.fromkeys(self._schema.raw.get("required") or ()))
 
-    def _free_problems(self, held: Object) -> Found:
-        wrong_keys: dict[Step, Found] = {}
-        validator = self._free
-        named = self._schema.properties
-        for key, value in held.items():
-            check = validator[type(value)]
-            if check is not None and key not in named:
-                wrong = check(value)
-                if wrong:
-                    wrong_keys[Key(key)] = wrong
-        return _in_name_order(wrong_keys) if wrong_keys else NONE
+        def check_fields(fields: Object) -> Found:
+            wrong_fields: dict[Step, Found] = {}
+            for name, value in fields.items():
+                validator = validators.get(name)
+                if validator is not None:
+                    check = validator[type(value)]
+                    if check is not None:
+                        wrong = check(value)
+                        if wrong:
+                            wrong_fields[name] = wrong
+            found = _in_name_order(wrong_fields) if wrong_fields else NONE
+            for name in required:
+                if name not in fields:
+                    missing = Problem(lambda where: causes.required(where.field), (name,))
+                    found = [*found, missing]
+            return found
 
-    def _forbidden_problems(self, held: Object) -> Found:
-        named = self._schema.properties
-        return [_forbidden_property(key) for key in sorted(held) if key not in named]
-
-    @cached_property
-    def _fields(self) -> Mapping[str, "Validator"]:
-        return {name: Validator.of(held) for name, held in self._schema.properties.items()}
-
-    @cached_property
-    def _free(self) -> "Validator":
-        return Validator.of(cast("Schema", self._schema.additional))
-
-    @cached_property
-    def _items(self) -> "Validator":
-        return Validator.of(cast("Schema", self._schema.items))
-
-    @cached_property
-    def _required(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._schema.raw.get("required") or ()))
-
-
-def _one_after_another(checks: Sequence[Check], value: Any) -> Found:
-    found = NONE
-    for check in checks:
-        more = check(value)
-        if more:
-            found = [*found, *more]
-    return found
-
-
-def _problems_of(schemas: Sequence[Schema]) -> list[Check]:
-    return [Validator.of(schema).problems for schema in schemas]
+        return check_fields
 
 
 def _in_name_order(wrong: Mapping[Step, Found]) -> Found:
@@ -242,14 +219,60 @@ def _in_name_order(wrong: Mapping[Step, Found]) -> Found:
     return [problem for name in names for problem in found_below(name, wrong[name])]
 
 
-def _missing(name: str) -> Problem:
-    return Problem(lambda where: causes.required(where.field), (name,))
-
-
-def _forbidden_property(key: str) -> Problem:
-    def tell(where: Where) -> Cause:
+def _forbidden(key: str) -> Problem:
+    def cause(where: Where) -> Cause:
         return causes.invalid(
             where.field, key, f"{where.name}.{key} in body is a forbidden property"
         )
 
-    return Problem(tell)
+    return Problem(cause)
+
+
+# Ratcheting.
+
+
+def still_new(
+    found: Iterable[Cause], new: Object, old: Object, schema: Schema
+) -> tuple[Cause, ...]:
+    """Return the causes that a change is to blame for: those not about something unchanged.
+
+    Schemas get stricter while objects are stored, and somebody who adds a label must not have to
+    mend a field that nobody touched. Fields are compared with their old values, and so are the
+    elements of `map` lists. Elements of other lists have no identity, so such a list is compared
+    as one: with `ports: [1, -1]` unchanged the -1 stays, with `ports: [2, -1]` it is refused.
+    """
+    listed = tuple(found)
+    if not listed:
+        return ()
+    unchanged = tuple(_unchanged(new, old, schema, ()))
+    inside = tuple(f"{path}{end}" for path in unchanged for end in (".", "["))
+    return tuple(
+        cause
+        for cause in listed
+        if cause.field not in unchanged and not cause.field.startswith(inside)
+    )
+
+
+def _unchanged(new: Any, old: Any, schema: Schema, steps: Steps) -> Iterator[str]:
+    """Yield the paths of the largest parts that are unchanged."""
+    if steps and new == old:
+        # Some causes write a free key in brackets, some after a dot.
+        yield from (field_text(steps), dotted_text(steps))
+    elif isinstance(new, dict) and isinstance(old, dict):
+        fields, old_fields = cast("Object", new), cast("Object", old)
+        for name in fields.keys() & old_fields.keys():
+            known = schema.field(name)
+            if known is not None:
+                step: Step = name if name in schema.properties else Key(name)
+                yield from _unchanged(fields[name], old_fields[name], known, (*steps, step))
+    elif isinstance(new, list) and isinstance(old, list) and schema.list_type == "map":
+        old_by_key = {_key_of(each, schema): each for each in cast("list[Any]", old)}
+        for index, element in enumerate(cast("list[Any]", new)):
+            key = _key_of(element, schema)
+            if schema.items is not None and key in old_by_key:
+                yield from _unchanged(element, old_by_key[key], schema.items, (*steps, index))
+
+
+def _key_of(element: Any, schema: Schema) -> tuple[str, ...]:
+    fields = cast("Object", element) if isinstance(element, dict) else {}
+    return tuple(repr(fields.get(key)) for key in schema.list_map_keys)

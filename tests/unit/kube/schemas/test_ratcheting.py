@@ -1,6 +1,5 @@
 from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.ratcheting import still_new
-from clusterspace.kube.schemas.validation import validate
+from clusterspace.kube.schemas.validation import still_new, validate
 
 SHORT = {"type": "string", "maxLength": 2}
 SCHEMA = Schema(

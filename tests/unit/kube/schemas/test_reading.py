@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import MalformedSchema
-from clusterspace.kube.schemas.defaulting import apply_defaults
-from clusterspace.kube.schemas.pruning import prune
+from clusterspace.kube.schemas.pruning import apply_defaults, prune
 from clusterspace.kube.schemas.reading import DEEPEST, read_schema
 from clusterspace.kube.schemas.structural import check_structural
 from clusterspace.kube.schemas.validation import validate

@@ -1,8 +1,8 @@
 """A walk visits every value that has a schema, parents first, and says how to get there."""
 
 from clusterspace.kube.field_paths import field_text
+from clusterspace.kube.schemas.model import holds_objects, places
 from clusterspace.kube.schemas.reading import read_schema
-from clusterspace.kube.schemas.walk import holds_objects, places
 
 SCHEMA = read_schema(
     {

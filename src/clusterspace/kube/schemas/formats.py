@@ -83,14 +83,13 @@ def _is_label(label: str) -> bool:
         0 < len(label) <= _LONGEST_LABEL
         and not label.startswith("-")
         and not label.endswith("-")
-        and all(_is_in_label(character) for character in label)
+        and all(
+            (character.isalnum() or character == "-")
+            if character.isascii()
+            else unicodedata.category(character)[0] in "LS"
+            for character in label
+        )
     )
-
-
-def _is_in_label(character: str) -> bool:
-    if character.isascii():
-        return character.isalnum() or character == "-"
-    return unicodedata.category(character)[0] in "LS"
 
 
 def is_ipv4(text: str) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.errors import MalformedSchema
-from clusterspace.kube.schemas.checks.patterns import compile_pattern
+from clusterspace.kube.schemas.patterns import compile_pattern
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ class _Translation:
         self._pattern = pattern
         self._at = 0
         self._is_in_class = False
+        leading_flags = re.match(r"\(\?([a-z]+)", pattern)
+        self._is_multiline = leading_flags is not None and "m" in leading_flags[1]
 
     def text(self) -> str:
         pieces: list[str] = []
@@ -69,8 +71,13 @@ class _Translation:
             case "\\":
                 return self._escape()
             case "[":
-                return self._class_start()
-            case "$" if "m" not in self._leading_flags():
+                self._is_in_class = True
+                opening = "[^" if self._pattern.startswith("[^", self._at) else "["
+                # A closing bracket that comes first stands for itself.
+                if self._pattern.startswith("]", self._at + len(opening)):
+                    return self._take(len(opening) + 1, opening + "\\]")
+                return self._take(len(opening), opening)
+            case "$" if not self._is_multiline:
                 return self._take(1, r"\Z")
             case "(" if self._pattern.startswith("(?", self._at):
                 return self._group()
@@ -78,10 +85,6 @@ class _Translation:
                 raise self._refusal("a repetition of a repetition")
             case character:
                 return self._take(1, character)
-
-    def _leading_flags(self) -> str:
-        found = re.match(r"\(\?([a-z]+)", self._pattern)
-        return found[1] if found else ""
 
     def _group(self) -> str:
         found = _GROUP_START.match(self._pattern, self._at)
@@ -94,13 +97,25 @@ class _Translation:
         return self._take(len(found[0]), found[0])
 
     def _escape(self) -> str:
-        for token, translate in ((_UNICODE_CLASS, self._unicode_class), (_HEX, self._hex)):
-            found = token.match(self._pattern, self._at)
-            if found is not None:
-                return self._take(len(found[0]), translate(found))
+        found = _UNICODE_CLASS.match(self._pattern, self._at)
+        if found is not None:
+            name = found["long"] or found["short"]
+            negated = (found["kind"] == "P") != name.startswith("^")
+            ranges = _category_ranges(name.removeprefix("^"), negated)
+            if not ranges:
+                raise self._refusal(f"the character class {found[0]}")
+            return self._take(len(found[0]), ranges if self._is_in_class else f"[{ranges}]")
+        found = _HEX.match(self._pattern, self._at)
+        if found is not None:
+            number = int(found["digits"], 16)
+            if number > sys.maxunicode:
+                raise self._refusal("a character beyond Unicode")
+            return self._take(len(found[0]), f"\\U{number:08x}")
         character = self._pattern[self._at + 1 : self._at + 2]
         if character == "Q":
-            return self._literal()
+            # Everything up to \\E, or to the end, stands for itself.
+            quoted, ending, _ = self._pattern[self._at + 2 :].partition(r"\E")
+            return self._take(2 + len(quoted) + len(ending), re.escape(quoted))
         if character == "s":
             return self._take(2, _WHITE if self._is_in_class else f"[{_WHITE}]")
         if character == "z" and not self._is_in_class:
@@ -109,57 +124,26 @@ class _Translation:
             return self._take(2, "\\" + character)
         raise self._refusal(f"the escape \\{character}")
 
-    def _literal(self) -> str:
-        end = self._pattern.find(r"\E", self._at)
-        quoted = self._pattern[self._at + 2 : end] if end >= 0 else self._pattern[self._at + 2 :]
-        return self._take(len(quoted) + (4 if end >= 0 else 2), re.escape(quoted))
-
-    def _hex(self, found: re.Match[str]) -> str:
-        number = int(found["digits"], 16)
-        if number > sys.maxunicode:
-            raise self._refusal("a character beyond Unicode")
-        return f"\\U{number:08x}"
-
-    def _unicode_class(self, found: re.Match[str]) -> str:
-        name = found["long"] or found["short"]
-        negated = (found["kind"] == "P") != name.startswith("^")
-        ranges = _category_ranges(name.removeprefix("^"), negated)
-        if not ranges:
-            raise self._refusal(f"the character class {found[0]}")
-        return ranges if self._is_in_class else f"[{ranges}]"
-
-    def _class_start(self) -> str:
-        self._is_in_class = True
-        opening = "[^" if self._pattern.startswith("[^", self._at) else "["
-        first = self._pattern[self._at + len(opening) : self._at + len(opening) + 1]
-        # A closing bracket that comes first stands for itself.
-        return self._take(len(opening) + (first == "]"), opening + ("\\]" if first == "]" else ""))
-
     def _class_piece(self) -> str:
         found = _POSIX_CLASS.match(self._pattern, self._at)
         if found is not None:
-            return self._take(len(found[0]), self._posix_class(found))
+            ranges = _POSIX_CLASSES.get(found["name"])
+            if ranges is None or found["not"]:
+                raise self._refusal(f"the character class {found[0]}")
+            return self._take(len(found[0]), ranges)
+        before, after = self._pattern[self._at - 1], self._pattern[self._at + 1 : self._at + 2]
         match self._pattern[self._at]:
             case "\\":
                 return self._escape()
             case "]":
                 self._is_in_class = False
                 return self._take(1, "]")
-            case "-" if self._pattern[self._at - 1] in "[^-" or self._is_before("]"):
+            case "-" if before in "[^-" or after == "]":
                 return self._take(1, "\\-")
             case "[" | "&" | "|" | "~" as character:
                 return self._take(1, "\\" + character)  # bare ones are reserved in Python
             case character:
                 return self._take(1, character)
-
-    def _posix_class(self, found: re.Match[str]) -> str:
-        ranges = _POSIX_CLASSES.get(found["name"])
-        if ranges is None or found["not"]:
-            raise self._refusal(f"the character class {found[0]}")
-        return ranges
-
-    def _is_before(self, character: str) -> bool:
-        return self._pattern.startswith(character, self._at + 1)
 
     def _take(self, length: int, translated: str) -> str:
         self._at += length

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.kube.schemas.checks.formats import FORMATS, find_format
+from clusterspace.kube.schemas.formats import FORMATS, find_format
 
 EXAMPLES = {
     "bsonobjectid": (["507f1f77bcf86cd799439011"], ["507f"]),
