@@ -21,10 +21,9 @@ from clusterspace.errors import AlreadyExists, Conflict, Malformed, NotFound
 from clusterspace.execution import ownership
 from clusterspace.execution.takeover import Verdict, judge
 from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.extraction import owned_fields
 from clusterspace.kube.managed_fields.field_sets import FieldSet, Path
 from clusterspace.kube.managed_fields.merging import merge
-from clusterspace.kube.managed_fields.typed_values import object_schema
+from clusterspace.kube.managed_fields.typed_values import object_schema, owned_fields
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from clusterspace.kube.managed_fields.field_sets import FieldSet, Path
+from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet, Path
 from clusterspace.kube.managed_fields.managers import Entry, raw_entries, read_entries
-from clusterspace.kube.managed_fields.path_elements import FIELD
 from clusterspace.kube.managed_fields.typed_values import (
     field_schema,
     is_granular_list,

@@ -2,7 +2,7 @@
 
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.state import HubState
-from clusterspace.kube.managed_fields.writes import Write
+from clusterspace.kube.managed_fields.update import Write
 
 _STATUS_DOOR = frozenset({"spec", "metadata.deletionTimestamp", "metadata.finalizers"})
 

@@ -13,8 +13,7 @@ from clusterspace.hub.catalog import Served
 from clusterspace.hub.ownership import write_of
 from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
-from clusterspace.kube.managed_fields.update import track_update
-from clusterspace.kube.managed_fields.writes import Write
+from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.serving.users import MASTERS, User
 from clusterspace.store.revisions import ABSENT, KeyValue

@@ -6,8 +6,7 @@ from clusterspace.api import stamps
 from clusterspace.api.builtin_schemas import schema_for
 from clusterspace.api.defaults.apply import apply_defaults
 from clusterspace.api.normal_form import is_built_in, normalize
-from clusterspace.kube.managed_fields.update import track_update
-from clusterspace.kube.managed_fields.writes import Write
+from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import Object, annotations_of, labels_of, with_metadata
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.schemas.model import ANYTHING

@@ -16,8 +16,7 @@ from clusterspace.hub.options import read_write_options
 from clusterspace.hub.state import HubState
 from clusterspace.hub.verbs.asks import Ask
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.managed_fields.update import track_update
-from clusterspace.kube.managed_fields.writes import Write
+from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of
 from clusterspace.kube.resources import GroupKind, GroupResource, GroupVersionKind
 from clusterspace.kube.timestamps import format_time

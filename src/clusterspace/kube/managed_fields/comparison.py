@@ -1,4 +1,4 @@
-"""What changed between two states of an object, as sets of fields."""
+"""The fields that changed between two states of an object."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from clusterspace.kube.managed_fields.field_sets import (
+    FIELD,
     OWNED,
     Fields,
     FieldSet,
     in_order,
     owned_with,
 )
-from clusterspace.kube.managed_fields.path_elements import FIELD
 from clusterspace.kube.managed_fields.typed_values import (
     field_schema,
     is_granular_list,
@@ -28,7 +28,7 @@ _write: Final = msgspec.json.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a write put there, and what it took away."""
+    """The fields a write added or changed, and those it took away."""
 
     changed: FieldSet
     removed: FieldSet
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], schema: Schema) -> Comparison:
-    """Return what it takes to come from one state of an object to another."""
+    """Return the fields that differ between one state of an object and the next."""
     changes = _Changes()
     if not same(before, after):
         changes.compare_maps(before, after, schema)
@@ -59,14 +59,12 @@ def same(left: Any, right: Any) -> bool:
         return True
     if left != right:
         return False
-    return type(left) is str or _write(left) == _write(right) or _same_closely(left, right)
-
-
-def _same_closely(left: Any, right: Any) -> bool:
-    """Compare values that Python calls equal, true or false against numbers only."""
+    if type(left) is str or _write(left) == _write(right):
+        return True
+    # Python calls them equal; what is left to find is true or false in the place of a number.
     if isinstance(left, dict):
         others = cast("dict[str, Any]", right)
-        return all(same(held, others[key]) for key, held in cast("dict[str, Any]", left).items())
+        return all(same(part, others[key]) for key, part in cast("dict[str, Any]", left).items())
     if isinstance(left, list):
         return all(map(same, cast("list[Any]", left), cast("list[Any]", right)))
     return isinstance(left, bool) == isinstance(right, bool)
@@ -77,8 +75,8 @@ def everything_below(value: Any, schema: Schema) -> Fields:
     if is_granular_map(value, schema):
         return in_order(
             {
-                FIELD + name: owned_with(everything_below(held, field_schema(schema, name)))
-                for name, held in cast("dict[str, Any]", value).items()
+                FIELD + name: owned_with(everything_below(part, field_schema(schema, name)))
+                for name, part in cast("dict[str, Any]", value).items()
             }
         )
     if is_granular_list(value, schema):
@@ -107,90 +105,55 @@ class _Changes:
         self, before: Mapping[str, Any], after: Mapping[str, Any], schema: Schema
     ) -> None:
         """Compare field by field."""
-        for name, held in after.items():
+        for name, value in after.items():
             inner = field_schema(schema, name)
             if name in before:
-                self.compare_values(FIELD + name, before[name], held, inner)
+                self._compare_values(FIELD + name, before[name], value, inner)
             else:
-                self.add(FIELD + name, held, inner)
+                self.changed[FIELD + name] = owned_with(everything_below(value, inner))
         for name in before.keys() - after.keys():
-            self.remove(FIELD + name, before[name], field_schema(schema, name))
+            gone = everything_below(before[name], field_schema(schema, name))
+            self.removed[FIELD + name] = owned_with(gone)
 
-    def compare_lists(self, before: Sequence[Any], after: Sequence[Any], schema: Schema) -> None:
+    def _compare_lists(self, before: Sequence[Any], after: Sequence[Any], schema: Schema) -> None:
         """Compare element by element; elements are found by name, wherever they stand."""
         inner = item_schema(schema)
-        old, new = _by_element(before, schema), _by_element(after, schema)
-        for element in old.keys() | new.keys():
-            self._compare_items(element, old.get(element, ()), new.get(element, ()), inner)
+        old_items, new_items = _by_element(before, schema), _by_element(after, schema)
+        for element in old_items.keys() | new_items.keys():
+            old, new = old_items.get(element, []), new_items.get(element, [])
+            if len(old) == 1 and len(new) == 1:
+                self._compare_values(element, old[0], new[0], inner)
+            elif len(old) > 1 and len(new) > 1:
+                if not same(old, new):
+                    self.changed[element] = OWNED
+            else:
+                # They came, went, or became several of one name or one of several.
+                if old:
+                    gone = everything_below(old[0], inner) if len(old) == 1 else OWNED
+                    self.removed[element] = owned_with(gone)
+                if new:
+                    come = everything_below(new[0], inner) if len(new) == 1 else OWNED
+                    self.changed[element] = owned_with(come)
 
-    def compare_values(self, element: str, before: Any, after: Any, schema: Schema) -> None:
-        """Compare two values that are both there."""
+    def _compare_values(self, element: str, before: Any, after: Any, schema: Schema) -> None:
+        """Compare two values that are both there: part by part, or whole if they have no parts."""
         if same(before, after):
             return
+        # Null stands for an empty object or list: the place is there, with nothing in it.
+        is_map = all(each is None or is_granular_map(each, schema) for each in (before, after))
+        is_list = all(each is None or is_granular_list(each, schema) for each in (before, after))
         below = _Changes()
-        if not below.compare_parts(before, after, schema):
+        if is_map and (before or after):
+            below.compare_maps(before or {}, after or {}, schema)
+        elif is_list and (before or after):
+            below._compare_lists(before or [], after or [], schema)
+        else:
             self.changed[element] = owned_with(everything_below(after, schema))
-            self._put_removed(element, everything_below(before, schema))
-            return
+            below.removed = everything_below(before, schema)
         if below.changed:
             self.changed[element] = in_order(below.changed)
-        self._put_removed(element, below.removed)
-
-    def compare_parts(self, before: Any, after: Any, schema: Schema) -> bool:
-        """Compare two values part by part; say no when they have no parts to compare.
-
-        Null stands for an empty object or list: the place is there, with nothing in it.
-        """
-        if not before and not after:
-            return False
-        old, new = _emptied(before, {}), _emptied(after, {})
-        if is_granular_map(old, schema) and is_granular_map(new, schema):
-            self.compare_maps(old, new, schema)
-            return True
-        old, new = _emptied(before, []), _emptied(after, [])
-        if is_granular_list(old, schema) and is_granular_list(new, schema):
-            self.compare_lists(old, new, schema)
-            return True
-        return False
-
-    def add(self, element: str, value: Any, schema: Schema) -> None:
-        """Note a value that was not there, with all its parts."""
-        self.changed[element] = owned_with(everything_below(value, schema))
-
-    def remove(self, element: str, value: Any, schema: Schema) -> None:
-        """Note a value that is gone, with all its parts."""
-        self.removed[element] = owned_with(everything_below(value, schema))
-
-    def _put_removed(self, element: str, below: Fields) -> None:
-        if below:
-            self.removed[element] = in_order(below)
-
-    def _compare_items(
-        self, element: str, before: Sequence[Any], after: Sequence[Any], schema: Schema
-    ) -> None:
-        """Compare the elements of one name: usually one on each side, or on one side only."""
-        if len(before) == 1 and len(after) == 1:
-            self.compare_values(element, before[0], after[0], schema)
-        elif len(before) > 1 and len(after) > 1:
-            if not same(list(before), list(after)):
-                self.changed[element] = OWNED
-        else:
-            self._swap_items(element, before, after, schema)
-
-    def _swap_items(
-        self, element: str, before: Sequence[Any], after: Sequence[Any], schema: Schema
-    ) -> None:
-        """Note elements that came, went, or became several of one name or one of several."""
-        if before:
-            gone = everything_below(before[0], schema) if len(before) == 1 else OWNED
-            self.removed[element] = owned_with(gone)
-        if after:
-            come = everything_below(after[0], schema) if len(after) == 1 else OWNED
-            self.changed[element] = owned_with(come)
-
-
-def _emptied(value: Any, empty: Any) -> Any:
-    return empty if value is None else value
+        if below.removed:
+            self.removed[element] = in_order(below.removed)
 
 
 def _by_element(items: Iterable[Any], schema: Schema) -> dict[str, list[Any]]:

@@ -1,20 +1,130 @@
-"""FieldSet: which fields somebody owns.
+"""FieldSet: which fields somebody owns, and the path elements it is made of, as in `fieldsV1`.
 
-A set is held in the form `fieldsV1` writes it: a tree of path elements where `{}` is an owned
+    f:replicas                       the field `replicas`
+    k:{"name":"web"}                 the list element with this key; several keys are sorted
+    v:"example.com/f"                the element of a set with this value
+    i:0                              the element at this place
+
+Path elements are kept as this text: two are the same exactly when their texts are, which spares us
+Python's opinion that 1 is True.
+
+A set is kept in the form `fieldsV1` writes it: a tree of path elements where `{}` is an owned
 leaf and `.` marks a place that is owned beside what is below it.
 
     {"f:spec": {"f:replicas": {}, "f:ports": {".": {}, "v:80": {}}}}
 
+is the set of `.spec.replicas`, `.spec.ports` and `.spec.ports[=80]`; `.spec` itself is not in it.
 Reading one costs a check, writing one costs nothing, and taking a small set out of a large one
 touches only the small one: all of which happens on every write to every object.
-Every tree is in sorted order and is never edited, so sets share their parts.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
+
 from clusterspace.errors import MalformedObject
-from clusterspace.kube.managed_fields import path_elements
+
+FIELD: Final = "f:"
+KEY: Final = "k:"
+VALUE: Final = "v:"
+INDEX: Final = "i:"
+
+# Go's encoder escapes these inside strings, so the stored texts of a real server have them so.
+_ESCAPED_BY_GO: Final = re.compile("[<>&\u2028\u2029]")
+_GO_ESCAPES: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
+
+_to_json: Final = msgspec.json.Encoder(order="sorted").encode
+
+# From here on Go prints a whole number with an exponent; until here as an integer.
+_FIRST_EXPONENT: Final = 1e21
+
+
+def key_element(keys: Mapping[str, Any]) -> str:
+    """Return the path element of the list element that has these key fields."""
+    return KEY + _written({name: _whole(value) for name, value in keys.items()})
+
+
+def value_element(value: Any) -> str:
+    """Return the path element of the set element that has this value."""
+    return VALUE + _written(_whole(value))
+
+
+def canonical(element: str) -> str | None:
+    """Return a path element as we would write it; None for a kind we have never heard of.
+
+    Unknown kinds are skipped, not refused: a newer server may know what they are.
+    """
+    kind, text = element[:2], element[2:]
+    if len(kind) < 2 or kind[1] != ":":
+        raise _unreadable(element)
+    if kind == FIELD:
+        return element
+    if kind == VALUE:
+        return value_element(_read_json(element))
+    if kind == KEY:
+        return key_element(_read_keys(element))
+    if kind == INDEX:
+        try:
+            return f"{INDEX}{int(text)}"
+        except ValueError as error:
+            raise _unreadable(element) from error
+    return None
+
+
+def as_text(element: str) -> str:
+    """Return a path element as messages show it: `.replicas`, `[name="web"]`, `[="x"]`, `[0]`."""
+    kind, text = element[:2], element[2:]
+    if kind == FIELD:
+        return f".{text}"
+    if kind == VALUE:
+        return f"[={_shown(_read_json(element))}]"
+    if kind == KEY:
+        keys = _read_keys(element)
+        return "[" + ",".join(f"{name}={_shown(keys[name])}" for name in sorted(keys)) + "]"
+    return f"[{text}]"
+
+
+def _written(value: Any) -> str:
+    """Return compact JSON with sorted keys, as Go's encoder would have it."""
+    text = _to_json(value).decode()
+    return text.translate(_GO_ESCAPES) if _ESCAPED_BY_GO.search(text) else text
+
+
+def _whole(value: Any) -> Any:
+    """Return 1.0 as 1, since JSON has one kind of number."""
+    is_whole = type(value) is float and value.is_integer() and abs(value) < _FIRST_EXPONENT
+    return int(value) if is_whole else value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _read_json(element: str) -> Any:
+    try:
+        return msgspec.json.decode(element[2:])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise _unreadable(element) from error
+
+
+def _read_keys(element: str) -> dict[str, Any]:
+    keys = _read_json(element)
+    if not isinstance(keys, dict):
+        raise _unreadable(element)
+    return cast("dict[str, Any]", keys)
+
+
+def _unreadable(element: str) -> MalformedObject:
+    return MalformedObject(f"{element!r} is not a path element of fieldsV1", place=element)
+
+
+# Invariants of every tree, made by `_settled` and relied on by equality and by `to_json`:
+# elements are in sorted order; below the root an empty node is an owned leaf, so an operation that
+# leaves nothing returns None and its parent drops the element; a node with only the mark `.` is
+# written as a leaf. Trees are never edited once made, so sets share their parts.
 
 Fields: TypeAlias = dict[str, "Fields"]
 """The tree; below the root, an empty one is an owned leaf."""
@@ -40,7 +150,10 @@ class FieldSet:
         """Return the set of these paths."""
         union = cls()
         for path in paths:
-            union = union | cls(_chain(path))
+            tree: Fields = OWNED
+            for element in reversed(path):
+                tree = {element: tree}
+            union = union | cls(tree)
         return union
 
     @classmethod
@@ -91,7 +204,8 @@ class FieldSet:
     def losing(self, lost: "FieldSet") -> "FieldSet":
         """Return what is not in `lost`, where a leaf stands for all there ever was below it.
 
-        What has become a leaf was a tree before, or was one under an older schema.
+        What has become a leaf was a tree before, or was one under an older schema: whoever owned
+        `.data.a` loses it when `.data` is set whole, while `-` would let `.data.a` stand.
         """
         if not self._fields or not lost._fields:
             return self
@@ -122,7 +236,7 @@ class FieldSet:
 
 def path_text(path: Path) -> str:
     """Return a path as messages show it: `.spec.containers[name="web"].image`."""
-    return "".join(path_elements.as_text(element) for element in path)
+    return "".join(as_text(element) for element in path)
 
 
 def in_order(fields: Fields) -> Fields:
@@ -146,13 +260,6 @@ def _below(node: Fields) -> Fields:
     return {element: inner for element, inner in node.items() if element != HERE}
 
 
-def _chain(path: Path) -> Fields:
-    tree: Fields = OWNED
-    for element in reversed(path):
-        tree = {element: tree}
-    return tree
-
-
 def _union(left: Fields, right: Fields) -> Fields:
     """Merge two nodes; whichever is a leaf becomes the mark of the other."""
     if not left or not right:
@@ -160,8 +267,8 @@ def _union(left: Fields, right: Fields) -> Fields:
         return other if not other or HERE in other else {HERE: OWNED, **other}
     merged = dict(left)
     for element, inner in right.items():
-        held = merged.get(element)
-        merged[element] = inner if held is None else _union(held, inner)
+        current = merged.get(element)
+        merged[element] = inner if current is None else _union(current, inner)
     return merged if len(merged) == len(left) else in_order(merged)
 
 
@@ -244,7 +351,7 @@ def _read(raw: Any) -> Fields:
         return cast("Fields", raw)
     node: Fields = {}
     for text, inner in cast("dict[Any, Any]", raw).items():
-        element = HERE if text == HERE else path_elements.canonical(str(text))
+        element = HERE if text == HERE else canonical(str(text))
         if element is not None:
             read = OWNED if element == HERE else _read(inner)
             node[element] = _union(node[element], read) if element in node else read
@@ -260,11 +367,10 @@ def _is_in_form(raw: dict[Any, Any]) -> bool:
         below = cast("dict[Any, Any]", inner)
         if below and not _is_in_form(below):
             return False
-        if not element.startswith(path_elements.FIELD) and not _is_canonical(element, below):
+        if element == HERE:
+            if below:
+                return False
+        elif not element.startswith(FIELD) and canonical(element) != element:
             return False
         last = element
     return len(raw) != 1 or last != HERE
-
-
-def _is_canonical(element: str, inner: object) -> bool:
-    return not inner if element == HERE else path_elements.canonical(element) == element

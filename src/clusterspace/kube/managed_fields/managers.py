@@ -1,4 +1,4 @@
-"""The entries of `metadata.managedFields`: who owns which fields, since when, by which door."""
+"""The entries of `metadata.managedFields`: who owns which fields, since when, how they wrote."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _TEXTS: Final = ("manager", "operation", "apiVersion", "subresource", "fieldsTyp
 
 
 class Identity(NamedTuple):
-    """What makes an entry the same entry: an applier stays itself when it changes versions."""
+    """The key of an entry; that of an applier has no version, so it may change versions."""
 
     manager: str
     operation: str
@@ -32,7 +32,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One manager, and what it owns."""
+    """One manager, and the fields it owns."""
 
     manager: str
     operation: str
@@ -43,7 +43,7 @@ class Entry:
 
     @property
     def identity(self) -> Identity:
-        """What this entry is found by."""
+        """The key of this entry."""
         version = "" if self.operation == APPLY else self.api_version
         return Identity(self.manager, self.operation, version, self.subresource)
 
@@ -75,8 +75,19 @@ def read_entries(raw: Any) -> dict[Identity, Entry]:
 
 def with_entries(kube_object: Object, entries: Entries) -> Object:
     """Return the object with these entries, or none, as its `metadata.managedFields`."""
-    metadata = {**metadata_of(kube_object), "managedFields": _written(entries)}
-    if not metadata["managedFields"]:
+    # Kubernetes' order: appliers first, then by age, then by name.
+    owners = sorted(
+        (entry for entry in entries.values() if entry.fields),
+        key=lambda entry: (
+            entry.operation,
+            _seconds(entry),
+            entry.manager,
+            entry.api_version,
+            entry.subresource,
+        ),
+    )
+    metadata = {**metadata_of(kube_object), "managedFields": list(map(_write_entry, owners))}
+    if not owners:
         del metadata["managedFields"]
     return {**kube_object, "metadata": metadata}
 
@@ -86,7 +97,7 @@ def without_entries(kube_object: Object) -> Object:
     metadata = metadata_of(kube_object)
     if "managedFields" not in metadata:
         return kube_object
-    kept = {name: held for name, held in metadata.items() if name != "managedFields"}
+    kept = {name: value for name, value in metadata.items() if name != "managedFields"}
     return {**kube_object, "metadata": kept}
 
 
@@ -112,22 +123,21 @@ def capped(entries: Entries) -> Entries:
         if surplus == 0:
             break
         first = oldest.setdefault(entry.api_version, entry)
-        if first is not entry:
-            _fold(kept, first, entry)
-            surplus -= 1
+        if first is entry:
+            continue
+        # Into the bucket of its version, which the oldest entry of that version becomes at first.
+        # Each step turns two entries into one: by age m1 m2 m3 … of v1 become (m1+m2) m3 …, then
+        # (m1+m2+m3) …, until ten are left.
+        bucket = replace(entry, manager=ANCIENT_CHANGES, subresource="")
+        folded = {entry.identity, bucket.identity} & kept.keys()
+        if len(folded) == 1:
+            folded.add(first.identity)
+        fields = FieldSet()
+        for identity in folded:
+            fields = fields | kept.pop(identity).fields
+        kept[bucket.identity] = replace(bucket, fields=fields)
+        surplus -= 1
     return kept
-
-
-def _fold(entries: dict[Identity, Entry], first: Entry, entry: Entry) -> None:
-    """Move an entry into the bucket of its version, which the oldest entry becomes at first."""
-    bucket = replace(entry, manager=ANCIENT_CHANGES, subresource="")
-    folded = {entry.identity, bucket.identity} & entries.keys()
-    if len(folded) == 1:
-        folded.add(first.identity)
-    fields = FieldSet()
-    for identity in folded:
-        fields = fields | entries.pop(identity).fields
-    entries[bucket.identity] = replace(bucket, fields=fields)
 
 
 def _read_entry(raw: Any, place: int) -> Entry:
@@ -139,7 +149,12 @@ def _read_entry(raw: Any, place: int) -> Entry:
     time = body.get("time")
     if not all(isinstance(text, str) for text in (*texts.values(), time or "")):
         raise MalformedObject(f"{where} has a value that is not a string", place=where)
-    _check_words(texts, where)
+    if texts["operation"] not in (APPLY, UPDATE):
+        raise MalformedObject(f"{where}.operation must be `Apply` or `Update`", place=where)
+    if not texts["apiVersion"]:
+        raise MalformedObject(f"{where}.apiVersion must not be empty", place=where)
+    if texts["fieldsType"] != "FieldsV1":
+        raise MalformedObject(f"{where}.fieldsType must be `FieldsV1`", place=where)
     entry = Entry(
         manager=texts["manager"],
         operation=texts["operation"],
@@ -150,25 +165,6 @@ def _read_entry(raw: Any, place: int) -> Entry:
     )
     _seconds(entry)  # a time nobody can read is refused here, not when entries are sorted
     return entry
-
-
-def _check_words(texts: Mapping[str, str], where: str) -> None:
-    if texts["operation"] not in (APPLY, UPDATE):
-        raise MalformedObject(f"{where}.operation must be `Apply` or `Update`", place=where)
-    if not texts["apiVersion"]:
-        raise MalformedObject(f"{where}.apiVersion must not be empty", place=where)
-    if texts["fieldsType"] != "FieldsV1":
-        raise MalformedObject(f"{where}.fieldsType must be `FieldsV1`", place=where)
-
-
-def _written(entries: Entries) -> list[Object]:
-    """Return the entries in Kubernetes' order: appliers first, then by age, then by name."""
-    owners = (entry for entry in entries.values() if entry.fields)
-    return [_write_entry(entry) for entry in sorted(owners, key=_written_order)]
-
-
-def _written_order(entry: Entry) -> tuple[str, float, str, str, str]:
-    return (entry.operation, _seconds(entry), entry.manager, entry.api_version, entry.subresource)
 
 
 def _write_entry(entry: Entry) -> Object:
@@ -193,6 +189,6 @@ def _without_times(raw: Any) -> Any:
     if not isinstance(raw, list):
         return raw
     return [
-        {name: held for name, held in entry.items() if name != "time"}
+        {name: value for name, value in entry.items() if name != "time"}
         for entry in cast("list[Object]", raw)
     ]

@@ -1,25 +1,27 @@
-"""Merging an applied configuration into the live object: nothing is lost, what is applied wins."""
+"""Merging a configuration into the live object, and taking out what its applier gave up."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet
 from clusterspace.kube.managed_fields.typed_values import (
     field_schema,
     is_granular_list,
     is_granular_map,
     item_element,
     item_schema,
+    with_named_fields,
 )
 from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import Schema
 
 
 def merge(live: Object, applied: Mapping[str, Any], schema: Schema) -> Object:
-    """Return the live object with every applied field set as applied."""
+    """Return the live object with every applied field set as applied; nothing else is lost."""
     merged = {
-        name: _merge_values(live[name], held, field_schema(schema, name)) if name in live else held
-        for name, held in applied.items()
+        name: _merge_values(live[name], part, field_schema(schema, name)) if name in live else part
+        for name, part in applied.items()
     }
     return {**live, **merged}
 
@@ -66,10 +68,21 @@ def _merged_order(present: Sequence[str], wanted: Sequence[str]) -> Iterator[int
 
         live a x b y, applied b c a   gives   x b y c a
     """
-    positions = {element: place for place, element in reversed(list(enumerate(present)))}
+    positions: dict[str, int] = {}
+    for place, element in enumerate(present):
+        positions.setdefault(element, place)
+    # For each applied element, where it or else the next shared one stands in the live list.
+    anchors: list[int | None] = []
+    following: int | None = None
+    for element in reversed(wanted):
+        if element in positions:
+            following = positions[element]
+        anchors.append(following)
+    anchors.reverse()
+
     applied = set(wanted)
     cursor = 0
-    for element, anchor in zip(wanted, _anchors(positions, wanted), strict=True):
+    for element, anchor in zip(wanted, anchors, strict=True):
         stop = anchor if anchor is not None and anchor >= cursor else len(present)
         yield from (place for place in range(cursor, stop) if present[place] not in applied)
         yield element
@@ -77,11 +90,37 @@ def _merged_order(present: Sequence[str], wanted: Sequence[str]) -> Iterator[int
     yield from (place for place in range(cursor, len(present)) if present[place] not in applied)
 
 
-def _anchors(positions: Mapping[str, int], wanted: Sequence[str]) -> list[int | None]:
-    """Return, for each applied element, where the next shared one stands in the live list."""
-    anchors: list[int | None] = []
-    following: int | None = None
-    for element in reversed(wanted):
-        following = positions.get(element, following)
-        anchors.append(following)
-    return anchors[::-1]
+def given_up(once_owned: FieldSet, still_owned: FieldSet, schema: Schema) -> FieldSet:
+    """Return the fields an applier owned and nobody owns any more.
+
+    A field with a name of its own (`spec`, `labels`) counts as owned by whoever owns anything
+    in it, so the last one to leave takes the empty shell along.
+    """
+    if not once_owned - still_owned:
+        return FieldSet()
+    return with_named_fields(once_owned, schema) - with_named_fields(still_owned, schema)
+
+
+def remove(value: Object, gone: FieldSet, schema: Schema) -> Object:
+    """Return the object without these fields, and all that was in them."""
+    return {
+        name: _remove_below(part, gone.below(FIELD + name), field_schema(schema, name))
+        for name, part in value.items()
+        if not gone.owns(FIELD + name)
+    }
+
+
+def _remove_below(value: Any, gone: FieldSet, schema: Schema) -> Any:
+    if not gone:
+        return value
+    if is_granular_map(value, schema):
+        return remove(cast("Object", value), gone, schema)
+    if is_granular_list(value, schema):
+        inner = item_schema(schema)
+        named = ((item_element(item, schema), item) for item in cast("list[Any]", value))
+        return [
+            _remove_below(item, gone.below(element), inner)
+            for element, item in named
+            if not gone.owns(element)
+        ]
+    return value

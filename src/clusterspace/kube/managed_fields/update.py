@@ -1,12 +1,20 @@
-"""Ownership after a create, an update or a patch: whoever changes a field owns it."""
+"""Ownership after a create, an update or a patch: whoever changes a field owns it.
 
-from dataclasses import replace
+Write says who writes and how, for these and for apply.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
 
 from clusterspace.errors import Malformed, MalformedObject
 from clusterspace.kube.managed_fields.comparison import Comparison, compare
+from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet
 from clusterspace.kube.managed_fields.managers import (
     UPDATE,
     Entries,
+    Entry,
+    Identity,
     capped,
     is_reset,
     raw_entries,
@@ -15,10 +23,84 @@ from clusterspace.kube.managed_fields.managers import (
     without_entries,
 )
 from clusterspace.kube.managed_fields.typed_values import object_schema
-from clusterspace.kube.managed_fields.writes import Write, surrendered
 from clusterspace.kube.objects import Object
+from clusterspace.kube.schemas.model import ANYTHING, Schema
 
-SCALE = "scale"
+SCALE: Final = "scale"
+UNKNOWN_MANAGER: Final = "unknown"
+
+# What the server itself sets, or what says which object this is, is nobody's to own.
+NEVER_OWNED: Final = FieldSet.of(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", FIELD + name)
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write to one object, as far as ownership is concerned.
+
+    `reset` names the fields that this kind of write does not change (`spec` for a status write,
+    `metadata.labels`): the server puts them back, so the writer cannot come to own them.
+
+    `blank` is an object of the kind before anybody has written to it. Kubernetes compares a new
+    object with an empty one of its Go type, and an empty struct is written out unless a pointer
+    leads to it: an empty Deployment has a `spec` with a `strategy`. Whoever creates the object
+    therefore owns the fields in those places, but not the places themselves. Custom objects have
+    no Go type; their blank is empty.
+    """
+
+    manager: str
+    api_version: str
+    now: str
+    schema: Schema = ANYTHING
+    subresource: str = ""
+    reset: frozenset[str] = frozenset()
+    blank: Object = field(default_factory=dict[str, object])
+
+    def entry(self, operation: str, fields: FieldSet, time: str | None) -> Entry:
+        """Return the writer's entry."""
+        return Entry(
+            manager=self.manager or UNKNOWN_MANAGER,
+            operation=operation,
+            api_version=self.api_version,
+            subresource=self.subresource,
+            time=time,
+            fields=fields,
+        )
+
+    def seen(self, fields: FieldSet) -> FieldSet:
+        """Return those of these fields that this kind of write can change."""
+        return fields.without(_fields_named(self.reset))
+
+    def seen_in(self, comparison: Comparison) -> Comparison:
+        """Return those of these changes that this kind of write can make."""
+        return comparison.without(_fields_named(self.reset))
+
+    def ownable(self, fields: FieldSet) -> FieldSet:
+        """Return those of these fields that the writer can come to own."""
+        return self.seen(fields) - NEVER_OWNED
+
+
+@lru_cache(maxsize=256)
+def _fields_named(names: frozenset[str]) -> FieldSet:
+    """Return the fields with these dotted names."""
+    return FieldSet.of(*(tuple(FIELD + step for step in name.split(".")) for name in names))
 
 
 def track_update(live: Object | None, new: Object, write: Write) -> Object:
@@ -42,6 +124,16 @@ def track_update(live: Object | None, new: Object, write: Write) -> Object:
     return with_entries(bare, capped(taken_over(entries, comparison, write)))
 
 
+def surrendered(entries: Entries, comparison: Comparison) -> dict[Identity, Entry]:
+    """Return the entries of all others after somebody set these fields or took them away."""
+    kept: dict[Identity, Entry] = {}
+    for identity, entry in entries.items():
+        fields = entry.fields.losing(comparison.changed).losing(comparison.removed)
+        if fields:
+            kept[identity] = replace(entry, fields=fields)
+    return kept
+
+
 def taken_over(entries: Entries, comparison: Comparison, write: Write) -> Entries:
     """Return the entries after the writer made these changes without asking anybody."""
     kept = surrendered(entries, comparison)
@@ -54,15 +146,15 @@ def taken_over(entries: Entries, comparison: Comparison, write: Write) -> Entrie
         entry = replace(entry, fields=former.fields | fields)
     if write.subresource == SCALE:
         # Kubernetes works these out on the Scale object and carries no time back from it.
-        held = entries.get(entry.identity)
-        entry = replace(entry, time=held and held.time)
+        current = entries.get(entry.identity)
+        entry = replace(entry, time=current and current.time)
     return {**kept, entry.identity: entry}
 
 
 def _entries_before(live: Object | None, new: Object, write: Write) -> Entries:
     """Return the owners to start from: those the writer sent, if they make sense.
 
-    A subresource is no door for rewriting owners, and a client that knows nothing of them
+    A write to a subresource does not rewrite owners, and a client that knows nothing of them
     must not wipe them out by leaving them away.
     """
     present = _entries_or_none(live or {})

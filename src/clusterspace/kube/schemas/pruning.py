@@ -29,13 +29,13 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 
 
 def _filled(value: Any, schema: Schema) -> Any:
-    if isinstance(value, list) and schema.items is not None:
+    if not isinstance(value, dict):
+        if not isinstance(value, list) or schema.items is None:
+            return cast("Any", value)
         elements = cast("list[Any]", value)
         filled = [_filled_or_default(element, schema.items) for element in elements]
         unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
         return elements if unchanged else filled
-    if not isinstance(value, dict):
-        return cast("Any", value)
 
     present = cast("Object", value)
     changed: Object = {}

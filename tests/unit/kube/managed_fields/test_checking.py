@@ -7,9 +7,8 @@ from hypothesis import given
 from tests.unit.kube.managed_fields.gadgets import SCHEMA, gadget, json_values, specs
 
 from clusterspace.errors import ApiError
-from clusterspace.kube.managed_fields.checking import check_fits
-from clusterspace.kube.managed_fields.extraction import owned_fields
-from clusterspace.kube.managed_fields.typed_values import object_schema
+from clusterspace.kube.managed_fields.apply import check_fits
+from clusterspace.kube.managed_fields.typed_values import object_schema, owned_fields
 from clusterspace.kube.schemas.model import ANYTHING
 
 WHOLE = object_schema(SCHEMA)

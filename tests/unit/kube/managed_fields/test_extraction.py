@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.unit.kube.managed_fields.gadgets import SCHEMA, specs
 
 from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.extraction import fitted, owned_fields, with_named_fields
 from clusterspace.kube.managed_fields.field_sets import FieldSet
+from clusterspace.kube.managed_fields.typed_values import fitted, owned_fields, with_named_fields
 from clusterspace.kube.schemas.model import ANYTHING
 
 SPEC = SCHEMA.properties["spec"]

@@ -7,8 +7,7 @@ import pytest
 from tests.unit.kube.managed_fields.gadgets import LATER, gadget, owned_json, owners, write_by
 
 from clusterspace.errors import Conflict
-from clusterspace.kube.managed_fields.apply import apply
-from clusterspace.kube.managed_fields.last_applied import ANNOTATION
+from clusterspace.kube.managed_fields.apply import ANNOTATION, apply
 from clusterspace.kube.managed_fields.update import track_update
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.unit.kube.managed_fields.gadgets import SCHEMA, specs
 
 from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.extraction import owned_fields
 from clusterspace.kube.managed_fields.merging import merge
+from clusterspace.kube.managed_fields.typed_values import owned_fields
 
 SPEC = SCHEMA.properties["spec"]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from tests.unit.kube.managed_fields.gadgets import json_values
 
-from clusterspace.kube.managed_fields.path_elements import canonical, key_element, value_element
+from clusterspace.kube.managed_fields.field_sets import canonical, key_element, value_element
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.corpus import load_scenario
 
+from clusterspace.api import normal_form
 from clusterspace.api.builtin_schemas import schema_for
 from clusterspace.errors import ApiError
 from clusterspace.kube.managed_fields.apply import apply
-from clusterspace.kube.managed_fields.blanks import blank_object
 from clusterspace.kube.managed_fields.managers import raw_entries, without_entries
-from clusterspace.kube.managed_fields.update import track_update
-from clusterspace.kube.managed_fields.writes import Write
+from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import with_metadata
+from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.schemas.model import Schema
 from clusterspace.kube.statuses import status_of
 
@@ -155,6 +155,7 @@ def write_of(exchange: Exchange) -> Write:
     answer, schema = exchange.answer, exchange.schema
     assert schema is not None
     is_custom = builtin_schema(answer) is None
+    kind = GroupVersionKind.of(answer["apiVersion"], answer["kind"])
     reset = {"spec"} if exchange.subresource == "status" else {"status"}
     return Write(
         manager=exchange.option("fieldManager", "recorder"),
@@ -163,7 +164,7 @@ def write_of(exchange: Exchange) -> Write:
         schema=schema,
         subresource=exchange.subresource,
         reset=frozenset() if answer["kind"] in NO_STATUS else frozenset(reset),
-        blank={} if is_custom else blank_object(answer["kind"], schema),
+        blank={} if is_custom else normal_form.normalize({}, kind).object,
     )
 
 

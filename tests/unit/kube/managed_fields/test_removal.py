@@ -6,7 +6,7 @@ import pytest
 from tests.unit.kube.managed_fields.gadgets import SCHEMA
 
 from clusterspace.kube.managed_fields.field_sets import FieldSet
-from clusterspace.kube.managed_fields.removal import given_up, remove
+from clusterspace.kube.managed_fields.merging import given_up, remove
 
 SPEC = SCHEMA.properties["spec"]
 

@@ -16,10 +16,13 @@ from tests.unit.kube.managed_fields.gadgets import (
     write_by,
 )
 
+from clusterspace.api import normal_form
+from clusterspace.api.builtin_schemas import schema_for
 from clusterspace.kube.managed_fields.apply import apply
 from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import with_metadata
+from clusterspace.kube.resources import GroupVersionKind
 
 
 def created(spec: dict[str, Any], by: str = "ann") -> dict[str, Any]:
@@ -222,3 +225,16 @@ def test_nonsense_in_managed_fields_stops_no_write(spec: Any, nonsense: Any) -> 
     after = track_update(live, sent, write_by("bob"))
 
     assert after["spec"] == spec
+
+
+def test_a_creator_owns_what_is_in_places_that_are_always_there_not_the_places() -> None:
+    blank = normal_form.normalize({}, GroupVersionKind("apps", "v1", "Deployment")).object
+    schema = schema_for("apps", "v1", "Deployment")
+    assert schema is not None
+    write = Write("m", "apps/v1", "2026-01-01T00:00:00Z", schema, blank=blank)
+    new = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {}}
+
+    made = track_update(None, {**new, "spec": {"strategy": {"type": "Recreate"}}}, write)
+
+    (entry,) = made["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:spec": {"f:strategy": {"f:type": {}}}}
