@@ -30,12 +30,9 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 
 def _filled(value: Any, schema: Schema) -> Any:
     if not isinstance(value, dict):
-        if not isinstance(value, list) or schema.items is None:
-            return cast("Any", value)
-        elements = cast("list[Any]", value)
-        filled = [_filled_or_default(element, schema.items) for element in elements]
-        unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
-        return elements if unchanged else filled
+        if isinstance(value, list) and schema.items is not None:
+            return _filled_list(cast("list[Any]", value), schema.items)
+        return cast("Any", value)
 
     present = cast("Object", value)
     changed: Object = {}
@@ -56,6 +53,12 @@ def _filled(value: Any, schema: Schema) -> Any:
     if not changed and not dropped:
         return present
     return {name: inner for name, inner in {**present, **changed}.items() if name not in dropped}
+
+
+def _filled_list(elements: list[Any], schema: Schema) -> list[Any]:
+    filled = [_filled_or_default(element, schema) for element in elements]
+    unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
+    return elements if unchanged else filled
 
 
 def _filled_or_default(value: Any, schema: Schema) -> Any:
@@ -104,9 +107,11 @@ class _Walk:
         if isinstance(value, dict):
             whole = is_resource or schema.is_embedded_resource
             return self._object(cast("Object", value), schema, is_resource=whole, keeps=keeps)
-        if not isinstance(value, list):
-            return value
-        elements = cast("list[Any]", value)
+        if isinstance(value, list):
+            return self._list(cast("list[Any]", value), schema, keeps=keeps)
+        return value
+
+    def _list(self, elements: list[Any], schema: Schema, *, keeps: bool) -> list[Any]:
         items = schema.items
         if items is None:
             if keeps:
