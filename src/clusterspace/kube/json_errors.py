@@ -1,6 +1,6 @@
-"""Where a JSON text goes wrong, in the words Kubernetes clients know."""
+"""What is wrong with a JSON text or value, in the words Kubernetes clients know."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,14 @@ _SPACE: Final = b" \t\r\n"
 _DIGITS: Final = frozenset(b"0123456789")
 _LITERALS: Final = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _ESCAPES: Final = frozenset(b'"\\/bfnrtu')
+_GO_NAMES: Final[dict[Any, str]] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+}
 _END: Final = "unexpected end of JSON input"
 _DEPTH_LIMIT: Final = 10_000
 
@@ -32,6 +40,11 @@ def describe_json_error(raw: bytes) -> str:
     except UnicodeDecodeError as error:
         return f"invalid UTF-8 at byte {error.start}"
     return ""
+
+
+def cannot_unmarshal(value: Any, *, into: str) -> str:
+    """Return Go's sentence about a JSON value of the wrong type; `into` is "Go value of type T"."""
+    return f"json: cannot unmarshal {_GO_NAMES.get(type(value), 'null')} into {into}"
 
 
 def _unexpected(raw: bytes, at: int, context: str) -> _Fault:

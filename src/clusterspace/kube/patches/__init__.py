@@ -1,11 +1,8 @@
 """The three kinds of patch, as pure functions: an object and a patch in, a new object out.
 
-json_patch.py       RFC 6902: a list of operations, each on one place
-merge_patch.py      RFC 7386: an object of what changes, null for what goes
-strategic.py        Kubernetes' own: like a merge patch, but lists are merged as the schema says
-strategic_lists.py  the lists of a strategic merge patch: matching, merging, order
-directives.py       the `$` keys of a strategic merge patch
-refusals.py         the words Kubernetes refuses a patch with
+json_patch.py   RFC 6902: a list of operations, each on one place
+merge_patch.py  RFC 7386: an object with the fields that change, null for those that go
+strategic.py    Kubernetes' own: like a merge patch, but lists are merged as the schema says
 
 Nothing here edits what it is given: a result shares with its inputs whatever did not change.
 """

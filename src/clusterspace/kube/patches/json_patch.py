@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from clusterspace import errors
+from clusterspace.kube.json_errors import cannot_unmarshal
 from clusterspace.kube.json_pointers import Steps, find_index, read_pointer, write_pointer
 from clusterspace.kube.objects import Object
-from clusterspace.kube.patches import refusals
 
 MAX_OPERATIONS: Final = 10_000
 """kube-apiserver's limit, so that a small body cannot buy unbounded work."""
@@ -106,7 +106,7 @@ def _read_text(fields: Object, key: str, place: str) -> str:
 
 
 def _unreadable(value: Any, wanted: str, place: str) -> errors.MalformedPatch:
-    problem = refusals.cannot_read(value, wanted=wanted)
+    problem = cannot_unmarshal(value, into=wanted)
     return errors.MalformedPatch(f"error decoding patch: {problem}", place=place)
 
 
@@ -125,26 +125,38 @@ class _Draft:
         self._own: dict[int, Any] = {}
 
     def carry_out(self, operation: Operation) -> None:
+        path, value = operation.path, operation.value
         match operation.name:
             case "add":
-                self._add(operation.path, operation.value)
+                self._add(path, value)
             case "remove":
-                self._remove(operation.path)
+                self._remove(path)
             case "replace":
-                self._replace(operation.path, operation.value)
+                self._replace(path, value)
             case "move":
-                self._add(operation.path, self._remove(operation.source))
+                self._add(path, self._remove(operation.source))
             case "copy":
-                self._add(operation.path, self._copy_of(operation.source))
+                encoded = _encoder.encode(self._get(operation.source))
+                self._copied_bytes += len(encoded)
+                if self._copied_bytes > MAX_COPIED_BYTES:
+                    problem = f"copy operations may add {MAX_COPIED_BYTES} bytes in all, no more"
+                    place = write_pointer(operation.source)
+                    raise errors.InapplicablePatch(problem, place=place)
+                # Not the same containers: an edit of one place must not show in the other.
+                self._add(path, msgspec.json.decode(encoded))
             case _:
-                self._test(operation.path, operation.value)
+                self._test(path, value)
 
     def _add(self, path: Steps, value: Any) -> None:
         parent = self._writable_parent(path)
         if isinstance(parent, dict):
             parent[path[-1]] = value
-        else:
-            parent.insert(_insertion_index(parent, path), value)
+            return
+        # `-` and the length of the list both mean its end.
+        index = len(parent) if path[-1] == "-" else find_index(path[-1], len(parent) + 1)
+        if index is None or index > len(parent):
+            raise _nothing_at(path, len(path) - 1)
+        parent.insert(index, value)
 
     def _remove(self, path: Steps) -> Any:
         parent = self._writable_parent(path)
@@ -161,22 +173,19 @@ class _Draft:
         else:
             raise errors.InapplicablePatch("the document can only be replaced by an object")
 
-    def _copy_of(self, source: Steps) -> Any:
-        encoded = _encoder.encode(self._get(source))
-        self._copied_bytes += len(encoded)
-        if self._copied_bytes > MAX_COPIED_BYTES:
-            problem = f"copy operations may add {MAX_COPIED_BYTES} bytes in all, no more"
-            raise errors.InapplicablePatch(problem, place=write_pointer(source))
-        # Not the same containers: an edit of one place must not show in the other.
-        return msgspec.json.decode(encoded)
-
     def _test(self, path: Steps, value: Any) -> None:
         parent = self._get(path[:-1])
         if path and isinstance(parent, dict):
             found = cast("Object", parent).get(path[-1])
         else:
             found = self._get(path)
-        if not _is_same(found, value):
+        # By their encoding, for Python finds True equal to 1; scalars of one type need no such
+        # care.
+        if type(found) is type(value) and not isinstance(found, dict | list):
+            is_same = found == value
+        else:
+            is_same = _encoder.encode(found) == _encoder.encode(value)
+        if not is_same:
             problem = "the value is not the one the test asks for"
             raise errors.InapplicablePatch(problem, place=write_pointer(path))
 
@@ -191,9 +200,9 @@ class _Draft:
         container = self.document = self._made_own(self.document, path, 0)
         for depth in range(len(path) - 1):
             key = _key_in(container, path, depth)
-            held = self._made_own(container[key], path, depth + 1)
-            container[key] = held
-            container = held
+            inner = self._made_own(container[key], path, depth + 1)
+            container[key] = inner
+            container = inner
         return container
 
     def _made_own(self, container: Any, path: Steps, depth: int) -> Any:
@@ -207,7 +216,7 @@ class _Draft:
 
 
 def _key_in(container: Any, path: Steps, depth: int) -> str | int:
-    """Return what a step of the path is called in its container: a key or an index, and there."""
+    """Return the key or index of a step of the path, which must be in its container."""
     step = path[depth]
     if isinstance(container, dict):
         if step in container:
@@ -219,21 +228,6 @@ def _key_in(container: Any, path: Steps, depth: int) -> str | int:
     raise _nothing_at(path, depth)
 
 
-def _insertion_index(elements: list[Any], path: Steps) -> int:
-    """Return where the last step says to insert: `-` and the list's length both mean its end."""
-    index = len(elements) if path[-1] == "-" else find_index(path[-1], len(elements) + 1)
-    if index is None or index > len(elements):
-        raise _nothing_at(path, len(path) - 1)
-    return index
-
-
 def _nothing_at(path: Steps, depth: int) -> errors.InapplicablePatch:
     place = write_pointer(path[: depth + 1])
     return errors.InapplicablePatch(f"there is nothing at {place}", place=place)
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    # By their encoding, for Python finds True equal to 1; scalars of one type need no such care.
-    if type(left) is type(right) and not isinstance(left, dict | list):
-        return left == right
-    return _encoder.encode(left) == _encoder.encode(right)

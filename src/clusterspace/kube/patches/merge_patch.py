@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386): an object of what changes, null for what goes.
+"""JSON merge patch (RFC 7386): an object with the fields that change, null for those that go.
 
 One rule is kube-apiserver's and not the RFC's: nulls in objects inside a list go as well, so a
 patch never brings in a field that is there and empty at once.
@@ -7,8 +7,8 @@ patch never brings in a field that is there and empty at once.
 from typing import Any, cast
 
 from clusterspace import errors
+from clusterspace.kube.json_errors import cannot_unmarshal
 from clusterspace.kube.objects import Object
-from clusterspace.kube.patches import refusals
 
 
 def apply_merge_patch(document: Object, patch: Any) -> Object:
@@ -16,7 +16,7 @@ def apply_merge_patch(document: Object, patch: Any) -> Object:
     if patch is None:
         raise errors.MalformedPatch("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        problem = refusals.cannot_read(patch, wanted="Go value of type map[string]interface {}")
+        problem = cannot_unmarshal(patch, into="Go value of type map[string]interface {}")
         raise errors.MalformedPatch(f"error decoding patch: {problem}")
     try:
         return _merged(document, cast("Object", patch))
@@ -32,9 +32,9 @@ def _merged(document: Object, patch: Object) -> Object:
         if change is None:
             merged.pop(key, None)
             continue
-        held = merged.get(key)
-        if isinstance(change, dict) and isinstance(held, dict):
-            merged[key] = _merged(cast("Object", held), cast("Object", change))
+        current = merged.get(key)
+        if isinstance(change, dict) and isinstance(current, dict):
+            merged[key] = _merged(cast("Object", current), cast("Object", change))
         else:
             merged[key] = _without_nulls(change)
     return merged
@@ -44,7 +44,7 @@ def _without_nulls(value: Any) -> Any:
     """Return the value with no null fields in any object in it; null list elements stay."""
     if isinstance(value, dict):
         fields = cast("Object", value)
-        return {key: _without_nulls(held) for key, held in fields.items() if held is not None}
+        return {key: _without_nulls(part) for key, part in fields.items() if part is not None}
     if isinstance(value, list):
         return [_without_nulls(element) for element in cast("list[Any]", value)]
     return value
