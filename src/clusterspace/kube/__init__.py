@@ -1,1 +1,32 @@
-"""Kubernetes vocabulary as pure data: no I/O, no clock, no async."""
+"""Kubernetes vocabulary, pure: what objects, names, selectors, patches and schemas mean.
+
+Everything here is a function of its arguments: no clock, no network, no file but tables of facts.
+Objects are plain dictionaries and are never edited in place; a result shares with its inputs
+whatever did not change. Input that makes no sense raises an error of `clusterspace.errors` that
+names the place, in Kubernetes' own words where clients match on them.
+
+Read in this order; each module needs only those above it, and its own sub-package:
+
+objects.py              plain-dict objects: read metadata, edit copy-on-write
+resources.py            GroupVersionKind, GroupVersionResource, ResourceInfo
+names.py                rules for names, label keys and label values; generateName
+field_paths.py          `spec.containers[0].image`, and values, as refusals print them
+causes.py               the causes of a refusal: required, invalid, forbidden…
+statuses.py             the v1 Status: our errors to bodies, bodies to errors
+timestamps.py           RFC 3339 times, `metav1.Time` and `MicroTime`
+durations.py            durations as Go writes them, ages as kubectl shows them
+quantities.py           `500m`, `1.5Gi`: exact amounts with one canonical text
+conditions.py           status conditions: find, set, compare
+taints.py               does a toleration tolerate a taint?
+selectors.py            label and field selectors: parse once, match many
+tables.py               Table and PartialObjectMetadata, for `kubectl get`
+discovery_documents.py  APIGroupDiscoveryList and the legacy discovery documents
+json_errors.py          what is wrong with a JSON text or value, in the words clients know
+json_pointers.py        `/metadata/labels/a~1b` to steps, and back
+json_paths.py           JSONPath as printer columns and scale paths use it
+protobuf/               Kubernetes protobuf bodies to and from objects
+schemas/                structural schemas: defaulting, pruning, validation
+cel/                    the Common Expression Language of `x-kubernetes-validations`
+patches/                JSON patch, merge patch, strategic merge patch
+managed_fields/         who owns which fields: server-side apply
+"""

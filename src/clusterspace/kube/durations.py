@@ -47,7 +47,19 @@ def parse_duration(text: str) -> int:
         part = _PART.match(unsigned, position)
         if part is None or part.end() == position:
             raise _invalid(text)
-        nanoseconds += _nanoseconds_of(part, text)
+        whole, fraction, unit = part["whole"], part["fraction"] or "", part["unit"]
+        if not whole and not fraction:
+            raise _invalid(text)
+        if not unit:
+            raise MalformedDuration(f"time: missing unit in duration {quoted(text)}", place=text)
+        if unit not in _UNITS:
+            message = f"time: unknown unit {quoted(unit)} in duration {quoted(text)}"
+            raise MalformedDuration(message, place=text)
+        if len(whole.lstrip("0")) > _MOST_DIGITS:
+            raise _invalid(text)
+        kept = fraction[:_MOST_DIGITS]
+        nanoseconds += int(whole[-_MOST_DIGITS:] or 0) * _UNITS[unit]
+        nanoseconds += int(kept or 0) * _UNITS[unit] // 10 ** len(kept)
         position = part.end()
     signed = -nanoseconds if text[0] == "-" else nanoseconds
     if not _SMALLEST <= signed <= _LARGEST:
@@ -99,22 +111,6 @@ def age(seconds: float) -> str:
     if elapsed < 8 * _YEAR:
         return _pair(elapsed, (_YEAR, "y"), (_DAY, "d"))
     return f"{elapsed // _YEAR}y"
-
-
-def _nanoseconds_of(part: re.Match[str], text: str) -> int:
-    whole, fraction, unit = part["whole"], part["fraction"] or "", part["unit"]
-    if not whole and not fraction:
-        raise _invalid(text)
-    if not unit:
-        raise MalformedDuration(f"time: missing unit in duration {quoted(text)}", place=text)
-    if unit not in _UNITS:
-        message = f"time: unknown unit {quoted(unit)} in duration {quoted(text)}"
-        raise MalformedDuration(message, place=text)
-    if len(whole.lstrip("0")) > _MOST_DIGITS:
-        raise _invalid(text)
-    kept = fraction[:_MOST_DIGITS]
-    whole_units = int(whole[-_MOST_DIGITS:] or 0) * _UNITS[unit]
-    return whole_units + int(kept or 0) * _UNITS[unit] // 10 ** len(kept)
 
 
 def _decimal(nanoseconds: int, unit: str) -> str:

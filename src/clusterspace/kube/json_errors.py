@@ -122,7 +122,12 @@ def _scalar(raw: bytes, at: int) -> int:
     if first == ord('"'):
         return _string(raw, at)
     if first in _LITERALS:
-        return _literal(raw, at, _LITERALS[first])
+        word = _LITERALS[first]
+        for offset in range(1, len(word)):
+            if raw[at + offset : at + offset + 1] != word[offset : offset + 1]:
+                context = f"in literal {word.decode()} (expecting '{chr(word[offset])}')"
+                raise _unexpected(raw, at + offset, context)
+        return at + len(word)
     if first == ord("-") or first in _DIGITS:
         return _number(raw, at)
     raise _unexpected(raw, at, "looking for beginning of value")
@@ -142,15 +147,6 @@ def _string(raw: bytes, at: int) -> int:
                 raise _unexpected(raw, at, "in string escape code")
         at += 1
     raise _Fault(_END)
-
-
-def _literal(raw: bytes, at: int, word: bytes) -> int:
-    for offset in range(1, len(word)):
-        if raw[at + offset : at + offset + 1] != word[offset : offset + 1]:
-            expected = chr(word[offset])
-            context = f"in literal {word.decode()} (expecting '{expected}')"
-            raise _unexpected(raw, at + offset, context)
-    return at + len(word)
 
 
 def _number(raw: bytes, at: int) -> int:

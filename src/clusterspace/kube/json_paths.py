@@ -100,8 +100,16 @@ def read_json_path(text: str) -> JsonPath:
         elif found["all"] or found["star"]:
             steps.append(Element(None))
         elif found["sign"]:
-            path, is_equal = read_json_path(found["left"]), found["sign"] == "=="
-            steps.append(Filter(path, is_equal, _literal(found["right"], text)))
+            path, written = read_json_path(found["left"]), found["right"]
+            if len(written) > 1 and written[0] == written[-1] == "'":
+                value: Any = written[1:-1]
+            else:
+                try:
+                    value = msgspec.json.decode(written)
+                except msgspec.DecodeError as error:
+                    problem = f"{text!r} compares with something unreadable"
+                    raise MalformedPath(problem, place=written) from error
+            steps.append(Filter(path, found["sign"] == "==", value))
         elif found["name"] is not None:
             steps.append(Child(re.sub(r"\\(.)", r"\1", found["name"])))
         else:
@@ -109,17 +117,6 @@ def read_json_path(text: str) -> JsonPath:
             steps.append(Child(found["single"] if is_single else found["double"]))
         at = found.end()
     return JsonPath(text, tuple(steps))
-
-
-def _literal(written: str, text: str) -> Any:
-    if len(written) > 1 and written[0] == written[-1] == "'":
-        return written[1:-1]
-    try:
-        return msgspec.json.decode(written)
-    except msgspec.DecodeError as error:
-        raise MalformedPath(
-            f"{text!r} compares with something unreadable", place=written
-        ) from error
 
 
 def _follow(step: Step, values: Iterator[Any]) -> Iterator[Any]:

@@ -102,7 +102,23 @@ class Quantity:
         return self.nanos != 0
 
     def __str__(self) -> str:
-        return self.written or _canonical(self.nanos, self.form)
+        """Return the text it was read from, or the one without fraction and the largest suffix."""
+        nanos, form = self.nanos, self.form
+        if self.written or not nanos:
+            return self.written or "0"
+        if form is Form.BINARY and abs(nanos) >= 1024 * _NANO and nanos % _NANO == 0:
+            whole, power = nanos // _NANO, 0
+            while whole % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
+                whole //= 1024
+                power += 1
+            return f"{whole}{_BINARY_SUFFIXES[power]}"
+        exponent = -9
+        while nanos % 1000 == 0:
+            nanos //= 1000
+            exponent += 3
+        if form is not Form.EXPONENT and exponent in _DECIMAL_SUFFIXES:
+            return f"{nanos}{_DECIMAL_SUFFIXES[exponent]}"
+        return f"{nanos}e{exponent}" if exponent else f"{nanos}"
 
 
 ZERO: Final = Quantity(0)
@@ -117,82 +133,43 @@ def parse_quantity(text: str) -> Quantity:
     if found is None or not text:
         raise MalformedQuantity(_BAD_SHAPE, place=text)
     # No digits are a zero, against the expression in the message: Kubernetes takes "Ki" and "-".
-    digits = _Digits(found["whole"].lstrip("0") or "0", found["fraction"] or "")
-    suffix = _read_suffix(found["suffix"], text)
-    form, scale = suffix.form, 9 - len(digits.fraction)
-    amount = int(digits.all)
-    if form is Form.BINARY:
-        amount *= 2**suffix.exponent
+    whole, fraction = found["whole"].lstrip("0") or "0", found["fraction"] or ""
+    suffix = found["suffix"]
+    # The exponent is of two in the binary form, of ten in the others.
+    if suffix in _DECIMAL_EXPONENTS:
+        form, exponent = Form.DECIMAL, _DECIMAL_EXPONENTS[suffix]
+    elif suffix in _BINARY_EXPONENTS:
+        form, exponent = Form.BINARY, _BINARY_EXPONENTS[suffix]
     else:
-        scale += suffix.exponent
+        power = _EXPONENT.fullmatch(suffix)
+        if power is None or abs(int(power[1])) > _LARGEST_EXPONENT:
+            raise MalformedQuantity(_BAD_SUFFIX, place=text)
+        form, exponent = Form.EXPONENT, int(power[1])
+    written = text if _is_kept_as_written(whole, fraction, form, exponent) else ""
+
+    amount, scale = int(whole + fraction), 9 - len(fraction)
+    if form is Form.BINARY:
+        amount *= 2**exponent
+    else:
+        scale += exponent
     # Billionths, rounded up.
     nanos = amount * 10**scale if scale >= 0 else -(-amount // 10**-scale)
     if form is Form.BINARY:
         nanos = min(nanos, _LARGEST_BINARY)
         form = Form.DECIMAL if 0 < nanos < _NANO else form
-    written = text if _is_kept_as_written(digits, suffix) else ""
     return Quantity(-nanos if found["sign"] == "-" else nanos, form, written)
 
 
-@dataclass(frozen=True, slots=True)
-class _Digits:
-    """A number as written: `whole` without leading zeros, but never empty."""
-
-    whole: str
-    fraction: str
-
-    @property
-    def all(self) -> str:
-        return self.whole + self.fraction
-
-
-@dataclass(frozen=True, slots=True)
-class _Suffix:
-    form: Form
-    exponent: int
-    """Of two in the binary form, of ten in the others."""
-
-
-def _read_suffix(suffix: str, text: str) -> _Suffix:
-    if suffix in _DECIMAL_EXPONENTS:
-        return _Suffix(Form.DECIMAL, _DECIMAL_EXPONENTS[suffix])
-    if suffix in _BINARY_EXPONENTS:
-        return _Suffix(Form.BINARY, _BINARY_EXPONENTS[suffix])
-    found = _EXPONENT.fullmatch(suffix)
-    if found is None or abs(int(found[1])) > _LARGEST_EXPONENT:
-        raise MalformedQuantity(_BAD_SUFFIX, place=text)
-    return _Suffix(Form.EXPONENT, int(found[1]))
-
-
-def _is_kept_as_written(digits: _Digits, suffix: _Suffix) -> bool:
+def _is_kept_as_written(whole: str, fraction: str, form: Form, exponent: int) -> bool:
     """Tell whether Kubernetes takes the text for canonical and prints it again as it was.
 
     It does not look closely, so `1.500` and `+1` stay as they are while `0.500` becomes
     `500m`. Printing anything else would make every such object differ from itself.
     """
-    if suffix.form is Form.BINARY:
-        room = 14 - len(digits.whole) - suffix.exponent * 3 // 10
-        return not digits.fraction and room >= 0 and int(digits.whole) % 8 != 0
-    scale = suffix.exponent - len(digits.fraction)
-    is_short = len(digits.all) <= 18 and scale >= -9
-    is_minimal = not digits.all.endswith("000") and not digits.all.startswith("0")
+    if form is Form.BINARY:
+        room = 14 - len(whole) - exponent * 3 // 10
+        return not fraction and room >= 0 and int(whole) % 8 != 0
+    digits, scale = whole + fraction, exponent - len(fraction)
+    is_short = len(digits) <= 18 and scale >= -9
+    is_minimal = not digits.endswith("000") and not digits.startswith("0")
     return is_short and is_minimal and scale % 3 == 0
-
-
-def _canonical(nanos: int, form: Form) -> str:
-    """Return the text without fraction whose suffix is as large as can be."""
-    if form is Form.BINARY and abs(nanos) >= 1024 * _NANO and nanos % _NANO == 0:
-        whole, power = nanos // _NANO, 0
-        while whole % 1024 == 0 and power < len(_BINARY_SUFFIXES) - 1:
-            whole //= 1024
-            power += 1
-        return f"{whole}{_BINARY_SUFFIXES[power]}"
-    if nanos == 0:
-        return "0"
-    exponent = -9
-    while nanos % 1000 == 0:
-        nanos //= 1000
-        exponent += 3
-    if form is not Form.EXPONENT and exponent in _DECIMAL_SUFFIXES:
-        return f"{nanos}{_DECIMAL_SUFFIXES[exponent]}"
-    return f"{nanos}e{exponent}" if exponent else f"{nanos}"

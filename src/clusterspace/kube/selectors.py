@@ -63,6 +63,7 @@ class Requirement:
         match self.operator:
             case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
                 return label in self.values
+            # A label that is not there is not equal to anything: `tier!=web` matches without tier.
             case Operator.NOT_IN | Operator.NOT_EQUALS:
                 return label not in self.values
             case Operator.EXISTS:
@@ -336,25 +337,22 @@ class _Reader:
         if sign.text not in BINARY_SIGNS:
             raise sign.refused(f", expected: {_SIGNS_IN_MESSAGES}", opening=_UNREADABLE_TERM)
         if sign.text in SET_SIGNS:
-            return Term(key.text, sign.text, self._value_set(), first.place)
+            opening, following = self.take(), self.peek()
+            if opening.text != "(":
+                raise opening.refused(" expected: '('", opening=_UNREADABLE_TERM)
+            if not (following.is_word or following.text in (",", ")")):
+                expected = ", expected: ',', ')' or identifier"
+                raise following.refused(expected, opening=_UNREADABLE_TERM)
+            values = [self._listed_value()]
+            while self.take().text == ",":
+                values.append(self._listed_value())
+            return Term(key.text, sign.text, tuple(values), first.place)
         if self.peek().ends_a_term:
             return Term(key.text, sign.text, ("",), first.place)
         value = self.take()
         if not value.is_word:
             raise value.refused(", expected: identifier", opening=_UNREADABLE_TERM)
         return Term(key.text, sign.text, (value.text,), first.place)
-
-    def _value_set(self) -> tuple[str, ...]:
-        opening = self.take()
-        if opening.text != "(":
-            raise opening.refused(" expected: '('", opening=_UNREADABLE_TERM)
-        first = self.peek()
-        if not (first.is_word or first.text in (",", ")")):
-            raise first.refused(", expected: ',', ')' or identifier", opening=_UNREADABLE_TERM)
-        values = [self._listed_value()]
-        while self.take().text == ",":
-            values.append(self._listed_value())
-        return tuple(values)
 
     def _listed_value(self) -> str:
         """Read one value, or the empty string between two commas; "," or ")" comes next."""

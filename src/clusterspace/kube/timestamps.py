@@ -47,11 +47,6 @@ def parse_time(text: str) -> float:
     return _parse_usual(text) if len(text) == _USUAL_LENGTH else _parse(text)
 
 
-@lru_cache(_REMEMBERED)
-def _parse_usual(text: str) -> float:
-    return _parse(text)
-
-
 def _parse(text: str) -> float:
     found = _RFC_3339.fullmatch(text)
     if found is None:
@@ -70,6 +65,9 @@ def _parse(text: str) -> float:
     except ValueError as error:  # the 31st of February, hour 25, an offset of a day or more
         raise _unreadable(text) from error
     return (moment - _EPOCH).total_seconds()
+
+
+_parse_usual = lru_cache(_REMEMBERED)(_parse)
 
 
 def _unreadable(text: str) -> MalformedTimestamp:

@@ -64,8 +64,15 @@ class Compiler:
             case syntax.Literal():
                 value = node.value
                 return Code(node.type, lambda _: value)
+            case syntax.Name() if node.name in self._scope:
+                slot, kind = self._scope[node.name]
+                self.used.add(node.name)
+                return Code(kind, lambda frame: frame.slots[slot])
+            case syntax.Name() if node.name in TYPE_NAMES:
+                type_value = TYPE_NAMES[node.name]
+                return Code(Type(TYPE), lambda _: type_value)
             case syntax.Name():
-                return self._name(node)
+                return self.fault(node.at, _UNDECLARED.format(node.name))
             case syntax.Select() | syntax.Has():
                 return self._field(node)
             case syntax.Call(function=syntax.CHOICE):
@@ -80,7 +87,15 @@ class Compiler:
                 common = self._common(elements, [each.at for each in node.elements])
                 return Code(list_of(common), lambda frame: [run(frame) for run in runs])
             case syntax.MapLiteral():
-                return self._map(node)
+                keys = [self.code(key) for key, _ in node.entries]
+                values = [self.code(value) for _, value in node.entries]
+                key_type = self._common(keys, [key.at for key, _ in node.entries])
+                value_type = self._common(values, [value.at for _, value in node.entries])
+                pairs = [(key.run, value.run) for key, value in zip(keys, values, strict=True)]
+                return Code(
+                    map_of(key_type, value_type),
+                    lambda frame: {key(frame): value(frame) for key, value in pairs},
+                )
             case syntax.Macro():
                 return macros.macro_code(self, node)
 
@@ -106,17 +121,6 @@ class Compiler:
             self._scope[name] = (slot, kind)
         yield slots
         self._scope = outer
-
-    def _name(self, node: syntax.Name) -> Code:
-        known = self._scope.get(node.name)
-        if known is not None:
-            slot, kind = known
-            self.used.add(node.name)
-            return Code(kind, lambda frame: frame.slots[slot])
-        if node.name in TYPE_NAMES:
-            value = TYPE_NAMES[node.name]
-            return Code(Type(TYPE), lambda _: value)
-        return self.fault(node.at, _UNDECLARED.format(node.name))
 
     def _field(self, node: syntax.Select | syntax.Has) -> Code:
         operand = self.code(node.operand)
@@ -220,15 +224,6 @@ class Compiler:
             return not deciding
 
         return Code(BOOL, decide)
-
-    def _map(self, node: syntax.MapLiteral) -> Code:
-        keys = [self.code(key) for key, _ in node.entries]
-        values = [self.code(value) for _, value in node.entries]
-        key_type = self._common(keys, [key.at for key, _ in node.entries])
-        value_type = self._common(values, [value.at for _, value in node.entries])
-        runs = [(key.run, value.run) for key, value in zip(keys, values, strict=True)]
-        entries = map_of(key_type, value_type)
-        return Code(entries, lambda frame: {key(frame): value(frame) for key, value in runs})
 
     def _common(self, codes: Sequence[Code], places: Sequence[int]) -> Type:
         """Return the one type that all have; elements of a literal are all alike."""

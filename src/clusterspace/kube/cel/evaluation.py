@@ -164,7 +164,11 @@ class _Check:
         self.found.append(_cause(compiled, (*place.steps, *compiled.field_steps), detail))
 
     def _run(self, program: Program, variables: dict[str, Any]) -> Any:
-        """Run with the budget of one rule, and take what it spent from that of the object."""
+        """Run with the budget of one rule, and take what it spent from that of the object.
+
+        Two budgets, because a rule stands at every element of a list: one that is cheap by itself
+        may not be a thousand times over. When either is spent, nothing further is evaluated.
+        """
         meter = Meter(min(RULE_BUDGET, self._meter.left))
         before = meter.left
         meter.spend(1)

@@ -126,19 +126,14 @@ def macro_code(scope: Scope, node: syntax.Macro) -> Code:
         result = map_of(key, steps[-1].type)
     else:
         result = BOOL
-    cost = sum(_size_of(step) for step in node.steps)
-    return Code(result, _MAKERS[node.kind](_Walk(operand.run, tuple(slots), cost), runs))
-
-
-def _size_of(root: Node) -> int:
-    """Return how many parts a step has; those of macros inside are paid for by themselves."""
-    size, waiting = 0, [root]
+    # A round costs as many steps as its body has parts; those of macros inside pay by themselves.
+    cost, waiting = 0, list(node.steps)
     while waiting:
-        node = waiting.pop()
-        size += 1
-        inner = (node.operand,) if isinstance(node, syntax.Macro) else syntax.children_of(node)
+        part = waiting.pop()
+        cost += 1
+        inner = (part.operand,) if isinstance(part, syntax.Macro) else syntax.children_of(part)
         waiting.extend(inner)
-    return size
+    return Code(result, _MAKERS[node.kind](_Walk(operand.run, tuple(slots), cost), runs))
 
 
 def _deciding(walk: _Walk, holds: Run, *, deciding: bool) -> Run:

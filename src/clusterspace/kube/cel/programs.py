@@ -75,7 +75,7 @@ def call_code(overloads: Sequence[Overload], args: Sequence[Code]) -> Code | Non
         return None
     result = results[0] if all(each == results[0] for each in results) else DYN
     runs = [arg.run for arg in args]
-    functions = [(each.args, _metered(each)) for each in candidates]
+    functions = [(each.args, each.metered_run) for each in candidates]
     is_sure = len(candidates) == 1 and not any(_is_vague(arg.type) for arg in args)
     pays = any(arg.type.name in _SIZED for arg in args)
     _, only = functions[0]
@@ -86,6 +86,7 @@ def call_code(overloads: Sequence[Overload], args: Sequence[Code]) -> Code | Non
             _pay(frame.meter, values)
         return only(frame.meter, *values)
 
+    # What is not known when compiling is paid for as if it were sized: it may turn out to be.
     def dispatch(frame: Frame) -> Any:
         values = [run(frame) for run in runs]
         _pay(frame.meter, values)
@@ -99,17 +100,6 @@ def call_code(overloads: Sequence[Overload], args: Sequence[Code]) -> Code | Non
 
 def _is_vague(given: Type) -> bool:
     return is_loose(given) or any(_is_vague(param) for param in given.params)
-
-
-def _metered(overload: Overload) -> Callable[..., Any]:
-    run = overload.run
-    if overload.is_metered:
-        return run
-
-    def unmetered(_: Meter, *values: Any) -> Any:
-        return run(*values)
-
-    return unmetered
 
 
 def _pay(meter: Meter, values: Sequence[Any]) -> None:

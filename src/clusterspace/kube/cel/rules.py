@@ -156,8 +156,26 @@ class _Place:
         for index, raw in enumerate(raws):
             rule, place = Rule.read(raw), f"{self.path}.{_KEYWORD}[{index}]"
             yield from _text_faults(rule, place, schema)
-            if rule.text.strip():
-                yield from self._program_faults(_compile_rule(rule, type_, schema), place)
+            if not rule.text.strip():
+                continue
+            compiled = _compile_rule(rule, type_, schema)
+            if compiled.fault:
+                yield _refused(f"{place}.rule", rule, compiled.fault)
+            if compiled.message_fault:
+                yield _refused(f"{place}.messageExpression", rule, compiled.message_fault)
+            if compiled.uses_old and self.uncorrelated:
+                detail = (
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+                    f"{self.uncorrelated}"
+                )
+                yield causes.invalid(f"{place}.rule", rule.text, detail)
+            if rule.takes_optional_old and compiled.program is not None and not compiled.uses_old:
+                detail = "may not be set if oldSelf is not used in rule"
+                yield causes.invalid(f"{place}.optionalOldSelf", True, detail)
+        yield from self._faults_below()
+
+    def _faults_below(self) -> Iterator[Cause]:
+        schema = self.schema
 
         for name, inner in sorted(schema.properties.items()):
             yield from self._below(f"properties[{name}]", inner).faults()
@@ -172,22 +190,6 @@ class _Place:
         if way == "items" and self.schema.list_type != "map":
             uncorrelated = uncorrelated or self.path
         return _Place(schema, f"{self.path}.{way}", schema.is_embedded_resource, uncorrelated)
-
-    def _program_faults(self, compiled: CompiledRule, place: str) -> Iterator[Cause]:
-        rule = compiled.rule
-        if compiled.fault:
-            yield _refused(f"{place}.rule", rule, compiled.fault)
-        if compiled.message_fault:
-            yield _refused(f"{place}.messageExpression", rule, compiled.message_fault)
-        if compiled.uses_old and self.uncorrelated:
-            detail = (
-                "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-                f"{self.uncorrelated}"
-            )
-            yield causes.invalid(f"{place}.rule", rule.text, detail)
-        if rule.takes_optional_old and compiled.program is not None and not compiled.uses_old:
-            detail = "may not be set if oldSelf is not used in rule"
-            yield causes.invalid(f"{place}.optionalOldSelf", True, detail)
 
 
 def _text_faults(rule: Rule, place: str, schema: Schema) -> Iterator[Cause]:

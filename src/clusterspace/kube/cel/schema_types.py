@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from clusterspace.kube.cel.libraries.standard import read_duration, read_timestamp
 from clusterspace.kube.cel.parser import RESERVED
@@ -23,8 +23,10 @@ from clusterspace.kube.cel.types import (
     map_of,
 )
 from clusterspace.kube.cel.values import EvaluationFailed, KeyedList, SetList
-from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import Schema
+
+if TYPE_CHECKING:
+    from clusterspace.kube.objects import Object
 
 _UNSPELLABLE: Final = frozenset(("true", "false", "null", "in"))
 _SPELLABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
@@ -116,7 +118,14 @@ class _Reader:
         schema = self._schema
         match value:
             case dict() if schema.type == "object":
-                return self._object(cast("Object", value))
+                read: Object = {}
+                for name, part in cast("Object", value).items():
+                    known = schema.properties.get(name, schema.additional)
+                    # What the schema does not know stays: no type has it, no rule can ask for it.
+                    if part is None and name in schema.properties:
+                        continue  # to a rule, a field that holds nothing is not there
+                    read[name] = part if known is None else _Reader.of(known).read(part)
+                return read
             case list() if schema.items is not None:
                 reader = _Reader.of(schema.items)
                 elements = [reader.read(element) for element in cast("list[Any]", value)]
@@ -126,35 +135,20 @@ class _Reader:
                     return KeyedList(elements, schema.list_map_keys)
                 return elements
             case str() if self._text is not None and schema.type == "string":
-                return _read_text(value, self._text)
+                try:
+                    if self._text == BYTES:
+                        return base64.b64decode(value, validate=True)
+                    if self._text == DURATION:
+                        return read_duration(value)
+                    return read_timestamp(value if "T" in value else f"{value}T00:00:00Z")
+                except (EvaluationFailed, binascii.Error):
+                    return value  # for others to refuse
             case int() if schema.type == "number" and not isinstance(value, bool):
                 return float(value)
             case float() if schema.type == "integer" and value.is_integer():
                 return int(value)
             case _:
                 return value
-
-    def _object(self, fields: Object) -> Object:
-        named, free = self._schema.properties, self._schema.additional
-        read: Object = {}
-        for name, value in fields.items():
-            known = named.get(name, free)
-            if value is None and name in named:
-                continue  # to a rule, a field that holds nothing is not there
-            read[name] = value if known is None else _Reader.of(known).read(value)
-        return read
-
-
-def _read_text(text: str, wanted: Type) -> Any:
-    """Read a text of a known format; leave one that cannot be read to others to refuse."""
-    try:
-        if wanted == BYTES:
-            return base64.b64decode(text, validate=True)
-        if wanted == DURATION:
-            return read_duration(text)
-        return read_timestamp(text if "T" in text else f"{text}T00:00:00Z")
-    except (EvaluationFailed, binascii.Error):
-        return text
 
 
 def read_value(value: Any, schema: Schema) -> Any:

@@ -74,7 +74,7 @@ def optional_of(content: Type) -> Type:
 
 
 def is_loose(given: Type) -> bool:
-    """Whether only the value will tell."""
+    """Whether only a value shows the type."""
     return given in (DYN, UNKNOWN)
 
 
@@ -151,6 +151,16 @@ class Overload:
     is_method: bool
     is_metered: bool
     """Whether the function pays for its own steps: it takes the meter before its arguments."""
+
+    @property
+    def metered_run(self) -> Callable[..., Any]:
+        """The function as one that takes the meter, whether or not it pays for its steps."""
+        run = self.run
+
+        def unmetered(_: object, *values: Any) -> Any:
+            return run(*values)
+
+        return run if self.is_metered else unmetered
 
 
 class Library:

@@ -98,7 +98,10 @@ def apply(live: Object | None, applied: Object, write: Write, *, force: bool = F
     if raw_entries(applied) is not None:
         raise BadRequest("metadata.managedFields must be nil")
     schema = object_schema(write.schema)
-    configuration = _without_system_nulls(applied)
+    metadata = metadata_of(applied)
+    nulls = {name for name in _SYSTEM_METADATA & metadata.keys() if metadata[name] is None}
+    kept_metadata = {name: value for name, value in metadata.items() if name not in nulls}
+    configuration = {**applied, "metadata": kept_metadata} if nulls else applied
     check_fits(configuration, schema, "patch")
 
     entries = _entries_before(live, schema, write)
@@ -126,15 +129,6 @@ def apply(live: Object | None, applied: Object, write: Write, *, force: bool = F
     if own.manager == KUBECTL:
         result = _with_annotation_renewed(result, applied)
     return live if live is not None and same(live, result) else result
-
-
-def _without_system_nulls(applied: Object) -> Object:
-    metadata = metadata_of(applied)
-    nulls = [name for name in _SYSTEM_METADATA if name in metadata and metadata[name] is None]
-    if not nulls:
-        return applied
-    kept = {name: value for name, value in metadata.items() if name not in nulls}
-    return {**applied, "metadata": kept}
 
 
 def _entries_before(live: Object | None, schema: Schema, write: Write) -> Entries:
@@ -262,22 +256,19 @@ def _mistakes(value: Any, schema: Schema, *, keeps_unknown: bool) -> Iterator[st
         return
     keeps_unknown = keeps_unknown or schema.preserves_unknown_fields
     if isinstance(value, dict) and schema.type in ("", "object") and not schema.is_int_or_string:
-        yield from _mistakes_in_map(cast("Object", value), schema, keeps_unknown)
+        fields = cast("Object", value)
+        for name in sorted(fields):
+            inner = schema.field(name)
+            if inner is None and schema.properties and not keeps_unknown:
+                yield f".{name}: field not declared in schema"
+                return
+            place = as_text(FIELD + name)
+            for mistake in _mistakes(fields[name], inner or ANYTHING, keeps_unknown=keeps_unknown):
+                yield place + mistake
     elif isinstance(value, list) and schema.type in ("", "array") and not schema.is_int_or_string:
         yield from _mistakes_in_list(cast("list[Any]", value), schema, keeps_unknown)
     elif (mistake := _type_mistake(value, schema)) is not None:
         yield f": {mistake}"
-
-
-def _mistakes_in_map(value: Object, schema: Schema, keeps_unknown: bool) -> Iterator[str]:
-    for name in sorted(value):
-        inner = schema.field(name)
-        if inner is None and schema.properties and not keeps_unknown:
-            yield f".{name}: field not declared in schema"
-            return
-        place = as_text(FIELD + name)
-        for mistake in _mistakes(value[name], inner or ANYTHING, keeps_unknown=keeps_unknown):
-            yield place + mistake
 
 
 def _mistakes_in_list(items: list[Any], schema: Schema, keeps_unknown: bool) -> Iterator[str]:

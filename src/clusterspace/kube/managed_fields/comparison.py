@@ -123,6 +123,7 @@ class _Changes:
             old, new = old_items.get(element, []), new_items.get(element, [])
             if len(old) == 1 and len(new) == 1:
                 self._compare_values(element, old[0], new[0], inner)
+            # Several elements of one name have no partners on the other side: they are one value.
             elif len(old) > 1 and len(new) > 1:
                 if not same(old, new):
                     self.changed[element] = OWNED
@@ -139,7 +140,9 @@ class _Changes:
         """Compare two values that are both there: part by part, or whole if they have no parts."""
         if same(before, after):
             return
-        # Null stands for an empty object or list: the place is there, with nothing in it.
+        # Null stands for an empty object or list: the place is there, with nothing in it. From
+        # `ports: null` to `ports: [80]` changes `.ports[=80]` alone, so whoever owns `.ports` keeps
+        # it. From `ports: null` to `ports: []`, which have no parts at all, changes `.ports`.
         is_map = all(each is None or is_granular_map(each, schema) for each in (before, after))
         is_list = all(each is None or is_granular_list(each, schema) for each in (before, after))
         below = _Changes()

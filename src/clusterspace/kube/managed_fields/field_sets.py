@@ -184,25 +184,25 @@ class FieldSet:
         return bool(path) and _is_owned(node)
 
     def __or__(self, other: "FieldSet") -> "FieldSet":
-        """Return what is in either."""
+        """Return the paths in either set."""
         if not self._fields or not other._fields:
             return self if self._fields else other
         return FieldSet(_union(self._fields, other._fields))
 
     def __and__(self, other: "FieldSet") -> "FieldSet":
-        """Return what is in both."""
+        """Return the paths in both sets."""
         if not self._fields or not other._fields:
             return FieldSet()
         return FieldSet(_intersection(self._fields, other._fields))
 
     def __sub__(self, other: "FieldSet") -> "FieldSet":
-        """Return what is here and not there; what lies below a path given there stays."""
+        """Return the paths that are not in the other set; those below one of its paths stay."""
         if not self._fields or not other._fields:
             return self
         return FieldSet(_difference(self._fields, other._fields))
 
     def losing(self, lost: "FieldSet") -> "FieldSet":
-        """Return what is not in `lost`, where a leaf stands for all there ever was below it.
+        """Return the paths not in `lost`, where a leaf stands for all there ever was below it.
 
         What has become a leaf was a tree before, or was one under an older schema: whoever owned
         `.data.a` loses it when `.data` is set whole, while `-` would let `.data.a` stand.
@@ -212,7 +212,7 @@ class FieldSet:
         return FieldSet(_loss(self._fields, lost._fields))
 
     def without(self, other: "FieldSet") -> "FieldSet":
-        """Return what is neither in `other` nor below anything in it."""
+        """Return the paths that are neither in `other` nor below anything in it."""
         if not self._fields or not other._fields:
             return self
         return FieldSet(_pruned(self._fields, other._fields))
@@ -262,6 +262,7 @@ def _below(node: Fields) -> Fields:
 
 def _union(left: Fields, right: Fields) -> Fields:
     """Merge two nodes; whichever is a leaf becomes the mark of the other."""
+    # {} | {"f:a": {}} is {".": {}, "f:a": {}}: the place itself, and the field below it.
     if not left or not right:
         other = left or right
         return other if not other or HERE in other else {HERE: OWNED, **other}
@@ -276,6 +277,8 @@ def _difference(left: Fields, right: Fields) -> Fields | None:
     """Subtract nodes; None when nothing is left, since an empty node would be an owned leaf."""
     if not left:
         return None if _is_owned(right) else left
+    # Only the elements of `right` are looked at: taking one changed field out of a set of thousands
+    # copies the nodes on the way to it and shares all others.
     rest = dict(left)
     if _is_owned(right):
         rest.pop(HERE, None)

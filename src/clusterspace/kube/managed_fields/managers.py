@@ -69,8 +69,33 @@ def read_entries(raw: Any) -> dict[Identity, Entry]:
         raise MalformedObject(
             "metadata.managedFields is not a list", place="metadata.managedFields"
         )
-    entries = [_read_entry(each, place) for place, each in enumerate(cast("list[Any]", raw))]
-    return {entry.identity: entry for entry in entries}
+    entries: dict[Identity, Entry] = {}
+    for index, each in enumerate(cast("list[Any]", raw)):
+        where = f"metadata.managedFields[{index}]"
+        if not isinstance(each, dict):
+            raise MalformedObject(f"{where} is not an object", place=where)
+        body = cast("Object", each)
+        texts = {name: body.get(name) or "" for name in _TEXTS}
+        time = body.get("time")
+        if not all(isinstance(text, str) for text in (*texts.values(), time or "")):
+            raise MalformedObject(f"{where} has a value that is not a string", place=where)
+        if texts["operation"] not in (APPLY, UPDATE):
+            raise MalformedObject(f"{where}.operation must be `Apply` or `Update`", place=where)
+        if not texts["apiVersion"]:
+            raise MalformedObject(f"{where}.apiVersion must not be empty", place=where)
+        if texts["fieldsType"] != "FieldsV1":
+            raise MalformedObject(f"{where}.fieldsType must be `FieldsV1`", place=where)
+        entry = Entry(
+            manager=texts["manager"],
+            operation=texts["operation"],
+            api_version=texts["apiVersion"],
+            subresource=texts["subresource"],
+            time=time or None,
+            fields=FieldSet.from_json(body.get("fieldsV1")),
+        )
+        _seconds(entry)  # a time nobody can read is refused here, not when entries are sorted
+        entries[entry.identity] = entry
+    return entries
 
 
 def with_entries(kube_object: Object, entries: Entries) -> Object:
@@ -86,8 +111,20 @@ def with_entries(kube_object: Object, entries: Entries) -> Object:
             entry.subresource,
         ),
     )
-    metadata = {**metadata_of(kube_object), "managedFields": list(map(_write_entry, owners))}
-    if not owners:
+    written: list[Object] = []
+    for entry in owners:
+        body = {
+            "manager": entry.manager,
+            "operation": entry.operation,
+            "apiVersion": entry.api_version,
+            "time": entry.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": entry.fields.to_json(),
+            "subresource": entry.subresource,
+        }
+        written.append({name: value for name, value in body.items() if value not in (None, "")})
+    metadata = {**metadata_of(kube_object), "managedFields": written}
+    if not written:
         del metadata["managedFields"]
     return {**kube_object, "metadata": metadata}
 
@@ -138,46 +175,6 @@ def capped(entries: Entries) -> Entries:
         kept[bucket.identity] = replace(bucket, fields=fields)
         surplus -= 1
     return kept
-
-
-def _read_entry(raw: Any, place: int) -> Entry:
-    where = f"metadata.managedFields[{place}]"
-    if not isinstance(raw, dict):
-        raise MalformedObject(f"{where} is not an object", place=where)
-    body = cast("Object", raw)
-    texts = {name: body.get(name) or "" for name in _TEXTS}
-    time = body.get("time")
-    if not all(isinstance(text, str) for text in (*texts.values(), time or "")):
-        raise MalformedObject(f"{where} has a value that is not a string", place=where)
-    if texts["operation"] not in (APPLY, UPDATE):
-        raise MalformedObject(f"{where}.operation must be `Apply` or `Update`", place=where)
-    if not texts["apiVersion"]:
-        raise MalformedObject(f"{where}.apiVersion must not be empty", place=where)
-    if texts["fieldsType"] != "FieldsV1":
-        raise MalformedObject(f"{where}.fieldsType must be `FieldsV1`", place=where)
-    entry = Entry(
-        manager=texts["manager"],
-        operation=texts["operation"],
-        api_version=texts["apiVersion"],
-        subresource=texts["subresource"],
-        time=time or None,
-        fields=FieldSet.from_json(body.get("fieldsV1")),
-    )
-    _seconds(entry)  # a time nobody can read is refused here, not when entries are sorted
-    return entry
-
-
-def _write_entry(entry: Entry) -> Object:
-    body: Object = {
-        "manager": entry.manager,
-        "operation": entry.operation,
-        "apiVersion": entry.api_version,
-        "time": entry.time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": entry.fields.to_json(),
-        "subresource": entry.subresource,
-    }
-    return {name: value for name, value in body.items() if value not in (None, "")}
 
 
 def _seconds(entry: Entry) -> float:

@@ -39,6 +39,8 @@ def _merge_values(live: Any, applied: Any, schema: Schema) -> Any:
 
 
 def _merge_lists(live: Sequence[Any], applied: Sequence[Any], schema: Schema) -> list[Any]:
+    # Elements are matched by path element, never by position: `[{name: a}, {name: b}]` with
+    # `[{name: b, image: x}]` applied changes the image of b, and a stays.
     present = [item_element(item, schema) for item in live]
     wanted = {item_element(item, schema): item for item in applied}
     # Live elements that share a name have no single partner: the applied one replaces them all.

@@ -136,6 +136,9 @@ def surrendered(entries: Entries, comparison: Comparison) -> dict[Identity, Entr
 
 def taken_over(entries: Entries, comparison: Comparison, write: Write) -> Entries:
     """Return the entries after the writer made these changes without asking anybody."""
+    # Ownership follows change, not presence. Alice set `replicas: 2`; Bob puts the object with
+    # `replicas: 2, paused: true`. Only `paused` differs, so Bob owns that and Alice keeps
+    # replicas. Had Bob put 3, replicas would be his; had he left it out, nobody's.
     kept = surrendered(entries, comparison)
     fields = write.ownable(comparison.changed)
     if not fields:

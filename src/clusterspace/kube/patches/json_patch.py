@@ -131,8 +131,17 @@ class _Draft:
                 self._add(path, value)
             case "remove":
                 self._remove(path)
+            case "replace" if path:
+                parent = self._writable_parent(path)
+                # RFC 6902 wants something to be there; kube-apiserver does not, and clients lean
+                # on it.
+                is_map = isinstance(parent, dict)
+                parent[path[-1] if is_map else _key_in(parent, path, len(path) - 1)] = value
             case "replace":
-                self._replace(path, value)
+                if not isinstance(value, dict):
+                    problem = "the document can only be replaced by an object"
+                    raise errors.InapplicablePatch(problem)
+                self.document = cast("Object", value)
             case "move":
                 self._add(path, self._remove(operation.source))
             case "copy":
@@ -161,17 +170,6 @@ class _Draft:
     def _remove(self, path: Steps) -> Any:
         parent = self._writable_parent(path)
         return parent.pop(_key_in(parent, path, len(path) - 1))
-
-    def _replace(self, path: Steps, value: Any) -> None:
-        if path:
-            parent = self._writable_parent(path)
-            # RFC 6902 wants something to be there; kube-apiserver does not, and clients lean on it.
-            is_map = isinstance(parent, dict)
-            parent[path[-1] if is_map else _key_in(parent, path, len(path) - 1)] = value
-        elif isinstance(value, dict):
-            self.document = cast("Object", value)
-        else:
-            raise errors.InapplicablePatch("the document can only be replaced by an object")
 
     def _test(self, path: Steps, value: Any) -> None:
         parent = self._get(path[:-1])

@@ -120,7 +120,17 @@ def _set_element_orders(present: Object, merged: Object, read: "_MapPatch", spot
         list_spot = spot.field(key)
         place, merge_key = list_spot.place, list_spot.schema.patch_merge_key
         current = _list_at(present, key, place)
-        _check_order(_list_at(read.fields, key, place), order, merge_key, place)
+        change = _list_at(read.fields, key, place)
+        if change and order:
+            # The patch's own list must be in the order that it asks for.
+            remaining = iter([_identity(each, merge_key, place) for each in order])
+            content = (each for each in change if not _acts_on_others(each))
+            if not all(_identity(each, merge_key, place) in remaining for each in content):
+                problem = (
+                    f"The order in patch list:\n{_shown(change)}\n"
+                    f" doesn't match $setElementOrder list:\n{_shown(order)}\n"
+                )
+                raise errors.UnmergeablePatch(problem, place=place)
         if not isinstance(merged.get(key), list):
             continue
         # The order the object's list counts as having once the patch is merged into it. Elements
@@ -236,20 +246,6 @@ def _ordered(
             upcoming += 1
         result.append(element)
     return [*result, *(element for _, element in others[upcoming:])]
-
-
-def _check_order(change: list[Any], order: list[Any], merge_key: str, place: str) -> None:
-    """Refuse a patch whose list is not in the order its own `$setElementOrder` asks for."""
-    if not change or not order:
-        return
-    remaining = iter([_identity(element, merge_key, place) for element in order])
-    content = (element for element in change if not _acts_on_others(element))
-    if not all(_identity(element, merge_key, place) in remaining for element in content):
-        problem = (
-            f"The order in patch list:\n{_shown(change)}\n"
-            f" doesn't match $setElementOrder list:\n{_shown(order)}\n"
-        )
-        raise errors.UnmergeablePatch(problem, place=place)
 
 
 def _ranks(elements: Iterable[Any], merge_key: str, place: str) -> dict[Hashable, int]:

@@ -72,7 +72,11 @@ def _decode_message(message: Message, data: bytes, place: str, depth: int) -> Ob
 
 
 def _collect(message: Message, data: bytes, place: str) -> _Sent:
-    """Return everything sent, by field number; refuse what the message does not have."""
+    """Return everything sent, by field number; refuse what the message does not have.
+
+    A field may come any number of times and in any order. Numbers of a list may come one by one,
+    packed into one field, or both: [1, 2, 3] may be sent as 1 and then as 2 and 3 packed.
+    """
     sent: dict[int, list[WireValue]] = {}
     for wire_field in read_fields(data, place):
         field = message.by_number.get(wire_field.number)

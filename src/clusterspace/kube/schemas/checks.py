@@ -167,8 +167,17 @@ def number_checks(schema: Schema) -> list[Check]:
     """Return the checks a schema has for numbers, in Kubernetes' order."""
     raw = schema.raw
     checks: list[Check] = []
-    if number_format(schema) in {"int32", "float"}:
-        checks.append(_width_check(schema.type, number_format(schema)))
+    name = number_format(schema)
+
+    def check_width(number: float) -> Found:
+        is_int32 = -_INT32 <= number < _INT32
+        if is_int32 if name == "int32" else abs(number) <= _LARGEST_FLOAT32:
+            return NONE
+        detail = f"Checked value must be of type {schema.type} with format {name} in"
+        return (Problem(lambda where: causes.invalid(where.whole, "", f"{detail} {where.name}")),)
+
+    if name in {"int32", "float"}:
+        checks.append(check_width)
     if raw.get("multipleOf") is not None:
         checks.append(_multiple_check(raw["multipleOf"]))
     if raw.get("minimum") is not None:
@@ -176,18 +185,6 @@ def number_checks(schema: Schema) -> list[Check]:
     if raw.get("maximum") is not None:
         checks.append(_limit_check("less", raw["maximum"], bool(raw.get("exclusiveMaximum"))))
     return checks
-
-
-def _width_check(type_name: str, name: str) -> Check:
-    detail = f"Checked value must be of type {type_name} with format {name} in"
-
-    def check(number: float) -> Found:
-        is_int32 = -_INT32 <= number < _INT32
-        if is_int32 if name == "int32" else abs(number) <= _LARGEST_FLOAT32:
-            return NONE
-        return (Problem(lambda where: causes.invalid(where.whole, "", f"{detail} {where.name}")),)
-
-    return check
 
 
 def _multiple_check(factor: float) -> Check:
@@ -284,6 +281,16 @@ def size_checks(raw: Mapping[str, Any], unit: str) -> list[Check]:
 
         checks.append(check_most)
     return checks
+
+
+def forbidden_property(key: str) -> Problem:
+    """Return the problem of a field where only named ones may be."""
+
+    def cause(where: Where) -> Cause:
+        detail = f"{where.name}.{key} in body is a forbidden property"
+        return causes.invalid(where.field, key, detail)
+
+    return Problem(cause)
 
 
 def find_repetition(elements: Sequence[Any]) -> Found:

@@ -73,21 +73,18 @@ def is_hostname(text: str) -> bool:
     is_qualified = len(labels) > 1
     return (
         len(text) <= _LONGEST_HOSTNAME
-        and all(_is_label(label) for label in labels)
         and (not is_qualified or (len(labels[-1]) > 1 and labels[-1].isalpha()))
-    )
-
-
-def _is_label(label: str) -> bool:
-    return (
-        0 < len(label) <= _LONGEST_LABEL
-        and not label.startswith("-")
-        and not label.endswith("-")
         and all(
-            (character.isalnum() or character == "-")
-            if character.isascii()
-            else unicodedata.category(character)[0] in "LS"
-            for character in label
+            0 < len(label) <= _LONGEST_LABEL
+            and not label.startswith("-")
+            and not label.endswith("-")
+            and all(
+                (character.isalnum() or character == "-")
+                if character.isascii()
+                else unicodedata.category(character)[0] in "LS"
+                for character in label
+            )
+            for label in labels
         )
     )
 

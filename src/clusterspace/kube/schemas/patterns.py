@@ -80,21 +80,18 @@ class _Translation:
             case "$" if not self._is_multiline:
                 return self._take(1, r"\Z")
             case "(" if self._pattern.startswith("(?", self._at):
-                return self._group()
+                found = _GROUP_START.match(self._pattern, self._at)
+                if found is None:
+                    raise self._refusal("a kind of group that RE2 does not have")
+                if found["name"]:
+                    return self._take(len(found[0]), f"(?P<{found['name']}>")
+                if found["end"] == ")" and self._at > 0:
+                    raise self._refusal("flags in the middle of a pattern")
+                return self._take(len(found[0]), found[0])
             case "*" | "+" | "?" | "{" if _POSSESSIVE.match(self._pattern, self._at):
                 raise self._refusal("a repetition of a repetition")
             case character:
                 return self._take(1, character)
-
-    def _group(self) -> str:
-        found = _GROUP_START.match(self._pattern, self._at)
-        if found is None:
-            raise self._refusal("a kind of group that RE2 does not have")
-        if found["name"]:
-            return self._take(len(found[0]), f"(?P<{found['name']}>")
-        if found["end"] == ")" and self._at > 0:
-            raise self._refusal("flags in the middle of a pattern")
-        return self._take(len(found[0]), found[0])
 
     def _escape(self) -> str:
         found = _UNICODE_CLASS.match(self._pattern, self._at)

@@ -70,6 +70,9 @@ def check_structural(raw_schema: Any, *, path: str = DEFINITION_PATH) -> tuple[C
     found: list[Cause] = []
     if raw.get("nullable"):
         found.append(causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    # In Kubernetes' order, which shows in the message: the root, then structure or defaults, then
+    # keywords. A keyword that no structural schema can express hides the structure; it is blamed
+    # by itself only when no other rule has blamed it.
     unsupported = _find_unsupported(raw)
     if not unsupported:
         broken = [*_Node(raw, path, _Level.ROOT).broken_rules(), *_incomplete(raw, raw, path, path)]
@@ -357,7 +360,16 @@ class _Place:
             wrong_type = self._needs_type("array", "x-kubernetes-list-type")
             yield from wrong_type
             if not wrong_type and list_type == "set":
-                yield from _set_element_rules(items, f"{self.path}.items")
+                # Elements that could be merged make no sense in a set.
+                detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
+                inner_list = items.get("x-kubernetes-list-type")
+                if items.get("type") == "array" and inner_list not in {None, "atomic"}:
+                    inner = f"{self.path}.items.x-kubernetes-list-type"
+                    yield causes.invalid(inner, inner_list, detail)
+                inner_map = items.get("x-kubernetes-map-type")
+                if items.get("type") == "object" and inner_map != "atomic":
+                    inner = f"{self.path}.items.x-kubernetes-map-type"
+                    yield causes.invalid(inner, inner_map, detail)
             if list_type not in {"atomic", "set", "map"}:
                 yield causes.not_supported(place, list_type, ("atomic", "set", "map"))
         keys = list[str](self.raw.get("x-kubernetes-list-map-keys") or [])
@@ -388,30 +400,15 @@ class _Place:
             if key not in properties:
                 yield causes.invalid(keyword, keys, "entries must all be names of item properties")
             else:
-                yield from _key_field_rules(key, properties[key], items, f"{self.path}.items")
+                field, place = properties[key], f"{self.path}.items.properties[{key}]"
+                named = "this property is in x-kubernetes-list-map-keys, so it"
+                if field.get("type") in {"array", "object"}:
+                    detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+                    yield causes.invalid(f"{place}.type", field["type"], detail)
+                if key not in (items.get("required") or []) and field.get("default") is None:
+                    detail = f"{named} must have a default or be a required property"
+                    yield causes.required(f"{place}.default", detail)
+                if field.get("nullable"):
+                    yield causes.forbidden(f"{place}.nullable", f"{named} cannot be nullable")
             if key in keys[:index]:
                 yield causes.invalid(keyword, keys, "must not contain duplicate entries")
-
-
-def _set_element_rules(items: Raw, path: str) -> Iterator[Cause]:
-    """Yield whether the elements of a set could be merged, which makes no sense in a set."""
-    detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
-    list_type = items.get("x-kubernetes-list-type")
-    if items.get("type") == "array" and list_type not in {None, "atomic"}:
-        yield causes.invalid(f"{path}.x-kubernetes-list-type", list_type, detail)
-    map_type = items.get("x-kubernetes-map-type")
-    if items.get("type") == "object" and map_type != "atomic":
-        yield causes.invalid(f"{path}.x-kubernetes-map-type", map_type, detail)
-
-
-def _key_field_rules(key: str, field: Raw, items: Raw, path: str) -> Iterator[Cause]:
-    place = f"{path}.properties[{key}]"
-    named = "this property is in x-kubernetes-list-map-keys, so it"
-    if field.get("type") in {"array", "object"}:
-        detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-        yield causes.invalid(f"{place}.type", field["type"], detail)
-    if key not in (items.get("required") or []) and field.get("default") is None:
-        detail = f"{named} must have a default or be a required property"
-        yield causes.required(f"{place}.default", detail)
-    if field.get("nullable"):
-        yield causes.forbidden(f"{place}.nullable", f"{named} cannot be nullable")

@@ -47,6 +47,10 @@ class Validator(dict[type, "Check | None"]):
     is right, as for most leaves of most objects.
     """
 
+    # Checks are made level by level, on first use: making one asks for the validators of the level
+    # below, which are empty until a value gets there. A schema that contains itself, as that of
+    # CustomResourceDefinition does, therefore costs as much as the deepest object it has seen.
+
     def __init__(self, schema: Schema) -> None:
         super().__init__()
         self._schema = schema
@@ -69,7 +73,15 @@ class Validator(dict[type, "Check | None"]):
         schema = self._schema
         parts = self._type_checks(kind)
         if kind is not type(None):
-            parts += self._junctor_checks()
+            for alternatives, junctor in (
+                (schema.any_of, checks.any_of),
+                (schema.one_of, checks.one_of),
+                (schema.all_of, checks.all_of),
+            ):
+                if alternatives:
+                    parts.append(junctor([Validator.of(each).problems for each in alternatives]))
+            if schema.negated is not None:
+                parts.append(checks.negation(Validator.of(schema.negated).problems))
         if kind is str:
             parts += checks.string_checks(schema)
         elif kind in (int, float):
@@ -123,20 +135,6 @@ class Validator(dict[type, "Check | None"]):
         expected = "integer,string" if schema.is_int_or_string else schema.type
         return checks.wrong_type(expected, _TYPE_NAMES[kind])
 
-    def _junctor_checks(self) -> list[Check]:
-        schema = self._schema
-        parts: list[Check] = []
-        for alternatives, junctor in (
-            (schema.any_of, checks.any_of),
-            (schema.one_of, checks.one_of),
-            (schema.all_of, checks.all_of),
-        ):
-            if alternatives:
-                parts.append(junctor([Validator.of(each).problems for each in alternatives]))
-        if schema.negated is not None:
-            parts.append(checks.negation(Validator.of(schema.negated).problems))
-        return parts
-
     def _list_checks(self) -> list[Check]:
         schema, raw = self._schema, self._schema.raw
         parts: list[Check] = []
@@ -169,7 +167,9 @@ class Validator(dict[type, "Check | None"]):
         parts = checks.size_checks(raw, "Properties")
         if raw.get("additionalProperties") is False:
             parts.append(
-                lambda fields: [_forbidden(key) for key in sorted(fields) if key not in named]
+                lambda fields: [
+                    checks.forbidden_property(key) for key in sorted(fields) if key not in named
+                ]
             )
         if schema.additional is not None:
             free = Validator.of(schema.additional)
@@ -217,15 +217,6 @@ def _in_name_order(wrong: Mapping[Step, Found]) -> Found:
     """Return problems by name of the field: the same however the client ordered its fields."""
     names = sorted(wrong, key=str) if len(wrong) > 1 else wrong
     return [problem for name in names for problem in found_below(name, wrong[name])]
-
-
-def _forbidden(key: str) -> Problem:
-    def cause(where: Where) -> Cause:
-        return causes.invalid(
-            where.field, key, f"{where.name}.{key} in body is a forbidden property"
-        )
-
-    return Problem(cause)
 
 
 # Ratcheting.

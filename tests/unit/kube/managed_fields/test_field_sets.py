@@ -1,4 +1,4 @@
-"""Sets of fields obey the laws of sets, and are written as Kubernetes writes them."""
+"""Path elements and sets of fields are written as Kubernetes writes them; sets obey their laws."""
 
 from typing import Any
 
@@ -8,7 +8,43 @@ from hypothesis import strategies as st
 from tests.unit.kube.managed_fields.gadgets import field_sets, json_values
 
 from clusterspace.errors import MalformedObject
-from clusterspace.kube.managed_fields.field_sets import FieldSet, path_text
+from clusterspace.kube.managed_fields.field_sets import (
+    FieldSet,
+    canonical,
+    key_element,
+    path_text,
+    value_element,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("x", 'v:"x"'),
+        ("a<b>&c", r'v:"a\u003cb\u003e\u0026c"'),
+        ("é", 'v:"é"'),
+        (1, "v:1"),
+        (1.0, "v:1"),
+        (1.5, "v:1.5"),
+        (True, "v:true"),
+    ],
+)
+def test_values_are_written_as_go_writes_them(value: object, written: str) -> None:
+    assert value_element(value) == written
+
+
+def test_keys_are_sorted() -> None:
+    assert key_element({"protocol": "TCP", "port": 80}) == 'k:{"port":80,"protocol":"TCP"}'
+
+
+def test_true_is_not_one() -> None:
+    assert value_element(True) != value_element(1)
+
+
+@given(json_values)
+def test_what_is_written_is_canonical(value: object) -> None:
+    assert canonical(value_element(value)) == value_element(value)
+    assert canonical(key_element({"k": value})) == key_element({"k": value})
 
 
 def paths(fields: FieldSet) -> set[tuple[str, ...]]:

@@ -1,8 +1,12 @@
-"""A Schema says what its raw form says, with Kubernetes' meaning of what it leaves out."""
+"""A Schema says what its raw form says, with Kubernetes' meaning of what it leaves out; a walk
+visits every value that has a schema, parents first.
+"""
 
 import pytest
 
-from clusterspace.kube.schemas.model import ANYTHING, NOTHING, Schema
+from clusterspace.kube.field_paths import field_text
+from clusterspace.kube.schemas.model import ANYTHING, NOTHING, Schema, holds_objects, places
+from clusterspace.kube.schemas.reading import read_schema
 
 
 def test_a_list_that_says_nothing_of_its_type_is_atomic() -> None:
@@ -61,3 +65,57 @@ def test_what_stands_beside_a_reference_describes_this_place_only() -> None:
 def test_a_reference_without_definitions_is_a_lookup_error() -> None:
     with pytest.raises(LookupError, match="T"):
         _ = Schema({"properties": {"a": {"$ref": "#/defs/T"}}}).properties
+
+
+SCHEMA = read_schema(
+    {
+        "type": "object",
+        "properties": {
+            "list": {"type": "array", "items": {"type": "integer"}},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+)
+
+
+def test_every_known_place_is_visited_in_the_order_of_the_object() -> None:
+    value = {"map": {"k": "v"}, "unknown": {"x": 1}, "list": [1, 2]}
+
+    visited = [(field_text(place.steps), place.value) for place in places(value, SCHEMA)]
+
+    assert visited == [
+        ("<nil>", value),
+        ("map", {"k": "v"}),
+        ("map[k]", "v"),
+        ("list", [1, 2]),
+        ("list[0]", 1),
+        ("list[1]", 2),
+    ]
+
+
+def test_each_place_comes_with_its_own_schema() -> None:
+    types = [place.schema.type for place in places({"list": [1]}, SCHEMA)]
+
+    assert types == ["object", "array", "integer"]
+
+
+def test_only_what_leads_to_whole_objects_is_visited_when_nothing_else_matters() -> None:
+    whole = {"type": "object", "x-kubernetes-embedded-resource": True}
+    schema = read_schema(
+        {
+            "type": "object",
+            "properties": {
+                "free": {"type": "object", "additionalProperties": whole},
+                "list": {"type": "array", "items": whole},
+                "plain": {"type": "object", "properties": {"text": {"type": "string"}}},
+                "words": {"type": "array", "items": {"type": "string"}},
+            },
+        }
+    )
+    pod = {"kind": "Pod"}
+    value = {"plain": {"text": "x"}, "list": [pod], "words": ["x"], "free": {"k": pod}}
+
+    visited = [field_text(place.steps) for place in places(value, schema, holds_objects)]
+
+    assert visited == ["<nil>", "list", "list[0]", "free", "free[k]"]
+    assert list(places(value, SCHEMA, holds_objects)) == []

@@ -372,15 +372,14 @@ def _named(name: str) -> Optional:
 
 @LIBRARY.method("kubernetes.NamedFormat.validate(string) -> optional_type(list(string))")
 def _validate(wanted: Format, text: str) -> Optional:
-    """Return what is wrong, or nothing."""
+    """Return the problems of the text, if there are any."""
     found = list(wanted.problems(text))
     return Optional(found, is_present=True) if found else NONE
 
 
-def _always(wanted: Format) -> Callable[[], Format]:
-    return lambda: wanted
-
-
 LIBRARY.functions(
-    {f"format.{each.name}() -> kubernetes.NamedFormat": _always(each) for each in _FORMATS.values()}
+    {
+        f"format.{each.name}() -> kubernetes.NamedFormat": lambda wanted=each: wanted
+        for each in _FORMATS.values()
+    }
 )

@@ -313,21 +313,19 @@ def timestamp_text(moment: Timestamp) -> str:
     return f"{shown.rjust(19, '0')}{fraction}Z"
 
 
-def _zone(name: str) -> tzinfo:
-    found = _OFFSET.fullmatch(name)
-    if found is not None:
-        size = timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return timezone(-size if found[1] == "-" else size)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise EvaluationFailed(f"unknown time zone {name}") from error
-
-
 def _calendar_field(field: Callable[[datetime], int]) -> Callable[..., int]:
     def read(moment: Timestamp, zone: str = "+00:00") -> int:
+        found = _OFFSET.fullmatch(zone)
+        if found is not None:
+            size = timedelta(hours=int(found[2]), minutes=int(found[3]))
+            local: tzinfo = timezone(-size if found[1] == "-" else size)
+        else:
+            try:
+                local = ZoneInfo(zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+                raise EvaluationFailed(f"unknown time zone {zone}") from error
         whole = _EPOCH + timedelta(microseconds=moment.nanos // 1000)
-        return field(whole.astimezone(_zone(zone)))
+        return field(whole.astimezone(local))
 
     return read
 
