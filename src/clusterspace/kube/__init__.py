@@ -12,6 +12,7 @@ resources.py            GroupVersionKind, GroupVersionResource, ResourceInfo
 names.py                rules for names, label keys and label values; generateName
 field_paths.py          `spec.containers[0].image`, and values, as refusals print them
 causes.py               the causes of a refusal: required, invalid, forbidden…
+plain_text.py           text of somebody else's server, made safe to print on a terminal
 statuses.py             the v1 Status: our errors to bodies, bodies to errors
 timestamps.py           RFC 3339 times, `metav1.Time` and `MicroTime`
 durations.py            durations as Go writes them, ages as kubectl shows them
