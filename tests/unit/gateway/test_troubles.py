@@ -145,7 +145,7 @@ async def test_a_cluster_that_is_slow_again_and_again_is_looked_at_less_and_less
     pauses: list[float] = []
     for _ in range(4):
         troubles.note("west", AnswerOverrun("west", "on and on"))
-        pauses.append(troubles._held["west"].pause)  # pyright: ignore[reportPrivateUsage]
+        pauses.append(troubles._held["west"].pause)
         troubles.forget("west")
 
     assert pauses == [1.0, 2.0, 4.0, 8.0]

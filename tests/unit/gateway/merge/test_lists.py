@@ -16,10 +16,11 @@ VECTOR = ListMetadata("vector")
 
 def part(cluster: str, *names: str, kind: str = "PodList", plain: bool = False) -> Part:
     items = [{"metadata": {"name": name}, "spec": {"nodeName": "n"}} for name in names]
+    token = "next" if names else ""  # no server says of nothing that it goes on
     body = {
         "kind": kind,
         "apiVersion": "v1",
-        "metadata": {"resourceVersion": "7", "continue": "next", "remainingItemCount": 3},
+        "metadata": {"resourceVersion": "7", "continue": token, "remainingItemCount": 3},
         "items": items,
     }
     return read_part(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
@@ -125,3 +126,50 @@ def test_merging_twice_gives_the_same_answer() -> None:
 def test_an_answer_that_is_no_list_is_told_before_anything_is_written(body: bytes) -> None:
     with pytest.raises(ClusterMisbehaved, match="cluster m1"):
         read_part(body, Naming("m1"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "beside", "why"),
+    [
+        ({"resourceVersion": "9" * 200}, {}, "its resourceVersion is none"),
+        ({"resourceVersion": "70/12"}, {}, "its resourceVersion is none"),
+        ({"resourceVersion": "7", "continue": "x" * 5000}, {}, "its continue token is none"),
+        ({"resourceVersion": "7", "continue": "a b"}, {}, "its continue token is none"),
+        ({"resourceVersion": "7", "continue": "x"}, {}, "says that it goes on"),
+        ({"resourceVersion": "7"}, {"kind": "Pod"}, "it is a Pod"),
+        ({"resourceVersion": "7"}, {"apiVersion": "evil/v1"}, "it is of evil/v1, not of v1"),
+    ],
+)
+def test_a_list_that_would_spoil_the_answer_for_all_is_none(
+    metadata: dict[str, str], beside: dict[str, str], why: str
+) -> None:
+    body = {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": [], **beside}
+
+    with pytest.raises(ClusterMisbehaved, match=why):
+        read_part(json.dumps(body).encode(), Naming("m1"), "v1")
+
+
+def test_millions_of_elements_smaller_than_any_object_are_not_even_decoded() -> None:
+    opening = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":['
+
+    with pytest.raises(ClusterMisbehaved, match="less than 32 bytes each"):
+        read_part(opening + b"{}," * 2_000_000 + b"{}]}", Naming("m1"))
+
+
+def test_the_list_is_of_the_kind_that_most_clusters_say() -> None:
+    answer = merged(part("aaa", "x", kind="EvilList"), part("m1", "a"), part("m2", "a"))
+
+    assert answer["kind"] == "PodList"
+
+
+def test_a_part_comes_in_pieces_of_which_the_last_one_ends_it() -> None:
+    whole = read_part(
+        b'{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{},{},{},{},{}]}',
+        Naming("m1"),
+    )
+
+    pieces = list(whole.pieces(2))
+
+    assert [piece.count for piece in pieces] == [2, 2, 1]
+    assert [bool(piece.metadata.continue_token) for piece in pieces] == [True, True, False]
+    assert list(whole.pieces(5)) == [whole]
