@@ -22,6 +22,7 @@ taints.py               does a toleration tolerate a taint?
 selectors.py            label and field selectors: parse once, match many
 tables.py               Table and PartialObjectMetadata, for `kubectl get`
 discovery_documents.py  APIGroupDiscoveryList and the legacy discovery documents
+shapes.py               how much there may be in one object, counted while it is read
 json_errors.py          what is wrong with a JSON text or value, in the words clients know
 json_pointers.py        `/metadata/labels/a~1b` to steps, and back
 json_paths.py           JSONPath as printer columns and scale paths use it

@@ -81,7 +81,8 @@ def _scan(raw: bytes) -> int:
             if raw[at : at + 1] != (b"}" if opener == b"{" else b"]"):
                 at = _key(raw, at) if opener == b"{" else at
                 continue
-            at, open_brackets = at + 1, open_brackets[:-1]
+            open_brackets.pop()
+            at += 1
         else:
             at = _scalar(raw, at)
         at, done = _after_value(raw, at, open_brackets)

@@ -11,7 +11,7 @@ requests.py, streams.py, messages.py  a request, a long answer, a short one
 request_info.py   what is asked, from method and URL alone
 calls.py, users.py, middleware/  the chain: who asks, and whether they may
 certificate_logins.py  whom a client certificate names
-bodies.py, yaml_documents.py  what clients send
+bodies.py, large_json.py, yaml_documents.py  what clients send
 negotiation.py, responses.py  the answer
 travelling_users.py  who a user of the hub is at a member
 relays.py, tunnels.py  or another cluster's answer, passed on as it is

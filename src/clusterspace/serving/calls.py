@@ -1,10 +1,14 @@
 """A call: one request on its way through the chain, and the chain itself."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from clusterspace.aio.lanes import HEAVY, LARGE_OBJECTS, LaneIsFull
 from clusterspace.errors import ApiError
+from clusterspace.kube import statuses
+from clusterspace.serving.bodies import BODY_LIMIT, is_large, media_type_of
 from clusterspace.serving.messages import Response
+from clusterspace.serving.negotiation import JSON
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.requests import Request
 from clusterspace.serving.users import ANONYMOUS, User
@@ -12,13 +16,17 @@ from clusterspace.serving.users import ANONYMOUS, User
 if TYPE_CHECKING:
     from clusterspace.telemetry.metrics import RequestLabels
 
+Result = TypeVar("Result")
+
 
 class Call:
     """One request, what was read from it, and who makes it."""
 
     __slots__ = (
+        "_has_turn",
         "guards",
         "info",
+        "is_heavy",
         "labels",
         "on_end",
         "received",
@@ -42,6 +50,9 @@ class Call:
         """What else must still hold while a long answer goes on, beyond what the chain asks."""
         self.on_end: Callable[[ApiError], None] | None = None
         """How a long answer says why it ends, where it can."""
+        self.is_heavy = False
+        """Whether its steps may take longer than the event loop should wait for one of them."""
+        self._has_turn = False
 
     def header(self, name: str) -> str:
         """Return the first value of a request header, or an empty string."""
@@ -54,6 +65,38 @@ class Call:
         else:
             self.request.cut()
 
+    async def read_body(self) -> bytes:
+        """Return the body, and take note when working on it may take long."""
+        raw = await self.request.read_body(BODY_LIMIT)
+        self.weigh(raw, media_type_of(self.header("content-type")))
+        return raw
+
+    def weigh(self, raw: bytes, media_type: str = JSON) -> None:
+        """Take note when an object that the call is about makes its steps long ones."""
+        self.is_heavy = self.is_heavy or is_large(raw, media_type)
+
+    async def take_turn(self) -> None:
+        """Wait, if the call is a heavy one, until it may go on with a large object in hand."""
+        if self.is_heavy and not self._has_turn:
+            try:
+                await LARGE_OBJECTS.take(self.user.name)
+            except LaneIsFull as error:
+                raise statuses.too_many_requests() from error
+            self._has_turn = True
+
+    def end_turn(self) -> None:
+        """Let the next one go on: this call is answered."""
+        if self._has_turn:
+            self._has_turn = False
+            LARGE_OBJECTS.give_back()
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Carry out one step: at once, or off the event loop when the call is a heavy one.
+
+        The work has no effects but its result, and reads nothing that others change meanwhile.
+        """
+        return await off_loop(self.user.name, work) if self.is_heavy else work()
+
     def warn(self, text: str) -> None:
         """Add a Warning header to the answer, once."""
         if text not in self.warnings:
@@ -62,6 +105,20 @@ class Call:
 
 Guard: TypeAlias = Callable[[], Awaitable[object]]
 """Asks whether something still holds; raises Unauthorized or Forbidden when it does not."""
+
+
+async def off_loop(owner: str, work: Callable[[], Result]) -> Result:
+    """Carry out long work beside the event loop, in turns with that of others; 429 when full."""
+    try:
+        return await HEAVY.run(owner, work)
+    except LaneIsFull as error:
+        raise statuses.too_many_requests() from error
+
+
+async def off_loop_if_large(owner: str, raw: bytes, work: Callable[[], Result]) -> Result:
+    """Work on one stored object: at once, or beside the event loop when it is a large one."""
+    return await off_loop(owner, work) if is_large(raw) else work()
+
 
 CallHandler: TypeAlias = Callable[[Call], Awaitable[Response | None]]
 """Answers a call; None means that it has streamed or hijacked."""

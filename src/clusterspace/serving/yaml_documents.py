@@ -10,6 +10,9 @@ from typing import Any, Final, cast
 
 import yaml
 
+from clusterspace.kube.shapes import Parts
+from clusterspace.serving.large_json import MAX_NOTED
+
 MAX_DEPTH: Final = 200
 """Deeper than any real manifest by an order of magnitude."""
 
@@ -72,6 +75,7 @@ class _Composer:
         self.duplicates: list[str] = []
         self._open: list[_Open] = []
         self._documents = 0
+        self._parts = Parts()
 
     def feed(self, event: yaml.Event) -> None:
         """Take the next event."""
@@ -101,6 +105,8 @@ class _Composer:
             self.result = value
             return
         parent = self._open[-1]
+        if isinstance(parent.value, list) or parent.awaits_value:
+            self._count(value)
         if isinstance(parent.value, list):
             parent.value.append(value)
         elif parent.awaits_value:
@@ -108,8 +114,16 @@ class _Composer:
             parent.awaits_value = False
         else:
             parent.key, parent.awaits_value = _key(event, value), True
-            if parent.key in parent.value:
+            if parent.key in parent.value and len(self.duplicates) < MAX_NOTED:
                 self.duplicates.append(self._path())
+
+    def _count(self, value: Any) -> None:
+        if isinstance(value, dict | list):
+            self._parts.add_container()
+        elif isinstance(value, float):
+            self._parts.add_number(value)
+        else:
+            self._parts.add_values(1)
 
     def _path(self) -> str:
         path = ""

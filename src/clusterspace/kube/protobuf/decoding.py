@@ -26,6 +26,7 @@ from clusterspace.kube.protobuf.wire import (
     unknown_field,
     wrong_wire_type,
 )
+from clusterspace.kube.shapes import Parts
 
 # What protobuf libraries allow. Only schemas of custom resources nest at will, two messages a
 # level at most, and the published ones stay under twenty levels.
@@ -51,23 +52,25 @@ def decode(body: bytes) -> Object:
             "is not read as protobuf; send it as JSON"
         )
     typed = {"apiVersion": envelope.api_version, "kind": envelope.kind}
-    return {**typed, **_decode_message(message, envelope.raw, envelope.kind, depth=0)}
+    return {**typed, **_decode_message(message, envelope.raw, envelope.kind, 0, Parts())}
 
 
-def _decode_message(message: Message, data: bytes, place: str, depth: int) -> Object:
+def _decode_message(message: Message, data: bytes, place: str, depth: int, parts: Parts) -> Object:
     if depth > MAX_DEPTH:
         raise MalformedObject(f"{place}: nested deeper than {MAX_DEPTH} messages", place=place)
+    parts.add_container()
     sent = _collect(message, data, place)
     decoded: Object = {}
     for field in message.fields:
         occurrences = sent.get(field.number, ())
         if field.shape is Shape.INLINED:
             inlined = get_message(field.type)
-            decoded.update(_decode_message(inlined, _joined(occurrences), place, depth + 1))
+            decoded.update(_decode_message(inlined, _joined(occurrences), place, depth + 1, parts))
             continue
-        value = _decode_field(field, occurrences, f"{place}.{field.name}", depth)
+        value = _decode_field(field, occurrences, f"{place}.{field.name}", depth, parts)
         if value is not _ABSENT:
             decoded[field.name] = value
+    parts.add_values(len(decoded))
     return decoded
 
 
@@ -95,26 +98,29 @@ def _collect(message: Message, data: bytes, place: str) -> _Sent:
     return sent
 
 
-def _decode_field(field: Field, occurrences: Sequence[WireValue], place: str, depth: int) -> Any:
+def _decode_field(
+    field: Field, occurrences: Sequence[WireValue], place: str, depth: int, parts: Parts
+) -> Any:
     """Return the JSON of a field, or _ABSENT when the JSON does not have it."""
+    parts.add_values(len(occurrences))
     # A list, a map or a pointer that holds nothing.
     is_shown = field.presence in (Presence.ALWAYS, Presence.OR_NULL)
     empty = None if is_shown else _ABSENT
     if field.shape is Shape.LIST:
         listed = [
-            _decode_value(field.type, value, f"{place}[{index}]", depth)
+            _decode_value(field.type, value, f"{place}[{index}]", depth, parts)
             for index, value in enumerate(occurrences)
         ]
         return listed or empty
     if field.shape is Shape.MAP:
-        entries = (_decode_entry(field.type, value, place, depth) for value in occurrences)
+        entries = (_decode_entry(field.type, value, place, depth, parts) for value in occurrences)
         return dict(entries) or empty
     if not occurrences and field.presence is not Presence.ALWAYS:
         return empty
     # One value: the last scalar sent counts, messages sent in pieces are joined.
     value_type = VALUE_TYPES.get(field.type)
     if value_type is None:
-        value = _decode_value(field.type, _joined(occurrences), place, depth)
+        value = _decode_value(field.type, _joined(occurrences), place, depth, parts)
     elif not occurrences:
         value = value_type.zero
     else:
@@ -128,15 +134,18 @@ def _joined(occurrences: Sequence[WireValue]) -> bytes:
     return b"".join(cast("Sequence[bytes]", occurrences))
 
 
-def _decode_value(type_name: str, value: WireValue, place: str, depth: int) -> Any:
+def _decode_value(type_name: str, value: WireValue, place: str, depth: int, parts: Parts) -> Any:
     value_type = VALUE_TYPES.get(type_name)
     if value_type is not None:
         return value_type.read(value, place)
-    decoded = _decode_message(get_message(type_name), cast("bytes", value), place, depth + 1)
+    message, data = get_message(type_name), cast("bytes", value)
+    decoded = _decode_message(message, data, place, depth + 1, parts)
     return unwrap(type_name, decoded)
 
 
-def _decode_entry(type_name: str, value: WireValue, place: str, depth: int) -> tuple[str, Any]:
+def _decode_entry(
+    type_name: str, value: WireValue, place: str, depth: int, parts: Parts
+) -> tuple[str, Any]:
     """Read one entry of a map; a missing half is that type's zero."""
     value_type = VALUE_TYPES.get(type_name)
     wire_type = value_type.wire_type if value_type else WireType.BYTES
@@ -145,4 +154,4 @@ def _decode_entry(type_name: str, value: WireValue, place: str, depth: int) -> t
     key = text_of(entry.get(_ENTRY_KEY, b""), place)
     absent = b"" if wire_type == WireType.BYTES else 0
     sent = entry.get(_ENTRY_VALUE, absent)
-    return key, _decode_value(type_name, sent, f"{place}[{key}]", depth)
+    return key, _decode_value(type_name, sent, f"{place}[{key}]", depth, parts)
