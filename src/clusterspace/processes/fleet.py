@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.cluster_endpoints import Network
 from clusterspace.client.answer_memory import AnswerMemory
@@ -56,6 +57,7 @@ from clusterspace.serving.middleware.recheck import Recheck
 from clusterspace.serving.requests import Handler
 from clusterspace.serving.site import CountedConnections
 from clusterspace.serving.travelling_users import MemberIdentities
+from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -127,7 +129,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
         keep_all(
             tasks,
-            {"freed memory": lambda: give_back_freed(clock), "open streams": recheck.run},
+            {
+                "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
+                "freed memory": lambda: give_back_freed(clock),
+                "open streams": recheck.run,
+            },
         )
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)

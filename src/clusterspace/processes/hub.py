@@ -15,6 +15,7 @@ import structlog
 
 from clusterspace import __version__
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.api.cluster_endpoints import AddressRules, Network
 from clusterspace.api.crds import definitions
@@ -278,6 +279,7 @@ def _housekeeping(hub: HubState, controller: CustomResourceController) -> Tasks:
 def _upkeep(store: MemoryStore | SqliteStore, clock: Clock, renewal: _Renewal) -> Tasks:
     policy = CompactionPolicy()
     return {
+        "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
         "compaction": lambda: compact_forever(store, clock, policy),
         "certificate renewal": lambda: renew_forever(clock, renewal.held, renewal.renew),
         "freed memory": lambda: give_back_freed(clock),
