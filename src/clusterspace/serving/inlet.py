@@ -4,11 +4,15 @@ import asyncio
 from typing import Protocol, cast
 
 from clusterspace.errors import HttpViolation
-from clusterspace.serving.limits import Limits
+from clusterspace.serving.limits import KIB, Limits
 from clusterspace.serving.parsing import RequestHead, RequestParser
 from clusterspace.serving.requests import IncomingBody
 
-_TLS_AHEAD = 16 * 1024
+_CHUNKED_AT_ONCE = 4 * KIB
+"""Bytes of a chunked body, with its framing, that are read before others get a turn. Chunks of one
+byte cost a thousand times as much as one of the same length: these are up to 10 ms."""
+
+_TLS_AHEAD = 16 * KIB
 """What TLS may hold of a connection that is not read: one record."""
 
 
@@ -19,7 +23,17 @@ class _TlsTransport(Protocol):
 class Inlet:
     """Reads the current request, and leaves to the kernel what nobody is waiting for."""
 
-    __slots__ = ("_is_paused", "_limits", "_parser", "_seen", "_transport", "body", "is_trusted")
+    __slots__ = (
+        "_ending",
+        "_is_behind",
+        "_is_paused",
+        "_limits",
+        "_parser",
+        "_seen",
+        "_transport",
+        "body",
+        "is_trusted",
+    )
 
     def __init__(self, transport: asyncio.Transport, limits: Limits) -> None:
         self._transport = transport
@@ -30,6 +44,9 @@ class Inlet:
         self._parser = RequestParser(limits)
         self._is_paused = False
         self._seen = 0
+        self._is_behind = False
+        """Whether the rest of what arrived is read in the next turn of the loop."""
+        self._ending: HttpViolation | None = None
         self.body = IncomingBody(is_complete=True)
         self.is_trusted = False
         """Whether the client has shown who it is: bodies of strangers stay in the kernel."""
@@ -58,14 +75,35 @@ class Inlet:
 
     def read_body(self) -> None:
         """Pass on what has arrived of the body; a malformed one fails where it is awaited."""
-        if self.body.is_expected:
-            try:
-                pieces = self._parser.read_body()
-            except HttpViolation as violation:
-                self.body.fail(violation)
-                return
-            self.body.add(pieces, is_complete=self._parser.is_complete)
+        if self.body.is_expected and not self._is_behind:
+            self._read_on(self.body)
+        else:
+            self.regulate()
+
+    def _read_on(self, body: IncomingBody) -> None:
+        """Read what may be read at once; what is left has its turn after everybody else's."""
+        self._is_behind = False
+        if body is not self.body or not body.is_expected:
+            return  # answered meanwhile: nobody waits for the rest
+        try:
+            pieces = self._parser.read_body(at_most=_CHUNKED_AT_ONCE)
+        except HttpViolation as violation:
+            body.fail(violation)
+            return
+        body.add(pieces, is_complete=self._parser.is_complete)
+        if self._parser.has_unread_body:
+            self._is_behind = True
+            asyncio.get_running_loop().call_soon(self._read_on, body)
+        elif self._ending is not None and body.is_expected:
+            body.fail(self._ending)
         self.regulate()
+
+    def end_body(self, reason: HttpViolation) -> None:
+        """Say that nothing more will arrive; what has arrived and is not read yet still counts."""
+        if self._is_behind:
+            self._ending = reason
+        else:
+            self.body.fail(reason)
 
     def body_is_slow(self) -> bool:
         """Whether too little of the body has arrived since this was last asked."""
@@ -86,6 +124,9 @@ class Inlet:
 
     def release(self) -> None:
         """Let go of the parser: nothing comes any more."""
+        if self._is_behind:
+            # The parser goes with the connection, and with it whoever waits for the body.
+            self.body.fail(HttpViolation(400, "the client left before its body was read"))
         self._parser.release()
 
     def regulate(self) -> None:

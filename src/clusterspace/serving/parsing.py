@@ -13,6 +13,7 @@ three rules of our own:
 """
 
 import re
+import sys
 from typing import NamedTuple
 
 import httptools
@@ -192,22 +193,32 @@ class RequestParser:
 
     # Bodies
 
-    def read_body(self) -> list[bytes]:
-        """Return the pieces of the current body that have arrived since the last call."""
-        while self._held and not self._complete:
-            end = self._piece_end()
+    @property
+    def has_unread_body(self) -> bool:
+        """Whether `read_body` left something for its next call."""
+        return bool(self._held) and not self._complete
+
+    def read_body(self, *, at_most: int = sys.maxsize) -> list[bytes]:
+        """Return the pieces of the current body that have arrived since the last call.
+
+        Of a chunked body not more than `at_most` bytes are read, framing included.
+        """
+        room = at_most
+        while self._held and not self._complete and room > 0:
+            end = self._piece_end(room)
             piece = bytes(self._held[:end])
             del self._held[:end]
             self._tokenise(piece)
             self._check_body(len(piece))
+            room -= end
         body, self._body = self._body, []
         return body
 
-    def _piece_end(self) -> int:
+    def _piece_end(self, room: int) -> int:
         """How much of what is held may be fed without running into the next request."""
         if self._length_left is not None:
             return min(self._length_left, len(self._held))
-        end = end_of_empty_line(self._chunk_tail, self._held)
+        end = min(end_of_empty_line(self._chunk_tail, self._held), room)
         self._chunk_tail = (self._chunk_tail + self._held[max(0, end - 3) : end])[-3:]
         return end
 

@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
             self._disconnected.set()
         if self._inlet.body.is_expected:
             left = HttpViolation(400, "the client left before its body was complete")
-            self._inlet.body.fail(left)
+            self._inlet.end_body(left)
         if self._stream is not None and self._task is not None:
             self._task.cancel()
 

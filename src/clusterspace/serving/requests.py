@@ -94,7 +94,8 @@ class IncomingBody:
             self._pieces.clear()
             self._wake()
             return
-        self._pieces += pieces
+        # As few as possible: a million pieces of a byte would take long to put together at the end.
+        self._pieces += pieces if len(pieces) < 2 else (b"".join(pieces),)
         if is_complete:
             self._wake()
 
