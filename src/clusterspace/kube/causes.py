@@ -1,10 +1,19 @@
 """The causes of a refusal as Kubernetes words them, one function for each of its reasons."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
 
 from clusterspace.errors import Cause
 from clusterspace.kube.field_paths import quoted, value_text
+
+MOST: Final = 100
+"""How many causes a refusal names: whoever has so many mends the first and asks again."""
+
+
+def first(found: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Return as many causes as a refusal names, and one more if there is one."""
+    return tuple(islice(found, MOST + 1))
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -35,6 +35,9 @@ NO_PATH: Final = "<nil>"
 # Beyond this Go prints a float with an exponent, and Python would print digits it does not hold.
 _LARGEST_PLAIN_FLOAT: Final = 1e21
 
+_LONGEST_SHOWN: Final = 16_384
+"""Characters of a value that a refusal shows."""
+
 _ESCAPES: Final = {
     '"': '\\"',
     "\\": "\\\\",
@@ -71,7 +74,16 @@ def dotted_text(steps: Sequence[Step], root: str = "") -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as field errors show it: quoted, as a bare number, or as compact JSON."""
+    """Return a value as field errors show it: quoted, as a bare number, or as compact JSON.
+
+    A long one is cut: a refusal may name a hundred values, and each may be the whole body.
+    """
+    text = _whole_text(value if not isinstance(value, str) else value[:_LONGEST_SHOWN])
+    is_cut = len(text) > _LONGEST_SHOWN
+    return f"{text[:_LONGEST_SHOWN]}..." if is_cut else text
+
+
+def _whole_text(value: Any) -> str:
     match value:
         case str():
             return quoted(value)

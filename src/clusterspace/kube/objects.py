@@ -5,10 +5,14 @@ place: every edit here returns a new object that shares whatever did not change.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object, or a part of one, as decoded JSON."""
+
+_encoder: Final = msgspec.json.Encoder(order="sorted")
 
 Metadata: TypeAlias = Mapping[str, Any]
 
@@ -46,6 +50,14 @@ def labels_of(kube_object: Mapping[str, Any]) -> Mapping[str, str]:
 def annotations_of(kube_object: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the annotations, or none."""
     return _dict_at(metadata_of(kube_object), "annotations")
+
+
+def identity_of(value: Any) -> bytes:
+    """Return bytes that are the same for equal values: what a set can hold in place of objects.
+
+    Looking an object up in a list takes time by the length of the list, and lists may be long.
+    """
+    return _encoder.encode(value)
 
 
 def find_at(kube_object: Any, *path: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 from clusterspace import errors
 from clusterspace.errors import ApiError, Cause, Details
 from clusterspace.kube import plain_text
+from clusterspace.kube.causes import MOST, first
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupKind, GroupResource
 
@@ -154,10 +155,13 @@ def version_conflict(kind: GroupKind, name: str, *, wanted: str, held: str) -> e
 
 def invalid(kind: GroupKind, name: str, causes: Iterable[Cause]) -> errors.Invalid:
     """Refuse: the object breaks rules, and every one it breaks is a cause."""
-    found = tuple(causes)
+    found = first(causes)
     message = f"{kind} {quoted(name)} is invalid"
     if found:
-        message += f": {summary_of(found)}"
+        message += f": {summary_of(found[:MOST])}"
+    if len(found) > MOST:
+        found = found[:MOST]
+        message += f"; these are the first {MOST}, there are more"
     return errors.Invalid(message, Details(name, kind.group, kind.kind, causes=found))
 
 

@@ -25,6 +25,11 @@ from clusterspace.kube.objects import Object
 _GROUP: Final = "rbac.authorization.k8s.io"
 _LEAST_SECONDS: Final = 600
 
+MOST_RULES: Final = 2_000
+MOST_SUBJECTS: Final = 5_000
+"""What a role and a binding may hold. Kubernetes has no such limit; but rules are looked at with
+every request of whoever holds them, and the largest roles there are have a few hundred."""
+
 
 def check_role(role: Object) -> Iterator[Cause]:
     """Check the rules of a Role."""
@@ -49,7 +54,10 @@ def check_cluster_role(role: Object) -> Iterator[Cause]:
 
 
 def _check_rules(role: Object, *, is_namespaced: bool) -> Iterator[Cause]:
-    for index, rule in enumerate(structs_in(role, "rules")):
+    rules = structs_in(role, "rules")
+    if len(rules) > MOST_RULES:
+        yield causes.too_many("rules", len(rules), MOST_RULES)
+    for index, rule in enumerate(rules):
         yield from _check_rule(rule, f"rules[{index}]", is_namespaced=is_namespaced)
 
 
@@ -97,7 +105,10 @@ def _check_binding(
         yield causes.required("roleRef.name")
     else:
         yield from problems_at("roleRef.name", role["name"], path_segment_problems(role["name"]))
-    for index, subject in enumerate(structs_in(binding, "subjects")):
+    subjects = structs_in(binding, "subjects")
+    if len(subjects) > MOST_SUBJECTS:
+        yield causes.too_many("subjects", len(subjects), MOST_SUBJECTS)
+    for index, subject in enumerate(subjects):
         yield from _check_subject(subject, f"subjects[{index}]", subject_namespace_is_known)
 
 
@@ -183,12 +194,14 @@ _USAGES: Final = (
 
 
 def _check_usages(usages: list[str]) -> Iterator[Cause]:
+    seen: set[str] = set()
     for index, usage in enumerate(usages):
         place = f"spec.usages[{index}]"
         if usage not in _USAGES:
             yield causes.not_supported(place, usage, _USAGES)
-        if usage in usages[:index]:
+        if usage in seen:
             yield causes.duplicate(place, usage)
+        seen.add(usage)
 
 
 def _is_pem(encoded: str) -> bool:

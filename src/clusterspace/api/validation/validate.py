@@ -1,10 +1,11 @@
-"""Saying no to a built-in object, with every reason at once.
+"""Saying no to a built-in object, with every reason at once, up to as many as anybody reads.
 
 What each kind must be is in the modules beside this one; here is which rules belong to which kind.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeAlias
 
 from clusterspace.api.validation import (
@@ -30,6 +31,7 @@ from clusterspace.api.validation.pods import spec as pod_spec
 from clusterspace.api.validation.pods import updates as pod_updates
 from clusterspace.api.validation.rules import texts_in
 from clusterspace.errors import Cause
+from clusterspace.kube.causes import first
 from clusterspace.kube.names import (
     NameCheck,
     dns1035_label_problems,
@@ -206,25 +208,24 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
 
 
 def validate_create(kind: GroupVersionKind, new: Object) -> tuple[Cause, ...]:
-    """Return everything wrong with a new object, in the order a kube-apiserver reports it."""
+    """Return what is wrong with a new object, in the order a kube-apiserver reports it."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
-    found = [*check_metadata(new, rules.name), *_check_finalizers(rules, new)]
+    found = [check_metadata(new, rules.name), _check_finalizers(rules, new)]
     if rules.always:
-        found += rules.always(new)
+        found.append(rules.always(new))
     if rules.when_new:
-        found += rules.when_new(new)
-    return tuple(found)
+        found.append(rules.when_new(new))
+    return first(chain.from_iterable(found))
 
 
 def validate_update(kind: GroupVersionKind, new: Object, old: Object) -> tuple[Cause, ...]:
-    """Return everything wrong with a changed object."""
+    """Return what is wrong with a changed object."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
-    found = [*check_metadata_update(new, old), *_check_finalizers(rules, new)]
+    found = [check_metadata_update(new, old), _check_finalizers(rules, new)]
     if rules.always:
-        found += rules.always(new)
-    for check in rules.on_change:
-        found += check(new, old)
-    return tuple(found)
+        found.append(rules.always(new))
+    found += [check(new, old) for check in rules.on_change]
+    return first(chain.from_iterable(found))
 
 
 def _check_finalizers(rules: _Rules, new: Object) -> Iterator[Cause]:

@@ -255,7 +255,8 @@ def _as_deployed(spec: Object) -> Object:
     names = [metadata_of(each).get("name", "") for each in structs_in(spec, "volumeClaimTemplates")]
     claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
     pod_spec = struct_in(template, "spec")
-    others = [each for each in structs_in(pod_spec, "volumes") if each.get("name") not in names]
+    taken = set(names)
+    others = [each for each in structs_in(pod_spec, "volumes") if each.get("name") not in taken]
     kept = {key: held for key, held in pod_spec.items() if key not in ("hostname", "subdomain")}
     return {**template, "spec": {**kept, "volumes": [*claimed, *others]}}
 

@@ -26,6 +26,7 @@ from clusterspace.errors import (
     Malformed,
     MalformedObject,
 )
+from clusterspace.kube.causes import MOST
 from clusterspace.kube.managed_fields.comparison import Comparison, compare, same
 from clusterspace.kube.managed_fields.field_sets import FIELD, INDEX, FieldSet, as_text, path_text
 from clusterspace.kube.managed_fields.managers import (
@@ -164,24 +165,26 @@ def _check_conflicts(others: Entries, comparison: Comparison, before: Object, wr
 
 def conflict_error(conflicts: Mapping[Identity, FieldSet], entries: Entries) -> Conflict:
     """Return the refusal, with one cause for each contested field."""
+    contested = [(owner, path) for owner in sorted(conflicts) for path in conflicts[owner].paths()]
     causes = tuple(
         Cause(
             "FieldManagerConflict", f"conflict with {_owner_text(entries[owner])}", path_text(path)
         )
-        for owner in sorted(conflicts)
-        for path in conflicts[owner].paths()
+        for owner, path in contested[:MOST]
     )
-    return Conflict(_message(causes), Details(causes=causes))
+    return Conflict(_message(causes, len(contested)), Details(causes=causes))
 
 
-def _message(causes: tuple[Cause, ...]) -> str:
-    if len(causes) == 1:
+def _message(causes: tuple[Cause, ...], count: int) -> str:
+    if count == 1:
         return f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     lines: list[str] = []
     for message, group in groupby(causes, key=lambda cause: cause.message):
         lines.append(f"{message.replace('conflict', 'conflicts', 1)}:")
         lines.extend(f"- {cause.field}" for cause in group)
-    return f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    if count > len(causes):
+        lines.append(f"and {count - len(causes)} more")
+    return f"Apply failed with {count} conflicts: " + "\n".join(lines)
 
 
 def _owner_text(entry: Entry) -> str:

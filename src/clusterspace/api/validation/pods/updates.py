@@ -6,7 +6,7 @@ from typing import Any, Final
 from clusterspace.api.validation.rules import struct_in, structs_in
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, identity_of
 
 _MUTABLE: Final = (
     "`spec.containers[*].image`",
@@ -44,15 +44,15 @@ def _check_deadline(wanted: int | None, held: int | None) -> Iterator[Cause]:
 
 
 def _check_tolerations(spec: Object, held: Object) -> Iterator[Cause]:
-    wanted = structs_in(spec, "tolerations")
-    if any(each not in wanted for each in structs_in(held, "tolerations")):
+    wanted = {identity_of(each) for each in structs_in(spec, "tolerations")}
+    if any(identity_of(each) not in wanted for each in structs_in(held, "tolerations")):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield causes.forbidden("spec.tolerations", why)
 
 
 def _check_gates(spec: Object, held: Object) -> Iterator[Cause]:
-    before = structs_in(held, "schedulingGates")
-    if any(each not in before for each in structs_in(spec, "schedulingGates")):
+    before = {identity_of(each) for each in structs_in(held, "schedulingGates")}
+    if any(identity_of(each) not in before for each in structs_in(spec, "schedulingGates")):
         why = "only deletion is allowed, but found new scheduling gate"
         yield causes.forbidden("spec.schedulingGates", why)
 
