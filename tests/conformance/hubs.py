@@ -90,7 +90,7 @@ class RunningHub:
         **headers: str,
     ) -> Answer:
         """Send one request as the administrator and return the answer, whatever it is."""
-        connection = self._connect()
+        connection = self.connect()
         sent = {"Accept": accept, **_dashed(headers)}
         if body is not None:
             sent["Content-Type"] = content_type
@@ -122,7 +122,7 @@ class RunningHub:
 
     def watch(self, path: str, *, accept: str = JSON, **headers: str) -> Stream:
         """Open a watch; close it with `with`."""
-        connection = self._connect()
+        connection = self.connect()
         connection.request("GET", path, None, self._signed({"Accept": accept, **_dashed(headers)}))
         return Stream(connection)
 
@@ -135,7 +135,8 @@ class RunningHub:
         """Return the end of the log, for whoever reads a failure."""
         return "\n".join(self.log.read_text().splitlines()[-SHOWN_LINES:])
 
-    def _connect(self) -> http.client.HTTPSConnection:
+    def connect(self) -> http.client.HTTPSConnection:
+        """Open a connection to the hub, for whoever sends something unusual."""
         place = urlsplit(self.url)
         trust = ssl.create_default_context(cafile=str(self.authority))
         assert place.hostname is not None

@@ -13,7 +13,6 @@ from clusterspace.gateway.answers.search import answer_found
 from clusterspace.gateway.flow import BodyNames, Reach, Subject
 from clusterspace.gateway.rewriting import inbound
 from clusterspace.gateway.routes import FleetRequest, read_fleet_request, route_for
-from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.calls import Call
 from clusterspace.serving.messages import Response
 from clusterspace.serving.request_info import RequestInfo
@@ -59,7 +58,10 @@ class FleetApp:
         def body_names() -> BodyNames:
             return inbound.names_in(body, call.header("content-type"), Subject.of(request.info))
 
-        route = route_for(request, federation=self._fleet.federation, body_names=body_names)
+        federation = self._fleet.federation
+        route = await call.run(
+            lambda: route_for(request, federation=federation, body_names=body_names)
+        )
         return kept_in_place(Asking(self._fleet, call, request, route))
 
     async def _body_of(self, call: Call, request: FleetRequest) -> bytes:
@@ -67,4 +69,4 @@ class FleetApp:
         is_create = request.info.verb == "create" and not request.info.name
         if request.is_prefix or not is_create:
             return b""
-        return await call.request.read_body(BODY_LIMIT)
+        return await call.read_body()

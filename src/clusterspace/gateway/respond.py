@@ -26,7 +26,9 @@ async def send_merged(
 ) -> Response | None:
     """Answer with a merged document; a long one goes out while it is still being made."""
     if representation.media_type == YAML or call.info.query.is_true("pretty"):
-        return _reformatted(call, b"".join(pieces), representation)
+        body = b"".join(pieces)
+        call.weigh(body)
+        return await call.run(lambda: _reformatted(call, body, representation))
     headers = [*headers_for(call, JSON), *warning_headers(_warnings_of(replies))]
     rest = batches(pieces)
     first = next(rest, b"")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from clusterspace.aio.lanes import Run, at_once
 from clusterspace.hub.catalog import Served
 from clusterspace.kube.objects import Object
 from clusterspace.serving.users import User
@@ -18,6 +19,8 @@ class Author:
 
     user: User
     warn: Callable[[str], None] = tell_nobody
+    run: Run = at_once
+    """Where steps that take time by the size of the object are carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Admission:
     subresource: str = ""
     warn: Callable[[str], None] = tell_nobody
     """Adds a Warning header to the answer; the same text any number of times adds one."""
+    run: Run = at_once
+    """Where to carry out a step that takes time by the size of the object."""
 
     @property
     def is_create(self) -> bool:

@@ -64,9 +64,10 @@ class HubApp:
 
     async def __call__(self, call: Call) -> Response | None:
         """Answer a call."""
-        if call.info.is_resource:
-            return await self._resource(call)
-        return self._other(call)
+        try:
+            return await self._resource(call) if call.info.is_resource else self._other(call)
+        finally:
+            call.end_turn()
 
     # -- everything that is not about an object ------------------------------------------------
 

@@ -5,12 +5,13 @@
 Every pass starts from what is stored and does what is missing, so a crash anywhere costs a pass.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
+from clusterspace.aio.lanes import HEAVY, Run, at_once
 from clusterspace.api.definitions import reading
 from clusterspace.api.definitions.acceptance import (
     DELETED,
@@ -33,11 +34,16 @@ from clusterspace.kube.objects import Object, metadata_of, name_of
 
 _log = structlog.get_logger(__name__)
 
+Result = TypeVar("Result")
+
 MANAGER: Final = "kube-apiserver"
 """Who owns the status of definitions."""
 
 INSTALLER: Final = "clusterspace"
 """Who owns the definitions of our own kinds."""
+
+_LARGE: Final = 256 * 1024
+"""Bytes of a stored definition; Karmada's and Kubernetes' own have less."""
 
 RETRY_SECONDS: Final = 1.0
 """How often objects are looked at again that something holds."""
@@ -57,6 +63,7 @@ class CustomResourceController:
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
         self._made: dict[str, _Made] = {}
+        self._run: Run = at_once
 
     async def install(self, definitions: Iterable[Object]) -> None:
         """Create definitions, or bring those that are there up to date."""
@@ -68,7 +75,7 @@ class CustomResourceController:
 
     async def load(self) -> None:
         """Serve what is defined, before anybody asks."""
-        self._publish(await self._settle(await self._stored()))
+        await self._publish(await self._settle(await self._stored()))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -84,7 +91,7 @@ class CustomResourceController:
         while True:
             seen = hub.store.current_revision
             settled = await self._settle(await self._stored())
-            self._publish(settled)
+            await self._publish(settled)
             if await self._end(settled):
                 await hub.clock.sleep(RETRY_SECONDS)
                 continue
@@ -103,7 +110,10 @@ class CustomResourceController:
         """Return the definitions, oldest first: who came first has the names."""
         page = await self._hub.store.range(self._served.prefix())
         entries = sorted(page.items, key=lambda entry: entry.create_revision)
-        return [forms.decode_stored(entry, self._served.form) for entry in entries]
+        form = self._served.form
+        # Off the loop only where it takes long: most definitions are read in a millisecond.
+        self._run = _off_loop if any(len(e.value) > _LARGE for e in entries) else at_once
+        return await self._run(lambda: [forms.decode_stored(entry, form) for entry in entries])
 
     async def _update(self, wanted: Object) -> None:
         """Replace what an installed definition says, and leave its status and labels alone."""
@@ -143,14 +153,21 @@ class CustomResourceController:
         entry = await edit_own(self._hub, served, key, edit, write=write)
         return None if entry is None else forms.decode_stored(entry, served.form)
 
-    def _publish(self, settled: list[Object]) -> None:
+    async def _publish(self, settled: list[Object]) -> None:
         """Serve exactly what is defined; end the watches of what no longer is."""
-        made: dict[str, _Made] = {}
-        for crd_object in settled:
-            definition = read_definition(crd_object)
-            held = self._made.get(definition.name)
-            is_same = held is not None and held.definition == definition
-            made[definition.name] = held if held and is_same else _make(definition)
+        before = self._made
+
+        def make_all() -> dict[str, _Made]:
+            made: dict[str, _Made] = {}
+            for crd_object in settled:
+                definition = read_definition(crd_object)
+                held = before.get(definition.name)
+                is_same = held is not None and held.definition == definition
+                made[definition.name] = held if held and is_same else _make(definition)
+            return made
+
+        # Nobody else changes what was made, so it is still the same when this comes back.
+        made = await self._run(make_all)
         gone = self._prefixes(self._made) - self._prefixes(made)
         if made != self._made:
             self._made = made
@@ -189,6 +206,11 @@ class CustomResourceController:
             return (await remove(self._hub, served, key, DeleteOptions())).is_gone
         except NotFound:
             return True
+
+
+async def _off_loop(work: Callable[[], Result]) -> Result:
+    """Work on definitions beside the event loop: one may have a schema of a megabyte."""
+    return await HEAVY.run(INSTALLER, work)
 
 
 def _make(definition: Definition) -> _Made:

@@ -14,6 +14,7 @@ from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError
 from clusterspace.hub import forms
 from clusterspace.hub.selection import Selection
 from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
 from clusterspace.serving.streams import Stream, frame_chunk
 from clusterspace.store.interface import Store, Subscription
 from clusterspace.store.revisions import Event, KeyValue, Revision
@@ -39,11 +40,12 @@ class Style(Protocol):
 class Change:
     """One event of the store, with what has been rendered of it so far."""
 
-    __slots__ = ("_frames", "event")
+    __slots__ = ("_decoded", "_frames", "event")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self._frames: dict[Hashable, bytes] = {}
+        self._decoded: dict[tuple[Revision, str], Object] = {}
 
     def frame(self, kind: str, style: Style) -> bytes:
         """Return the framed bytes of this change, made on first use."""
@@ -51,6 +53,14 @@ class Change:
         held = self._frames.get(key)
         if held is None:
             held = self._frames[key] = frame_event(kind, style.render(self._shown(kind)))
+        return held
+
+    def decode(self, entry: KeyValue, form: forms.Form) -> Object:
+        """Return the object as it is or was, decoded once however many watchers look at it."""
+        key = (entry.mod_revision, form.api_version)
+        held = self._decoded.get(key)
+        if held is None:
+            held = self._decoded[key] = forms.decode_stored(entry, form)
         return held
 
     def _shown(self, kind: str) -> KeyValue:
@@ -103,7 +113,7 @@ class Watcher:
         self.seen = event.revision
         if not event.key.startswith(self._prefix) or self.ended.done():
             return
-        kind = self._kind_of(event)
+        kind = self._kind_of(change)
         if kind is None:
             return
         if self._stream.buffered > SLOW_BYTES:
@@ -122,18 +132,19 @@ class Watcher:
             self._wrote = True
             self._stream.write_framed(framed)
 
-    def _kind_of(self, event: Event) -> str | None:
+    def _kind_of(self, change: Change) -> str | None:
         """Return what the change means to a watcher that sees only what it selects.
 
         A change that moves an object into the selection is ADDED to it; out of it, DELETED.
         """
-        selection = self._selection
+        event, selection = change.event, self._selection
         if selection.is_everything:
             if event.is_delete:
                 return "DELETED"
             return "ADDED" if event.is_create else "MODIFIED"
-        is_in = not event.is_delete and selection.matches_entry(event.item)
-        was_in = event.previous is not None and selection.matches_entry(event.previous)
+        is_in = not event.is_delete and selection.matches_entry(event.item, change.decode)
+        last = event.previous
+        was_in = last is not None and selection.matches_entry(last, change.decode)
         if is_in:
             return "MODIFIED" if was_in else "ADDED"
         return "DELETED" if was_in else None

@@ -20,12 +20,16 @@ import msgspec
 from clusterspace.api.conversions import Conversion
 from clusterspace.errors import RequestEntityTooLarge, StoreCorrupt
 from clusterspace.kube.objects import Object
+from clusterspace.kube.shapes import MAX_STORED_CONTAINERS, refuse_too_many
 from clusterspace.store.revisions import KeyValue
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
 """What is stored may be as large as a body; etcd refuses half of it already."""
+
+_DENSE: Final = 2 * MAX_STORED_CONTAINERS
+"""Bytes that this many lists and objects take at least."""
 
 _RV: Final = b'"resourceVersion":"'
 
@@ -84,6 +88,9 @@ def encode_stored(kube_object: Object, form: Form) -> bytes:
         raise RequestEntityTooLarge(
             f"the object would be {len(tail)} bytes when stored; the limit is {LARGEST_OBJECT}"
         )
+    if len(tail) > _DENSE and tail.count(b"{") + tail.count(b"[") > MAX_STORED_CONTAINERS:
+        # Signs in texts count too, so this is no proof yet.
+        refuse_too_many(kube_object)
     return form.stored_head + tail[len(b'{"metadata":{') :]
 
 

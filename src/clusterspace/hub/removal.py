@@ -5,6 +5,7 @@ period) marks it; it goes when the last hold is taken away.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from clusterspace.errors import RevisionMismatch
@@ -16,7 +17,11 @@ from clusterspace.hub.writing import TRIES, is_finished
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.kube.timestamps import format_time
+from clusterspace.serving.calls import off_loop_if_large
 from clusterspace.store.revisions import KeyValue
+
+REMOVER: Final = "system:apiserver"
+"""Whose turn it is when a large object goes: nobody waits in vain for what they delete."""
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -42,16 +47,24 @@ async def remove(hub: HubState, served: Served, key: str, options: DeleteOptions
         entry = await hub.store.get(key)
         if entry is None:
             raise statuses.not_found(served.info.group_resource, keys.name_in(key))
-        old = forms.decode_stored(entry, served.form)
-        _require_preconditions(served, old, options)
-        _refuse_protected(served, old)
-        marked = marked_for_removal(hub, served, old, options)
+        mark = partial(_marked, hub, served, entry, options)
+        old, marked = await off_loop_if_large(REMOVER, entry.value, mark)
         try:
             return await _carry_out(hub, served, entry, old, marked, options)
         except RevisionMismatch as lost:
             if attempt == TRIES - 1:
                 raise statuses.conflict(served.info.group_resource, name_of(old)) from lost
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _marked(
+    hub: HubState, served: Served, entry: KeyValue, options: DeleteOptions
+) -> tuple[Object, Object]:
+    """Return the object there is and as the delete wants it, or refuse the delete."""
+    old = forms.decode_stored(entry, served.form)
+    _require_preconditions(served, old, options)
+    _refuse_protected(served, old)
+    return old, marked_for_removal(hub, served, old, options)
 
 
 async def _carry_out(  # noqa: PLR0913 - one delete, all of it named
@@ -70,7 +83,8 @@ async def _carry_out(  # noqa: PLR0913 - one delete, all of it named
         return Removed(old, entry)
     if options.dry_run:
         return Removed(marked)
-    stored = forms.encode_stored(marked, served.form)
+    encode = partial(forms.encode_stored, marked, served.form)
+    stored = await off_loop_if_large(REMOVER, entry.value, encode)
     return Removed(marked, await hub.store.put(entry.key, stored, expected=entry.mod_revision))
 
 

@@ -1,7 +1,8 @@
 """Which objects a list, watch or deletecollection is about."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from clusterspace.errors import BadRequest
 from clusterspace.hub import forms, keys
@@ -14,7 +15,15 @@ from clusterspace.kube.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
+from clusterspace.serving.calls import off_loop
+from clusterspace.serving.users import User
 from clusterspace.store.revisions import KeyValue
+
+_SHORT_SELECTOR: Final = 2_048
+"""Characters that are parsed in the event loop's own time: up to a thousand terms, 20 ms."""
+
+Decode: TypeAlias = Callable[[KeyValue, forms.Form], Object]
+"""Returns a stored object; whoever asks many watchers about one decodes it once."""
 
 _METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 
@@ -37,7 +46,7 @@ class Selection:
         """The one name that can match, if the field selector pins it."""
         return self.fields.requires_exact("metadata.name")
 
-    def matches_entry(self, entry: KeyValue) -> bool:
+    def matches_entry(self, entry: KeyValue, decode: Decode = forms.decode_stored) -> bool:
         """Whether a stored object is selected, decoding as little as possible."""
         if self.is_everything:
             return True
@@ -45,8 +54,12 @@ class Selection:
         if only is not None and keys.name_in(entry.key) != only:
             return False
         if self._needs_whole_object:
-            return self.matches(forms.decode_stored(entry, self.served.form))
+            return self.matches(decode(entry, self.served.form))
         return self.labels.is_everything or self.labels.matches(forms.labels_in(entry))
+
+    def matching(self, entries: Sequence[KeyValue]) -> list[KeyValue]:
+        """Return the stored objects that are selected."""
+        return [entry for entry in entries if self.matches_entry(entry)]
 
     def matches(self, kube_object: Object) -> bool:
         """Whether an object is selected."""
@@ -69,6 +82,13 @@ class Selection:
         for name in self.fields.fields - set(_METADATA_FIELDS):
             values[name] = self.served.fields[name](kube_object)
         return values
+
+
+async def select_for(user: User, served: Served, options: ListOptions) -> Selection:
+    """Parse the selectors of a request; a long one off the event loop."""
+    if len(options.label_selector) + len(options.field_selector) > _SHORT_SELECTOR:
+        return await off_loop(user.name, lambda: select(served, options))
+    return select(served, options)
 
 
 def select(served: Served, options: ListOptions) -> Selection:

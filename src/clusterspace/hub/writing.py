@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
+from clusterspace.aio.lanes import Run, at_once
 from clusterspace.api.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.hub import forms
@@ -15,6 +17,7 @@ from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
+from clusterspace.serving.calls import off_loop_if_large
 from clusterspace.serving.users import MASTERS, User
 from clusterspace.store.revisions import ABSENT, KeyValue
 
@@ -69,20 +72,25 @@ async def finish_new(
     Ownership comes first: what the server fills in (a status, an address) is nobody's. Without a
     `write` the owners are recorded already.
     """
-    held = newborn.kube_object
-    owned = track_update(None, held, write) if write is not None else held
-    prepared = served.rules.prepare_create(owned, newborn.creation)
-    new = await admit(hub, Admission(served, author.user, prepared, warn=author.warn))
-    found = served.rules.validate_create(new)
+
+    def prepared() -> Object:
+        held = newborn.kube_object
+        owned = track_update(None, held, write) if write is not None else held
+        return served.rules.prepare_create(owned, newborn.creation)
+
+    run = author.run
+    admission = Admission(served, author.user, await run(prepared), warn=author.warn, run=run)
+    new = await admit(hub, admission)
+    found = await run(lambda: served.rules.validate_create(new))
     if found:
         raise statuses.invalid(served.info.group_kind, name_of(new), found)
     return new
 
 
-async def write_new(hub: HubState, served: Served, new: Object) -> KeyValue:
+async def write_new(hub: HubState, served: Served, new: Object, run: Run = at_once) -> KeyValue:
     """Store a new object; AlreadyExists when the name is taken."""
     key = served.key(namespace_of(new), name_of(new))
-    stored = forms.encode_stored(new, served.form)
+    stored = await run(lambda: forms.encode_stored(new, served.form))
     try:
         return await hub.store.put(key, stored, expected=ABSENT)
     except RevisionMismatch as taken:
@@ -109,12 +117,11 @@ async def edit_own(
         entry = await hub.store.get(key)
         if entry is None:
             return None
-        old = forms.decode_stored(entry, served.form)
-        new = edit(old)
-        if new == old:
+        new = await off_loop_if_large(
+            SELF.name, entry.value, partial(_edited, served, entry, edit, write)
+        )
+        if new is None:
             return entry
-        if write is not None:
-            new = track_update(old, new, write)
         try:
             return await replace_or_remove(hub, served, entry, new)
         except RevisionMismatch:
@@ -122,14 +129,23 @@ async def edit_own(
     raise Conflict(f"{key} changed too often to be edited")
 
 
+def _edited(served: Served, entry: KeyValue, edit: Edit, write: Write | None) -> Object | None:
+    """Return the object as the edit wants it; None when it is so already."""
+    old = forms.decode_stored(entry, served.form)
+    new = edit(old)
+    if new == old:
+        return None
+    return new if write is None else track_update(old, new, write)
+
+
 async def replace_or_remove(
-    hub: HubState, served: Served, entry: KeyValue, new: Object
+    hub: HubState, served: Served, entry: KeyValue, new: Object, run: Run = at_once
 ) -> KeyValue | None:
     """Store a changed object, or remove it when its deletion has nothing left to wait for."""
     if is_finished(new):
         await hub.store.delete(entry.key, expected=entry.mod_revision)
         return None
-    stored = forms.encode_stored(new, served.form)
+    stored = await run(lambda: forms.encode_stored(new, served.form))
     return await hub.store.put(entry.key, stored, expected=entry.mod_revision)
 
 

@@ -126,7 +126,7 @@ def _getter(measure: Callable[[float], Iterable[Object]]) -> Verb:
     async def get(ask: Ask) -> Response:
         for each in measure(ask.hub.clock.now()):
             if (namespace_of(each), name_of(each)) == (ask.info.namespace, ask.info.name):
-                return answer_object(ask, 200, each)
+                return await answer_object(ask, 200, each)
         raise ask.not_found()
 
     return get

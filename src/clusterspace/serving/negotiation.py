@@ -15,6 +15,9 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
+_MOST_RANGES: Final = 64
+"""Entries of an Accept header that are looked at; clients send a handful."""
+
 _TABLE: Final = "Table"
 _PARTIAL: Final = ("PartialObjectMetadata", "PartialObjectMetadataList")
 
@@ -53,7 +56,8 @@ class Representation:
 @lru_cache(maxsize=512)
 def read_accept(header: str) -> tuple[MediaRange, ...]:
     """Parse an Accept header; the order is the client's order of preference."""
-    return tuple(_read_range(part) for part in header.split(",") if part.strip())
+    parts = header.split(",", _MOST_RANGES)[:_MOST_RANGES]
+    return tuple(_read_range(part) for part in parts if part.strip())
 
 
 def _read_range(text: str) -> MediaRange:

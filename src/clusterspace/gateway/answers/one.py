@@ -11,7 +11,6 @@ from clusterspace.gateway.flow import Naming, Reply, Subject
 from clusterspace.gateway.merge import failures
 from clusterspace.gateway.renaming.places import NOT_OBJECTS
 from clusterspace.gateway.rewriting import inbound, outbound, queries
-from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.foreign_answers import clean_table
 from clusterspace.serving.messages import Response
 from clusterspace.serving.relays import UNKNOWN_THERE, relay
@@ -60,10 +59,11 @@ async def _query_for(asking: Asking, naming: Naming) -> Query:
 async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) -> Response:
     """Ask for the whole answer, and put it into the client's words."""
     call, subject = asking.call, Subject.of(asking.route.info)
-    said = await call.request.read_body(BODY_LIMIT)
-    version_for = await asking.version_for(naming.cluster, said)
-    content_type = call.header("content-type")
-    body = inbound.rewrite(said, content_type, naming, subject, version_for=version_for)
+    sent, content_type = await call.read_body(), call.header("content-type")
+    version_for = await asking.version_for(naming.cluster, sent)
+    body = await call.run(
+        lambda: inbound.rewrite(sent, content_type, naming, subject, version_for=version_for)
+    )
     seconds = asking.fleet.limits.request_seconds
 
     def make_ask(link: Link) -> Ask:
@@ -72,10 +72,15 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
     reply = asking.note(await fanout.ask_one(link, make_ask))
     _refuse_failure(reply)
     note_found(asking, reply)
-    rewritten = outbound.rewrite(reply.body, naming, subject)
-    if asking.representation.is_table and not link.is_hub and reply.status < 400:
-        rewritten = clean_table(link.cluster, rewritten)
-    return respond.send_one(call, reply, rewritten, asking.representation, link.speaker)
+    call.weigh(reply.body)
+
+    def respond_renamed() -> Response:
+        rewritten = outbound.rewrite(reply.body, naming, subject)
+        if asking.representation.is_table and not link.is_hub and reply.status < 400:
+            rewritten = clean_table(link.cluster, rewritten)
+        return respond.send_one(call, reply, rewritten, asking.representation, link.speaker)
+
+    return await call.run(respond_renamed)
 
 
 def _refuse_failure(reply: Reply) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.client.requests import Ask
-from clusterspace.errors import ClusterMisbehaved
+from clusterspace.errors import ClusterMisbehaved, RequestEntityTooLarge
 from clusterspace.gateway import fanout
 from clusterspace.gateway.answers.asking import Asking
 from clusterspace.gateway.directory import Link
@@ -15,7 +15,6 @@ from clusterspace.gateway.merge import failures, reviews
 from clusterspace.gateway.merge.reviews import Opinion
 from clusterspace.gateway.rewriting import inbound
 from clusterspace.kube.objects import find_at
-from clusterspace.serving.bodies import BODY_LIMIT
 from clusterspace.serving.messages import Response
 from clusterspace.serving.request_info import CONNECTS
 from clusterspace.serving.responses import value_response
@@ -39,7 +38,10 @@ async def answer_review(asking: Asking) -> Response:
     if is_about_one:
         await asking.require(asking.route.naming.cluster, "get")
     targets = await asking.targets(clusters)
-    body = await asking.call.request.read_body(BODY_LIMIT)
+    body = await asking.call.read_body()
+    if asking.call.is_heavy:
+        # Every cluster is asked, and nobody asks about a thousand things at once.
+        raise RequestEntityTooLarge("Request entity too large: the review has too many parts")
 
     async def ask(link: Link) -> Reply:
         return asking.note(await _ask(asking, link, body))

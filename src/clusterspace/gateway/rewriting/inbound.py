@@ -17,7 +17,7 @@ from clusterspace.gateway.renaming.edits import Change, Fields, Tree
 from clusterspace.gateway.rewriting import protobuf
 from clusterspace.kube import statuses
 from clusterspace.kube.json_pointers import Steps, read_pointer
-from clusterspace.serving.bodies import media_type_of, read_yaml
+from clusterspace.serving.bodies import media_type_of, read_yaml, refuse_shape
 from clusterspace.serving.negotiation import JSON, PROTOBUF, YAML
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -47,6 +47,7 @@ def rewrite(
     """
     if not body or subject.subresource in places.NOT_OBJECTS:
         return body
+    refuse_shape(body, media_type_of(content_type))
     tree = places.inward(naming, subject, version_for)
     media_type = media_type_of(content_type)
     if media_type == JSON_PATCH:
@@ -69,6 +70,7 @@ def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
     media_type = media_type_of(content_type)
     if not body or media_type == JSON_PATCH:
         return BodyNames()
+    refuse_shape(body, media_type)
     seen: dict[str, str] = {}
 
     def noting(key: str) -> Change:

@@ -6,6 +6,7 @@ snapshot.py       the grants, kept current from the store
 agents.py         what the agent of a member cluster reaches, and nothing else
 parts.py          what controllers and gateway may do, where a role cannot say it
 authorizer.py     agents, then administrators, then limits, then roles; no means no
+coverage.py       whether rules that somebody holds cover others
 escalation.py     nobody grants what they do not hold
 guards.py         the plug-ins that stand between an authorized write and the store
 reviews.py        clients ask what somebody may do

@@ -21,7 +21,14 @@ from clusterspace.api.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.api.cluster_credentials import SUBRESOURCE
 from clusterspace.api.clusters import IMPERSONATOR_SUFFIX
 from clusterspace.hub.access.rbac import Rule
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    identity_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+)
 from clusterspace.kube.resources import ResourceInfo
 from clusterspace.serving.request_info import RequestInfo
 from clusterspace.serving.users import User
@@ -248,7 +255,8 @@ class AgentScope:
 def _added_owners(new: Object, old: Object) -> list[Object]:
     held: list[Object] = metadata_of(old).get("ownerReferences") or []
     wanted: list[Object] = metadata_of(new).get("ownerReferences") or []
-    return [each for each in wanted if each not in held]
+    known = {identity_of(each) for each in held}
+    return [each for each in wanted if identity_of(each) not in known]
 
 
 @lru_cache(maxsize=4096)

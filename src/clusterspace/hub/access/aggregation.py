@@ -13,7 +13,7 @@ from clusterspace.hub.catalog import Served
 from clusterspace.hub.ownership import write_of
 from clusterspace.hub.state import HubState
 from clusterspace.hub.writing import edit_own
-from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.kube.objects import Object, find_at, identity_of, labels_of, name_of
 from clusterspace.kube.selectors import LabelSelector, label_selector_of
 
 _log = structlog.get_logger(__name__)
@@ -25,14 +25,15 @@ RETRY_SECONDS: Final = 1.0
 def gathered_rules(aggregate: Object, roles: Iterable[Object]) -> list[Any]:
     """Return the rules of every role the aggregate selects, by role name, each rule once."""
     selectors = _selectors(aggregate)
-    gathered: list[Any] = []
+    gathered: dict[bytes, Any] = {}
     for role in sorted(roles, key=name_of):
         if name_of(role) == name_of(aggregate):
             continue
         if any(selector.matches(labels_of(role)) for selector in selectors):
             rules: list[Any] = role.get("rules") or []
-            gathered += [rule for rule in rules if rule not in gathered]
-    return gathered
+            for rule in rules:
+                gathered.setdefault(identity_of(rule), rule)
+    return list(gathered.values())
 
 
 def _selectors(aggregate: Object) -> list[LabelSelector]:

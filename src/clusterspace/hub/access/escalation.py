@@ -7,13 +7,14 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalati
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from clusterspace.errors import Forbidden
 from clusterspace.hub.access.authorizer import HubAuthorizer
+from clusterspace.hub.access.coverage import TooManyPermissions, missing_atoms
 from clusterspace.hub.access.grants import Place
 from clusterspace.hub.access.parts import only_marks
-from clusterspace.hub.access.rbac import EVERYTHING, Rule, missing_atoms, read_rules
+from clusterspace.hub.access.rbac import EVERYTHING, Rule, read_rules
 from clusterspace.hub.access.snapshot import RBAC_GROUP, Snapshot, read_role_reference
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
@@ -25,12 +26,21 @@ from clusterspace.serving.users import MASTERS, User
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
 _AGGREGATION: Final = "aggregationRule"
+_TOO_MANY: Final = (
+    "it grants more permissions than can be compared with those of its author: "
+    "write several roles with fewer verbs, groups, resources and names in a rule"
+)
 _NO_AGGREGATION: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 _FULL_AUTHORITY: Final = (
     Rule((EVERYTHING,), (EVERYTHING,), (EVERYTHING,)),
     Rule((EVERYTHING,), paths=(EVERYTHING,)),
 )
+
+_LISTED_TEXTS: Final = 60
+"""A rule of 20 verbs, groups and resources each is 8,000 permissions, listed in a few ms."""
+_QUICK_STEPS: Final = 50_000
+"""Comparisons of a text with a held rule: 5 to 10 ms."""
 
 _COLLECTED: Final = ("ownerReferences", "finalizers")
 """What garbage collection changes of any object; it grants nothing."""
@@ -45,6 +55,11 @@ class RoleWrite:
     new: Object
     old: Object | None
 
+    @property
+    def namespace(self) -> str:
+        """Where it grants; a manifest may name a namespace for a kind that has none."""
+        return namespace_of(self.new) if self.resource.namespaced else ""
+
     def attributes(self, verb: str, plural: str, name: str) -> RequestInfo:
         """Return the request the user would need to be allowed."""
         return RequestInfo(
@@ -55,7 +70,7 @@ class RoleWrite:
             group=RBAC_GROUP,
             version=self.resource.version,
             resource=plural,
-            namespace=namespace_of(self.new),
+            namespace=self.namespace,
             name=name,
         )
 
@@ -75,48 +90,94 @@ class EscalationCheck:
         Resources that grant nothing pass; so does a binding to a role that the user may `bind`.
         A binding to a role that is not there is NotFound: what it will grant is not known.
         """
+        comparison = self.find_comparison(user, resource, new, old)
+        if comparison is not None:
+            comparison.require_held()
+
+    def find_comparison(
+        self, user: User, resource: ResourceInfo, new: Object, old: Object | None = None
+    ) -> "Comparison | None":
+        """Return what has to be compared; None when the write grants nothing to compare."""
         is_role, is_binding = resource.plural in _ROLES, resource.plural in _BINDINGS
         if resource.group != RBAC_GROUP or not (is_role or is_binding) or MASTERS in user.groups:
-            return
+            return None
         if old is not None and (_grants_the_same(new, old) or only_marks(user, new, old)):
-            return
+            return None
         write = RoleWrite(user, resource, new, old)
-        if is_role:
-            self._check_role(write)
-        else:
-            self._check_binding(write)
+        return self._of_role(write) if is_role else self._of_binding(write)
 
-    def _check_role(self, write: RoleWrite) -> None:
+    def _of_role(self, write: RoleWrite) -> "Comparison | None":
         # A URL that creates names nothing, so neither does the right to escalate by creating.
         name = name_of(write.new) if write.old is not None else ""
-        if self._may(write, "escalate", Place(namespace_of(write.new), name)):
-            return
-        self._require_held(write, read_rules(write.new.get("rules")))
-        if write.new.get(_AGGREGATION) or (write.old or {}).get(_AGGREGATION):
-            # It gathers whatever others write later, so only full authority covers it.
-            held = self._authorizer.rules_of(write.user, "")
-            if any(missing_atoms(_FULL_AUTHORITY, held)):
-                raise _refusal(write, _NO_AGGREGATION)
+        if self._may(write, "escalate", Place(write.namespace, name)):
+            return None
+        gathers = write.new.get(_AGGREGATION) or (write.old or {}).get(_AGGREGATION)
+        everywhere = self._authorizer.rules_of(write.user, "") if gathers else None
+        return Comparison(write, self._held(write), everywhere=everywhere)
 
-    def _check_binding(self, write: RoleWrite) -> None:
-        role = read_role_reference(namespace_of(write.new), write.new)
+    def _of_binding(self, write: RoleWrite) -> "Comparison | None":
+        role = read_role_reference(write.namespace, write.new)
         if self._may(write, "bind", role):
-            return
+            return None
         rules = self._snapshot.grants.find_role(role)
         if rules is None:
             raise statuses.not_found(write.resource.group_resource, role.name)
-        self._require_held(write, rules)
+        return Comparison(write, self._held(write), bound=rules)
 
     def _may(self, write: RoleWrite, verb: str, role: Place) -> bool:
         plural = "roles" if role.namespace else "clusterroles"
         info = write.attributes(verb, plural, role.name)
         return self._authorizer.decide_now(write.user, info).allowed
 
-    def _require_held(self, write: RoleWrite, rules: Iterable[Rule]) -> None:
-        held = self._authorizer.lendable_rules_of(write.user, namespace_of(write.new))
-        missing = tuple(missing_atoms(rules, held))
+    def _held(self, write: RoleWrite) -> tuple[Rule, ...]:
+        return self._authorizer.lendable_rules_of(write.user, write.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a write grants, and what its author holds: values, to be compared anywhere."""
+
+    write: RoleWrite
+    held: tuple[Rule, ...]
+    bound: tuple[Rule, ...] | None = None
+    """The rules a binding binds; those of a role are read when they are compared."""
+    everywhere: tuple[Rule, ...] | None = None
+    """What the author holds at the cluster scope, if the role takes the rules of others too."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether comparing may take longer than the event loop should wait."""
+        if self.bound is not None:
+            size = sum(rule.size for rule in self.bound)
+        else:
+            size = _texts_in(self.write.new.get("rules"))
+        return size > _LISTED_TEXTS or size * len(self.held) > _QUICK_STEPS
+
+    def require_held(self) -> None:
+        """Raise Forbidden when the author does not hold all that the write grants."""
+        wanted = read_rules(self.write.new.get("rules")) if self.bound is None else self.bound
+        try:
+            missing = tuple(missing_atoms(wanted, self.held))
+        except TooManyPermissions as error:
+            raise _refusal(self.write, _TOO_MANY) from error
         if missing:
-            raise _refusal(write, _missing_text(write.user, missing))
+            raise _refusal(self.write, _missing_text(self.write.user, missing))
+        # It gathers whatever others write later, so only full authority covers it.
+        everywhere = self.everywhere
+        if everywhere is not None and any(missing_atoms(_FULL_AUTHORITY, everywhere)):
+            raise _refusal(self.write, _NO_AGGREGATION)
+
+
+def _texts_in(rules: Any) -> int:
+    """Return about how many texts some rules are made of, without reading them."""
+    if not isinstance(rules, list):
+        return 0
+    count = 0
+    for rule in cast("list[Any]", rules):
+        if isinstance(rule, dict):
+            held = cast("Object", rule).values()
+            count += sum(len(cast("list[Any]", each)) for each in held if isinstance(each, list))
+    return count
 
 
 def _grants_the_same(new: Object, old: Object) -> bool:
@@ -148,15 +209,15 @@ def _missing_text(user: User, missing: Iterable[Rule]) -> str:
 
 def _compacted(atoms: Iterable[Rule]) -> Iterable[Rule]:
     """Put the verbs on one resource into one rule; paths stay apart, as Kubernetes shows them."""
-    together: dict[Rule, tuple[str, ...]] = {}
+    together: dict[Rule, dict[str, None]] = {}
     for atom in atoms:
         if atom.paths:
             yield atom
             continue
         key = Rule((), atom.groups, atom.resources, atom.names)
-        together[key] = tuple(dict.fromkeys((*together.get(key, ()), *atom.verbs)))
+        together.setdefault(key, {}).update(dict.fromkeys(atom.verbs))
     for key, verbs in together.items():
-        yield Rule(verbs, key.groups, key.resources, key.names)
+        yield Rule(tuple(verbs), key.groups, key.resources, key.names)
 
 
 def _rule_text(rule: Rule) -> str:

@@ -9,6 +9,7 @@ What a user holds in a namespace is looked up once and remembered until any role
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Final, NamedTuple
 
 from clusterspace.hub.access.rbac import Rule
@@ -23,6 +24,9 @@ _ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 _REMEMBERED: Final = 10_000
 """How many pairs of user and namespace are remembered before all are forgotten."""
+
+_MOST_HELD: Final = 20_000
+"""Rules that one user holds in one namespace, a hundred times what anybody needs: 8 ms a look."""
 
 
 class Place(NamedTuple):
@@ -174,6 +178,14 @@ class Grants:
         return held
 
     def _collect(self, user: User, namespace: str) -> Iterator[Grant]:
+        """Yield what a user holds, up to a limit: each of their requests looks at all of it.
+
+        What is beyond grants nothing. Cluster-wide grants come first, so whoever writes bindings
+        in one namespace can crowd out nothing but what is granted in that namespace.
+        """
+        return islice(self._collect_all(user, namespace), _MOST_HELD)
+
+    def _collect_all(self, user: User, namespace: str) -> Iterator[Grant]:
         for scope in ("", namespace) if namespace else ("",):
             for place, subject in sorted(self._bound(user, scope).items()):
                 binding = self._bindings[place]

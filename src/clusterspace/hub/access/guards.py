@@ -15,7 +15,7 @@ from clusterspace.api.override_limits import grants_rights
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.hub.access.agents import scope_of
 from clusterspace.hub.access.authorizer import HubAuthorizer
-from clusterspace.hub.access.escalation import EscalationCheck
+from clusterspace.hub.access.escalation import Comparison, EscalationCheck
 from clusterspace.hub.access.parts import carries_for_others
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.hub.admissions import Admission
@@ -23,6 +23,7 @@ from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
+from clusterspace.serving.calls import off_loop
 from clusterspace.serving.middleware.authorize import refusal
 from clusterspace.serving.request_info import RequestInfo
 
@@ -155,24 +156,38 @@ class EscalationGuard:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is, or refuse it."""
         info = admission.served.info
-        self._check.check(admission.user, info, admission.new, admission.old)
+        found = self._check.find_comparison(admission.user, info, admission.new, admission.old)
+        if found is not None and found.is_long:
+            await off_loop(admission.user.name, found.require_held)
+        elif found is not None:
+            await admission.run(found.require_held)
         is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
         if is_carrier and not carries_for_others(admission.user):
-            self._check_carried(hub, admission)
+            await self._check_carried(hub, admission)
         return admission.new
 
-    def _check_carried(self, hub: HubState, admission: Admission) -> None:
+    async def _check_carried(self, hub: HubState, admission: Admission) -> None:
         before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
-        for role in _carried_roles(admission, admission.new):
-            served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
-            if served is None:
-                continue
-            try:
-                self._check.check(admission.user, served.info, role, before.get(_subject(role)))
-            except (Forbidden, NotFound) as error:
-                # What a role that only the member has would grant is not known here.
-                why = f"a manifest grants rights: {error.message}"
-                raise _refused(admission, why) from error
+        comparisons: list[Comparison] = []
+        try:
+            for role in _carried_roles(admission, admission.new):
+                served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
+                if served is not None:
+                    old = before.get(_subject(role))
+                    found = self._check.find_comparison(admission.user, served.info, role, old)
+                    comparisons += () if found is None else (found,)
+
+            def require_all_held() -> None:
+                for comparison in comparisons:
+                    comparison.require_held()
+
+            if any(each.is_long for each in comparisons):
+                await off_loop(admission.user.name, require_all_held)
+            else:
+                await admission.run(require_all_held)
+        except (Forbidden, NotFound) as error:
+            # What a role that only the member has would grant is not known here.
+            raise _refused(admission, f"a manifest grants rights: {error.message}") from error
 
 
 def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:

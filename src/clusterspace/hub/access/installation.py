@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from clusterspace.errors import AlreadyExists
 from clusterspace.hub.access.aggregation import aggregate_all
+from clusterspace.hub.access.coverage import missing_atoms
 from clusterspace.hub.access.default_roles import (
     AUTOUPDATE,
     BINDINGS,
@@ -16,7 +17,7 @@ from clusterspace.hub.access.default_roles import (
     PART_ROLES,
     ROLES,
 )
-from clusterspace.hub.access.rbac import missing_atoms, read_rules
+from clusterspace.hub.access.rbac import read_rules
 from clusterspace.hub.access.snapshot import RBAC_GROUP
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.ownership import write_of

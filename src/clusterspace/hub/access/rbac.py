@@ -1,4 +1,4 @@
-"""One rule of a role: what it allows, and whether it covers another one.
+"""One rule of a role, and what it allows.
 
     Rule(verbs=("get",), groups=("",), resources=("pods", "*/log"), names=())
     Rule(verbs=("get",), paths=("/healthz", "/api/*"))
@@ -6,10 +6,8 @@
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any, Final, cast
 
 from clusterspace.kube.objects import Object
@@ -40,6 +38,10 @@ class Rule:
     def _resource_set(self) -> frozenset[str]:
         return frozenset(self.resources)
 
+    @cached_property
+    def _name_set(self) -> frozenset[str]:
+        return frozenset(self.names)
+
     def allows_verb(self, verb: str) -> bool:
         """Whether the verb is one of the rule's."""
         return verb in self._verb_set or EVERYTHING in self._verb_set
@@ -62,11 +64,11 @@ class Rule:
 
     def allows_name(self, name: str) -> bool:
         """Whether the object's name is one of the rule's; a rule without names is about all."""
-        return not self.names or name in self.names
+        return not self.names or name in self._name_set
 
     def allows_path(self, path: str) -> bool:
         """Whether the path is one of the rule's; a star at the end stands for any rest."""
-        return any(_path_matches(held, path) for held in self.paths)
+        return any(path_matches(held, path) for held in self.paths)
 
     def allows(self, info: RequestInfo, name: str) -> bool:
         """Whether the rule allows what a request asks for; `name` is the object it is about."""
@@ -80,26 +82,17 @@ class Rule:
             and self.allows_name(name)
         )
 
-    def covers(self, atom: "Rule") -> bool:
-        """Whether this rule alone gives all that an atom of another rule gives."""
-        if not self.allows_verb(atom.verbs[0]):
+    def shares_with(self, other: "Rule") -> bool:
+        """Whether any verb, and for resources any group, is in both rules."""
+        verbs, groups = self._verb_set, self._group_set
+        if EVERYTHING not in verbs and verbs.isdisjoint(other.verbs):
             return False
-        if atom.paths:
-            return any(_path_matches(held, atom.paths[0]) for held in self.paths)
-        resource, _, subresource = atom.resources[0].partition("/")
-        return (
-            self.allows_group(atom.groups[0])
-            and self.allows_resource(resource, subresource)
-            and (not self.names or (bool(atom.names) and atom.names[0] in self.names))
-        )
+        return not other.groups or EVERYTHING in groups or not groups.isdisjoint(other.groups)
 
-    def atoms(self) -> Iterator["Rule"]:
-        """Yield the smallest rules that together give what this one gives."""
-        for group, resource, verb in product(self.groups, self.resources, self.verbs):
-            for name in self.names or ("",):
-                yield Rule((verb,), (group,), (resource,), (name,) if name else ())
-        for path, verb in product(self.paths, self.verbs):
-            yield Rule((verb,), paths=(path,))
+    @property
+    def size(self) -> int:
+        """How many texts the rule is made of."""
+        return sum(map(len, (self.verbs, self.groups, self.resources, self.names, self.paths)))
 
     def as_object(self) -> Object:
         """Return the rule as roles and reviews write it."""
@@ -113,7 +106,8 @@ class Rule:
         return {field: list(values) for field, values in fields.items() if values}
 
 
-def _path_matches(held: str, path: str) -> bool:
+def path_matches(held: str, path: str) -> bool:
+    """Whether a path of a rule includes another one; a star at its end stands for any rest."""
     if held.endswith(EVERYTHING):
         return path.startswith(held.rstrip(EVERYTHING))
     return held == path
@@ -141,12 +135,3 @@ def _texts(listed: Any) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
     return tuple(each for each in cast("list[object]", listed) if isinstance(each, str))
-
-
-def missing_atoms(wanted: Iterable[Rule], held: Iterable[Rule]) -> Iterator[Rule]:
-    """Yield what the wanted rules give and the held ones do not."""
-    owned = tuple(held)
-    for rule in wanted:
-        for atom in rule.atoms():
-            if not any(each.covers(atom) for each in owned):
-                yield atom

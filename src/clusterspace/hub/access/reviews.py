@@ -151,7 +151,8 @@ def user_object(user: User) -> Object:
 async def _read(ask: Ask) -> Object:
     query, agent = ask.info.query, ask.call.header("user-agent")
     options = read_write_options(query, kind="CreateOptions", user_agent=agent)
-    incoming = place(ask, await read_incoming(ask, options.field_validation))
+    asked = await read_incoming(ask, options.field_validation, is_kept=False)
+    incoming = place(ask, asked)
     said = {key: value for key, value in incoming.items() if key != "status"}
     write = write_of(ask.hub, ask.served, manager=options.field_manager)
     return track_update(None, said, write)

@@ -4,8 +4,8 @@ What they select must be served, and of a scope that can be selected: everything
 show later, on a placement that places nothing.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
 from clusterspace.api import fleet_placements
 from clusterspace.api.fleet_placement_rules import completed_placement, placement_causes
@@ -19,6 +19,9 @@ from clusterspace.kube.resources import ResourceInfo
 
 _NAMESPACE: Final = ("", "v1", "Namespace")
 
+_KnownKinds: TypeAlias = Mapping[tuple[str, str, str], ResourceInfo]
+"""What is served, by group, version and kind."""
+
 
 class PlacementRules:
     """Completes and checks ClusterResourcePlacements."""
@@ -30,20 +33,26 @@ class PlacementRules:
             return admission.new
         if metadata_of(admission.old or {}).get("deletionTimestamp"):
             return admission.new  # no rule may keep one from going
-        placement = completed_placement(admission.new)
-        found = (*placement_causes(placement, admission.old), *_kind_causes(hub, placement))
-        if found:
-            raise statuses.invalid(admission.served.info.group_kind, name_of(placement), found)
-        return placement
+        infos = (served.info for served in hub.catalog.all())
+        known = {(info.group, info.version, info.kind): info for info in infos}
+
+        def checked() -> Object:
+            placement = completed_placement(admission.new)
+            found = (*placement_causes(placement, admission.old), *_kind_causes(known, placement))
+            if found:
+                raise statuses.invalid(admission.served.info.group_kind, name_of(placement), found)
+            return placement
+
+        return await admission.run(checked)
 
 
-def _kind_causes(hub: HubState, placement: Object) -> Iterator[Cause]:
+def _kind_causes(known: _KnownKinds, placement: Object) -> Iterator[Cause]:
     selectors: list[Object] = find_at(placement, "spec", "resourceSelectors") or []
     is_partial = any(_is_partial(each) for each in selectors)
     for index, each in enumerate(selectors):
         field = f"spec.resourceSelectors[{index}]"
         kind = str(each.get("kind") or "")
-        info = _find_kind(hub, each)
+        info = known.get(_kind_of(each))
         if info is None:
             version = "/".join(filter(None, (each.get("group"), each.get("version"))))
             yield causes.invalid(f"{field}.kind", kind, f"the hub serves no {kind} of {version}")
@@ -53,11 +62,12 @@ def _kind_causes(hub: HubState, placement: Object) -> Iterator[Cause]:
 
 
 def _is_partial(selector: Object) -> bool:
-    is_namespace = tuple(selector.get(each) or "" for each in ("group", "version", "kind"))
-    return is_namespace == _NAMESPACE and selector.get("selectionScope") == NAMESPACE_WITH_SELECTORS
+    return (
+        _kind_of(selector) == _NAMESPACE
+        and selector.get("selectionScope") == NAMESPACE_WITH_SELECTORS
+    )
 
 
-def _find_kind(hub: HubState, selector: Object) -> ResourceInfo | None:
-    wanted = tuple(selector.get(each) or "" for each in ("group", "version", "kind"))
-    infos = (served.info for served in hub.catalog.all())
-    return next((i for i in infos if (i.group, i.version, i.kind) == wanted), None)
+def _kind_of(selector: Object) -> tuple[str, str, str]:
+    group, version, kind = (str(selector.get(each) or "") for each in ("group", "version", "kind"))
+    return group, version, kind

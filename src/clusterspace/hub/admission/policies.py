@@ -36,24 +36,29 @@ class PolicyRules:
         is_ours = info.group == policies.GROUP and info.kind in {*_FINALIZERS, *_OVERRIDES}
         if not is_ours or admission.subresource:
             return admission.new
-        # The schema is asked once more when all plug-ins are done. But what they complete and
-        # check must have the shape they know: a list where they look for a map is no 500.
-        misshapen = [
-            each
-            for each in admission.served.rules.validate_create(admission.new)
-            if each.reason == _MISSHAPEN
-        ]
-        if misshapen:
-            raise statuses.invalid(info.group_kind, name_of(admission.new), misshapen)
-        if info.kind in _FINALIZERS:
-            policy = _completed(admission, _FINALIZERS[info.kind])
-            found = policy_causes(policy, admission.old)
-        else:
-            policy = with_selector_namespaces(admission.new)
-            found = override_causes(policy)
-        if found and not _is_leaving(admission):
-            raise statuses.invalid(info.group_kind, name_of(policy), found)
-        return policy
+        return await admission.run(lambda: _checked(admission))
+
+
+def _checked(admission: Admission) -> Object:
+    # The schema is asked once more when all plug-ins are done. But what they complete and
+    # check must have the shape they know: a list where they look for a map is no 500.
+    info = admission.served.info
+    misshapen = [
+        each
+        for each in admission.served.rules.validate_create(admission.new)
+        if each.reason == _MISSHAPEN
+    ]
+    if misshapen:
+        raise statuses.invalid(info.group_kind, name_of(admission.new), misshapen)
+    if info.kind in _FINALIZERS:
+        policy = _completed(admission, _FINALIZERS[info.kind])
+        found = policy_causes(policy, admission.old)
+    else:
+        policy = with_selector_namespaces(admission.new)
+        found = override_causes(policy)
+    if found and not _is_leaving(admission):
+        raise statuses.invalid(info.group_kind, name_of(policy), found)
+    return policy
 
 
 def _completed(admission: Admission, finalizer: str) -> Object:

@@ -5,16 +5,19 @@ must look as they would on any cluster.
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, cast
 
 from clusterspace.hub import forms
 from clusterspace.hub.admissions import Admission
+from clusterspace.hub.catalog import Served
 from clusterspace.hub.state import HubState
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.kube.resources import GroupKind
+from clusterspace.serving.calls import off_loop
+from clusterspace.store.revisions import KeyValue
 
 _RANGE: Final = ipaddress.ip_network("10.96.0.0/16")
 """The first part of kubeadm's default; real members use their own and never see these."""
@@ -22,6 +25,8 @@ _RANGE: Final = ipaddress.ip_network("10.96.0.0/16")
 _NODE_PORTS: Final = range(30000, 32768)
 _HAVE_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 _TRIES: Final = 64
+_LOOKED_AT_ONCE: Final = 500
+"""Services that are looked at in the event loop's own time: about 10 ms."""
 
 
 class ServiceAddresses:
@@ -35,16 +40,22 @@ class ServiceAddresses:
         kind = find_at(service, "spec", "type")
         if kind == "ExternalName":
             return service
-        others = await _other_services(hub, service)
-        addressed = _with_address(service, others, hub.random)
-        return _with_node_ports(addressed, others, hub.random)
+        served = hub.catalog.get_storage("", "services")
+        page = await hub.store.range(served.prefix())
+
+        def addressed() -> Object:
+            others = _other_services(served, page.items, service)
+            with_address = _with_address(service, others, hub.random)
+            return _with_node_ports(with_address, others, hub.random)
+
+        if len(page.items) > _LOOKED_AT_ONCE:
+            return await off_loop(admission.user.name, addressed)
+        return await admission.run(addressed)
 
 
-async def _other_services(hub: HubState, service: Object) -> list[Object]:
-    served = hub.catalog.get_storage("", "services")
-    page = await hub.store.range(served.prefix())
+def _other_services(served: Served, entries: Sequence[KeyValue], service: Object) -> list[Object]:
     uid = find_at(service, "metadata", "uid")
-    objects = [forms.decode_stored(entry, served.form) for entry in page.items]
+    objects = (forms.decode_stored(entry, served.form) for entry in entries)
     return [each for each in objects if find_at(each, "metadata", "uid") != uid]
 
 

@@ -8,6 +8,7 @@ serve counts as present, and the delete names the UID and version that were read
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -17,11 +18,12 @@ from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, Store
 from clusterspace.hub import forms
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.options import DeleteOptions
-from clusterspace.hub.removal import FOREGROUND, ORPHAN, remove
+from clusterspace.hub.removal import FOREGROUND, ORPHAN, REMOVER, remove
 from clusterspace.hub.state import HubState
 from clusterspace.hub.writing import edit_own
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of, with_metadata
 from clusterspace.kube.resources import parse_api_version
+from clusterspace.serving.calls import off_loop_if_large
 from clusterspace.store.revisions import Event, KeyValue
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +32,9 @@ SETTLE_SECONDS: Final = 0.5
 """Changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all."""
 
 RETRY_SECONDS: Final = 5.0
+
+_LOOKED_AT_ONCE: Final = 64
+"""Owners of one object that are looked at before the event loop gets a turn."""
 
 
 class _Owner(msgspec.Struct):
@@ -172,9 +177,16 @@ class GarbageCollector:
         references = _references(dependent)
         if not references:
             return
-        found = [(each, await self._read_owner(dependent, each)) for each in references]
-        gone = [each for each, state in found if state == "gone"]
-        waiting = [each for each, state in found if state == "waiting"]
+        owners: dict[str, _Metadata | None] = {}
+        gone: list[Object] = []
+        waiting: list[Object] = []
+        for index, each in enumerate(references):
+            state = await self._read_owner(dependent, each, owners)
+            if state != "present":
+                (gone if state == "gone" else waiting).append(each)
+            if index % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                # A look reads memory and waits for nothing, and there may be thousands of them.
+                await self._hub.clock.sleep(0)
         if len(gone) + len(waiting) == len(references):
             blocks = any(each.get("blockOwnerDeletion") for each in waiting)
             has_dependents = bool(self._dependents.get(uid_of(dependent)))
@@ -193,8 +205,13 @@ class GarbageCollector:
         await remove(self._hub, served, key, options)
         _log.info("object without owners deleted", key=key, uid=uid_of(seen))
 
-    async def _read_owner(self, dependent: Object, reference: Object) -> str:
-        """Return `present`, `waiting` (deleted in the foreground) or `gone`, by a live read."""
+    async def _read_owner(
+        self, dependent: Object, reference: Object, read: dict[str, "_Metadata | None"]
+    ) -> str:
+        """Return `present`, `waiting` (deleted in the foreground) or `gone`, by a live read.
+
+        `read` has the owners that other references of the same object named.
+        """
         group = parse_api_version(str(reference.get("apiVersion"))).group
         served = self._hub.catalog.find_kind(group, str(reference.get("kind")))
         if served is None:
@@ -202,14 +219,14 @@ class GarbageCollector:
         namespace = str(metadata_of(dependent).get("namespace") or "")
         if served.info.namespaced and not namespace:
             return "present"
-        entry = await self._hub.store.get(served.key(namespace, str(reference.get("name"))))
-        if entry is None:
+        key = served.key(namespace, str(reference.get("name")))
+        if key not in read:
+            entry = await self._hub.store.get(key)
+            read[key] = None if entry is None else _traits.decode(entry.value).metadata
+        owner = read[key]
+        if owner is None or owner.uid != reference.get("uid"):
             return "gone"
-        owner = forms.decode_stored(entry, served.form)
-        if uid_of(owner) != reference.get("uid"):
-            return "gone"
-        finalizers = cast("list[str]", metadata_of(owner).get("finalizers") or [])
-        is_leaving = bool(metadata_of(owner).get("deletionTimestamp")) and FOREGROUND in finalizers
+        is_leaving = bool(owner.deletionTimestamp) and FOREGROUND in (owner.finalizers or ())
         return "waiting" if is_leaving else "present"
 
     async def _finish_foreground(self, served: Served, key: str, uid: str) -> None:
@@ -258,7 +275,10 @@ class GarbageCollector:
         except KeyError:
             return None
         entry = await self._hub.store.get(key)
-        return None if entry is None else (served, forms.decode_stored(entry, served.form))
+        if entry is None:
+            return None
+        decode = partial(forms.decode_stored, entry, served.form)
+        return served, await off_loop_if_large(REMOVER, entry.value, decode)
 
 
 def _references(kube_object: Object) -> list[Object]:

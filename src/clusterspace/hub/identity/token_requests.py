@@ -77,7 +77,7 @@ class TokenRequestVerb:
 
 
 async def _read_request(ask: Ask) -> Object:
-    body: Any = (await ask.read_body()).value
+    body: Any = (await ask.read_small_body(ask.served.info.kind)).value
     if not isinstance(body, dict):
         raise BadRequest("the object provided is unrecognized (must be of type TokenRequest)")
     said = cast("Object", body)

@@ -25,7 +25,7 @@ class TokenReviewVerb:
         options = read_write_options(
             ask.info.query, kind="CreateOptions", user_agent=ask.call.header("user-agent")
         )
-        review = await read_incoming(ask, options.field_validation)
+        review = await read_incoming(ask, options.field_validation, is_kept=False)
         token: Any = find_at(review, "spec", "token")
         if not token:
             raise BadRequest("token is required for TokenReview in authentication")

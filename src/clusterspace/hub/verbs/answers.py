@@ -23,25 +23,34 @@ class Changed:
     """The stored entry to answer from; None for a dry run and for an object that is now gone."""
 
 
-def answer_entry(ask: Ask, code: int, entry: KeyValue) -> Response:
+async def answer_entry(ask: Ask, code: int, entry: KeyValue) -> Response:
     """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
-    representation = ask.representation
-    if representation.media_type == JSON and not representation.transform:
-        return json_response(ask.call, code, forms.object_bytes(entry, ask.served.form))
-    return answer_object(ask, code, forms.decode_stored(entry, ask.served.form))
+    representation, form = ask.representation, ask.served.form
+    is_as_stored = representation.media_type == JSON and not representation.transform
+    if is_as_stored and form.conversion is None and not ask.info.query.is_true("pretty"):
+        return json_response(ask.call, code, forms.object_bytes(entry, form))
+    ask.call.weigh(entry.value)
+    if is_as_stored:
+        return await ask.call.run(
+            lambda: json_response(ask.call, code, forms.object_bytes(entry, form))
+        )
+    held = await ask.call.run(lambda: forms.decode_stored(entry, form))
+    return await answer_object(ask, code, held)
 
 
-def answer_object(ask: Ask, code: int, kube_object: Object) -> Response:
+async def answer_object(ask: Ask, code: int, kube_object: Object) -> Response:
     """Answer with an object, as itself, as a Table of one row, or as its metadata."""
-    shown = represent(ask, kube_object)
-    return value_response(ask.call, code, shown, ask.representation.media_type)
+    media_type = ask.representation.media_type
+    return await ask.call.run(
+        lambda: value_response(ask.call, code, represent(ask, kube_object), media_type)
+    )
 
 
-def answer_changed(ask: Ask, changed: Changed, code: int = 200) -> Response:
+async def answer_changed(ask: Ask, changed: Changed, code: int = 200) -> Response:
     """Answer with what a change left behind."""
     if changed.entry is not None:
-        return answer_entry(ask, code, changed.entry)
-    return answer_object(ask, code, changed.kube_object)
+        return await answer_entry(ask, code, changed.entry)
+    return await answer_object(ask, code, changed.kube_object)
 
 
 def represent(ask: Ask, kube_object: Object, printer: Printer | None = None) -> Object:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-from clusterspace.errors import ApiError, BadRequest, Cause
+from clusterspace.errors import ApiError, BadRequest, Cause, RequestEntityTooLarge
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.state import HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of
 from clusterspace.kube.resources import parse_api_version
-from clusterspace.serving.bodies import BODY_LIMIT, Body, read_body
+from clusterspace.serving.bodies import Body, read_body
 from clusterspace.serving.calls import Call
 from clusterspace.serving.negotiation import Representation
 from clusterspace.serving.request_info import RequestInfo
@@ -39,20 +39,38 @@ class Ask:
 
     async def read_body(self) -> Body:
         """Read and decode the body."""
-        raw = await self.call.request.read_body(BODY_LIMIT)
-        content_type = self.call.header("content-type")
-        return read_body(raw, content_type, expected_kind=self.served.info.kind)
+        raw = await self.read_raw_body()
+        content_type, kind = self.call.header("content-type"), self.served.info.kind
+        return await self.call.run(lambda: read_body(raw, content_type, expected_kind=kind))
+
+    async def read_raw_body(self) -> bytes:
+        """Read the body; one that makes a large object is waited with until others are done."""
+        raw = await self.call.read_body()
+        await self.call.take_turn()
+        return raw
+
+    async def read_small_body(self, kind: str) -> Body:
+        """Read a body that says what to do and is not kept, such as options or a question.
+
+        Nobody writes those by the thousand fields, so one like that is refused, and the others
+        may be worked on without a thought of how long it takes.
+        """
+        raw = await self.call.read_body()
+        if self.call.is_heavy:
+            raise RequestEntityTooLarge(f"Request entity too large: {kind} has too many parts")
+        return read_body(raw, self.call.header("content-type"), expected_kind=kind)
 
     def not_found(self) -> ApiError:
         """Return the refusal for an object that is not there."""
         return statuses.not_found(self.served.info.group_resource, self.info.name)
 
 
-async def read_incoming(ask: Ask, field_validation: str) -> Object:
+async def read_incoming(ask: Ask, field_validation: str, *, is_kept: bool = True) -> Object:
     """Read a body that must be an object of the resource's kind, in its normal form."""
-    body = await ask.read_body()
+    kind = ask.served.info.kind
+    body = await (ask.read_body() if is_kept else ask.read_small_body(kind))
     checked = require_kind(body.value, ask.served)
-    reading = ask.served.rules.read(checked)
+    reading = await ask.call.run(lambda: ask.served.rules.read(checked))
     complain(ask, reading.unknown_fields, body.duplicates, field_validation)
     return reading.kube_object
 
@@ -112,14 +130,14 @@ def complain(
     """Warn of unknown and repeated fields, or refuse them, as the client asked."""
     if field_validation == "Ignore":
         return
-    complaints = [f'unknown field "{path}"' for path in unknown]
-    complaints += [f'duplicate field "{path}"' for path in duplicates]
+    complaints = [f'unknown field "{path}"' for path in unknown[:_WARNING_LIMIT]]
+    complaints += [f'duplicate field "{path}"' for path in duplicates[:_WARNING_LIMIT]]
+    del complaints[_WARNING_LIMIT:]
     if not complaints:
         return
     if field_validation == "Strict":
-        listed = ", ".join(complaints[:_WARNING_LIMIT])
-        raise _wrong(ask.served, f"strict decoding error: {listed}")
-    for complaint in complaints[:_WARNING_LIMIT]:
+        raise _wrong(ask.served, f"strict decoding error: {', '.join(complaints)}")
+    for complaint in complaints:
         ask.call.warn(complaint)
 
 

@@ -4,6 +4,7 @@ Every verb that changes an object that is there goes through here: PUT, the four
 They differ only in the edit, a plain function from the object there is to the object wanted.
 """
 
+from functools import partial
 from typing import Final
 
 from clusterspace.api.validation.metadata import check_metadata_update
@@ -40,26 +41,38 @@ async def change(
 
     `tracks_fields` is False for edits that kept the record of field owners themselves (apply).
     """
+    run = ask.call.run
     for attempt in range(TRIES):
         entry = await ask.hub.store.get(ask.key)
         if entry is None:
             raise ask.not_found()
-        old = forms.decode_stored(entry, ask.served.form)
-        wanted = edit(old)
+        ask.call.weigh(entry.value)
+        await ask.call.take_turn()
+        old, wanted = await run(partial(_edited, ask, entry, edit))
         _require_version(ask, wanted, entry)
         new = await _finish(ask, wanted, old, options, tracks_fields=tracks_fields)
-        if new == old or are_alike_but_for_times(new, old):
-            # When an owner last looked at its fields is no change.
+        if await run(partial(_are_alike, new, old)):
             return Changed(old, entry)
         if options.dry_run:
             return Changed(new, None)
         try:
-            return Changed(new, await replace_or_remove(ask.hub, ask.served, entry, new))
+            return Changed(new, await replace_or_remove(ask.hub, ask.served, entry, new, run))
         except RevisionMismatch as lost:
             # The next look decides: an edit that names a version finds it gone, others go on.
             if attempt == TRIES - 1:
                 raise _conflict(ask) from lost
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _edited(ask: Ask, entry: KeyValue, edit: Edit) -> tuple[Object, Object]:
+    """Return the object there is and the object wanted."""
+    old = forms.decode_stored(entry, ask.served.form)
+    return old, edit(old)
+
+
+def _are_alike(new: Object, old: Object) -> bool:
+    # When an owner last looked at its fields is no change.
+    return new == old or are_alike_but_for_times(new, old)
 
 
 def _conflict(ask: Ask) -> Exception:
@@ -83,18 +96,23 @@ async def _finish(
     ask: Ask, wanted: Object, old: Object, options: WriteOptions, *, tracks_fields: bool
 ) -> Object:
     """Default, record who owns what, keep what this write may not touch, and check it all."""
-    rules, subresource = ask.served.rules, ask.info.subresource
-    asked = rules.default(_keep_identity(wanted, old))
-    if tracks_fields:
-        manager = options.field_manager
-        write = write_of(ask.hub, ask.served, manager=manager, subresource=subresource)
-        asked = track_update(old, asked, write)
-    prepared = rules.prepare_update(asked, old, subresource)
-    user, warn = ask.call.user, ask.call.warn
-    admission = Admission(ask.served, user, prepared, old, subresource, warn)
+    rules, subresource, call = ask.served.rules, ask.info.subresource, ask.call
+    run, manager = call.run, options.field_manager
+    write = write_of(ask.hub, ask.served, manager=manager, subresource=subresource)
+
+    def prepared() -> Object:
+        asked = rules.default(_keep_identity(wanted, old))
+        if tracks_fields:
+            asked = track_update(old, asked, write)
+        return rules.prepare_update(asked, old, subresource)
+
+    asked = await run(prepared)
+    admission = Admission(ask.served, call.user, asked, old, subresource, call.warn, run)
     new = await admit(ask.hub, admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
-    found = (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
+    found = await run(
+        lambda: (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
+    )
     refuse(ask, old, found)
     return new
 

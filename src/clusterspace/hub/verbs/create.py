@@ -49,15 +49,16 @@ async def create_object(
 async def _create_named(
     ask: Ask, incoming: Object, options: WriteOptions, *, tracks_fields: bool
 ) -> Response:
-    newborn = begin_new(ask.hub, ask.served, incoming, ask.call.user)
+    run, user = ask.call.run, ask.call.user
+    newborn = await run(lambda: begin_new(ask.hub, ask.served, incoming, user))
     write = write_of(ask.hub, ask.served, manager=options.field_manager)
     owners = write if tracks_fields else None
-    author = Author(ask.call.user, ask.call.warn)
+    author = Author(user, ask.call.warn, run)
     new = await finish_new(ask.hub, ask.served, newborn, author, owners)
     if options.dry_run:
         await _refuse_taken(ask, new)
-        return answer_object(ask, 201, new)
-    return answer_entry(ask, 201, await write_new(ask.hub, ask.served, new))
+        return await answer_object(ask, 201, new)
+    return await answer_entry(ask, 201, await write_new(ask.hub, ask.served, new, run))
 
 
 async def _refuse_taken(ask: Ask, new: Object) -> None:

@@ -5,13 +5,12 @@ from typing import Any
 from clusterspace.errors import NotFound
 from clusterspace.hub.options import read_delete_options, read_list_options
 from clusterspace.hub.removal import Removed, remove
-from clusterspace.hub.selection import select
+from clusterspace.hub.selection import select_for
 from clusterspace.hub.verbs.answers import answer_entry, answer_object
 from clusterspace.hub.verbs.asks import Ask
 from clusterspace.hub.verbs.read import list_pieces, read_page
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import name_of, uid_of
-from clusterspace.serving.bodies import BODY_LIMIT, read_body
 from clusterspace.serving.messages import Response
 from clusterspace.serving.responses import json_response, value_response
 
@@ -19,14 +18,15 @@ from clusterspace.serving.responses import json_response, value_response
 async def delete(ask: Ask) -> Response:
     """Answer DELETE on an object."""
     options = read_delete_options(ask.info.query, await _read_options(ask))
-    return _answer(ask, await remove(ask.hub, ask.served, ask.key, options))
+    return await _answer(ask, await remove(ask.hub, ask.served, ask.key, options))
 
 
 async def delete_collection(ask: Ask) -> Response:
     """Answer DELETE on a collection: each selected object on its own, as one DELETE would."""
     options = read_delete_options(ask.info.query, await _read_options(ask))
     listing = read_list_options(ask.info.query, is_watch=False)
-    page = await read_page(ask, listing, select(ask.served, listing))
+    selection = await select_for(ask.call.user, ask.served, listing)
+    page = await read_page(ask, listing, selection)
     for entry in page.entries:
         try:
             await remove(ask.hub, ask.served, entry.key, options)
@@ -36,16 +36,15 @@ async def delete_collection(ask: Ask) -> Response:
 
 
 async def _read_options(ask: Ask) -> Any:
-    raw = await ask.call.request.read_body(BODY_LIMIT)
-    if not raw:
+    if not await ask.call.read_body():
         return None
-    return read_body(raw, ask.call.header("content-type"), expected_kind="DeleteOptions").value
+    return (await ask.read_small_body("DeleteOptions")).value
 
 
-def _answer(ask: Ask, left: Removed) -> Response:
+async def _answer(ask: Ask, left: Removed) -> Response:
     if left.entry is not None:
-        return answer_entry(ask, 200, left.entry)
+        return await answer_entry(ask, 200, left.entry)
     if not left.is_gone or ask.served.returns_deleted:
-        return answer_object(ask, 200, left.kube_object)
+        return await answer_object(ask, 200, left.kube_object)
     resource, held = ask.served.info.group_resource, left.kube_object
     return value_response(ask.call, 200, statuses.deleted(resource, name_of(held), uid_of(held)))

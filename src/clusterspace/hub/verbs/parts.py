@@ -14,6 +14,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_value
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import label_selector_of
+from clusterspace.serving.bodies import Body
 from clusterspace.serving.messages import Response
 from clusterspace.serving.responses import value_response
 
@@ -41,12 +42,12 @@ async def finalize_namespace(ask: Ask) -> Response:
         asked = with_value(old, finalizers or [], "spec", "finalizers")
         return {**asked, "metadata": {**metadata_of(asked), "resourceVersion": version}}
 
-    return answer_changed(ask, await change(ask, finalized, options))
+    return await answer_changed(ask, await change(ask, finalized, options))
 
 
 async def evict_pod(ask: Ask) -> Response:
     """Answer POST on `pods/eviction`: a delete that the pod's budget may refuse."""
-    body = _object(await ask.read_body())
+    body = _object(await ask.read_small_body("Eviction"))
     require_name(ask, body)
     held = cast("Object", body.get("deleteOptions") or {})
     options = read_delete_options(ask.info.query, held)
@@ -76,7 +77,7 @@ async def bind_pod(ask: Ask) -> Response:
     options = read_write_options(
         ask.info.query, kind="CreateOptions", user_agent=ask.call.header("user-agent")
     )
-    body = _object(await ask.read_body())
+    body = _object(await ask.read_small_body("Binding"))
     require_name(ask, body)
     node = find_at(body, "target", "name")
     if not isinstance(node, str) or not node:
@@ -93,7 +94,7 @@ async def bind_pod(ask: Ask) -> Response:
     return value_response(ask.call, 201, {**_SUCCESS, "code": 201})
 
 
-def _object(body: Any) -> Object:
+def _object(body: Body) -> Object:
     value = body.value
     if not isinstance(value, dict):
         raise BadRequest("the body must be an object")

@@ -25,7 +25,7 @@ from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_pa
 from clusterspace.kube.patches.merge_patch import apply_merge_patch
 from clusterspace.kube.patches.strategic import apply_strategic_merge
 from clusterspace.kube.resources import GroupKind
-from clusterspace.serving.bodies import BODY_LIMIT, media_type_of, read_json, read_yaml
+from clusterspace.serving.bodies import media_type_of, read_json, read_yaml
 from clusterspace.serving.messages import Response
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -47,12 +47,12 @@ async def patch(ask: Ask) -> Response:
         user_agent=ask.call.header("user-agent"),
         is_apply=is_apply,
     )
-    raw = await ask.call.request.read_body(BODY_LIMIT)
+    raw = await ask.read_raw_body()
     if is_apply:
         return await _apply(ask, raw, options)
-    edit = patch_edit(raw, media_type, ask)
+    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
     changed = await change(ask, _normalized(ask, edit, options), options)
-    return answer_changed(ask, changed)
+    return await answer_changed(ask, changed)
 
 
 def require_patch_type(media_type: str, ask: Ask) -> None:
@@ -111,7 +111,7 @@ def _read_patched(ask: Ask, patched: Object) -> Reading:
 
 
 async def _apply(ask: Ask, raw: bytes, options: WriteOptions) -> Response:
-    body = read_yaml(raw)
+    body = await ask.call.run(lambda: read_yaml(raw))
     complain(ask, (), body.duplicates, options.field_validation)
     named = require_kind(body.value, ask.served)
     require_name(ask, named)
@@ -125,7 +125,7 @@ async def _apply(ask: Ask, raw: bytes, options: WriteOptions) -> Response:
     def merged(old: Object) -> Object:
         return _merged(ask, old, applied, options)
 
-    return answer_changed(ask, await change(ask, merged, options, tracks_fields=False))
+    return await answer_changed(ask, await change(ask, merged, options, tracks_fields=False))
 
 
 def _merged(ask: Ask, old: Object | None, applied: Object, options: WriteOptions) -> Object:
@@ -149,5 +149,5 @@ async def _apply_new(ask: Ask, applied: Object, options: WriteOptions) -> Respon
             f"uid mismatch: the provided object specified uid {metadata_of(applied)['uid']}, "
             "and no existing object was found",
         )
-    owned = _merged(ask, None, applied, options)
+    owned = await ask.call.run(lambda: _merged(ask, None, applied, options))
     return await create_object(ask, owned, options, tracks_fields=False)

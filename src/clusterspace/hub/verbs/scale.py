@@ -14,7 +14,7 @@ from clusterspace.hub.verbs.patch import APPLY_PATCH, patch_edit, require_patch_
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_value
 from clusterspace.kube.selectors import label_selector_of
-from clusterspace.serving.bodies import BODY_LIMIT, media_type_of
+from clusterspace.serving.bodies import media_type_of
 from clusterspace.serving.messages import Response
 from clusterspace.serving.responses import value_response
 
@@ -35,7 +35,7 @@ async def update_scale(ask: Ask) -> Response:
     options = read_write_options(
         ask.info.query, kind="UpdateOptions", user_agent=ask.call.header("user-agent")
     )
-    body: Any = (await ask.read_body()).value
+    body: Any = (await ask.read_small_body(ask.served.info.kind)).value
     if not isinstance(body, dict) or body.get("kind") not in (None, "Scale"):
         raise BadRequest("the object provided is unrecognized (must be of type Scale)")
     wanted = cast("Object", body)
@@ -55,7 +55,8 @@ async def patch_scale(ask: Ask) -> Response:
     options = read_write_options(
         ask.info.query, kind="PatchOptions", user_agent=ask.call.header("user-agent")
     )
-    edit = patch_edit(await ask.call.request.read_body(BODY_LIMIT), media_type, ask)
+    raw = await ask.read_raw_body()
+    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
     paths = _paths(ask)
     changed = await change(ask, lambda old: _scaled(ask, old, edit(scale_of(old, paths))), options)
     return _answer(ask, changed)

@@ -36,4 +36,4 @@ async def update(ask: Ask) -> Response:
             return incoming
         return {**incoming, "metadata": {**metadata_of(incoming), "managedFields": owners}}
 
-    return answer_changed(ask, await change(ask, replace, options))
+    return await answer_changed(ask, await change(ask, replace, options))

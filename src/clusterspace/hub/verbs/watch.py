@@ -10,10 +10,10 @@ from clusterspace.hub import forms
 from clusterspace.hub.catalog import Served
 from clusterspace.hub.feeds import Style, Watcher, frame_error, frame_event
 from clusterspace.hub.options import ListOptions, read_list_options
-from clusterspace.hub.selection import Selection, select
+from clusterspace.hub.selection import Selection, select_for
 from clusterspace.hub.tables import table_of
 from clusterspace.hub.verbs.asks import Ask
-from clusterspace.hub.verbs.read import wait_for_version
+from clusterspace.hub.verbs.read import selected, wait_for_version
 from clusterspace.hub.versions import version_problem
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, resource_version_of
@@ -102,7 +102,7 @@ def _styles(ask: Ask, options: ListOptions) -> Callable[[bool], Style]:
 async def watch(ask: Ask) -> None:
     """Answer GET with `watch=1`: a stream of events until somebody ends it."""
     options = _named(read_list_options(ask.info.query, is_watch=True), ask.info.name)
-    selection = select(ask.served, options)
+    selection = await select_for(ask.call.user, ask.served, options)
     start = await _starting_revision(ask, options)
     stream = ask.call.request.start_stream(200, headers_for(ask.call, "application/json"))
     watcher = Watcher(
@@ -165,11 +165,13 @@ async def _send_initial(
 ) -> None:
     """Write everything there is as ADDED, at one revision."""
     page = await ask.hub.store.range(ask.served.prefix(ask.info.namespace))
-    for index, entry in enumerate(page.items):
-        if selection.matches_entry(entry):
+    for start in range(0, len(page.items), _DRAIN_EVERY):
+        entries = page.items[start : start + _DRAIN_EVERY]
+        for entry in await selected(ask, selection, entries):
             watcher.write_framed(frame_event("ADDED", watcher.style().render(entry)))
-        if index % _DRAIN_EVERY == 0:
-            await stream.drain()
+        await stream.drain()
+        # A selector that lets nothing through never fills the buffer, and others wait meanwhile.
+        await asyncio.sleep(0)
     watcher.seen = page.revision
     if options.send_initial_events and options.allow_bookmarks:
         watcher.write_framed(_bookmark(ask, watcher, page.revision, is_end_of_initial=True))

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.hub.access.rbac import Rule, missing_atoms, read_rules
+from clusterspace.hub.access.coverage import missing_atoms
+from clusterspace.hub.access.rbac import Rule, read_rules
 from clusterspace.serving.request_info import RequestInfo
 
 

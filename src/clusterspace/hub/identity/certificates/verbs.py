@@ -44,7 +44,7 @@ from clusterspace.hub.writing import Edit
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of
-from clusterspace.serving.bodies import BODY_LIMIT, media_type_of
+from clusterspace.serving.bodies import media_type_of
 from clusterspace.serving.messages import Response
 from clusterspace.serving.middleware.authorize import Authorizer, refusal
 from clusterspace.serving.request_info import RequestInfo
@@ -102,7 +102,7 @@ class CertificateRequestVerbs:
         door = replace(ask, served=replace(ask.served, rules=_door_rules(ask)))
         edit, options = await read(door)
         changed = await change(door, lambda old: merge(door, old, edit(old)), options)
-        return answer_changed(ask, changed)
+        return await answer_changed(ask, changed)
 
     async def _require(self, ask: Ask, right: str) -> None:
         """Refuse whoever may not approve, or sign, for the signer of this request."""
@@ -184,7 +184,8 @@ async def _read_patch(ask: Ask) -> tuple[Edit, WriteOptions]:
         raise statuses.unsupported_media_type((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH))
     query, agent = ask.info.query, ask.call.header("user-agent")
     options = read_write_options(query, kind="PatchOptions", user_agent=agent)
-    edit = patch_edit(await ask.call.request.read_body(BODY_LIMIT), media_type, ask)
+    raw = await ask.read_raw_body()
+    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
 
     def normalized(old: Object) -> Object:
         checked = require_kind(edit(old), ask.served)
