@@ -31,6 +31,11 @@ def line(text: str, most: int = 0) -> str:
     return f"{text[: most - 3]}..." if most and len(text) > most else text
 
 
+def paragraph(text: str) -> str:
+    """Return the text with its line breaks, each line made safe: some refusals are lists."""
+    return "\n".join(map(line, text.split("\n")))
+
+
 def cell(value: Any) -> Any:
     """Return the cell of a table as it may be printed; numbers and the like are what they are."""
     return line(value) if isinstance(value, str) and not value.isprintable() else value

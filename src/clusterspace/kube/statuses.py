@@ -293,4 +293,4 @@ def _details_body(details: Details) -> Object:
 
 def _text(value: object) -> str:
     """Return what another server wrote, if it is text, so that it can be shown to people."""
-    return plain_text.line(value) if isinstance(value, str) else ""
+    return plain_text.paragraph(value) if isinstance(value, str) else ""

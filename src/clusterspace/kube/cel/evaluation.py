@@ -172,9 +172,12 @@ class _Check:
         meter = Meter(min(RULE_BUDGET, self._meter.left))
         before = meter.left
         meter.spend(1)
-        value = program.evaluate(variables, meter)
-        self._meter.spend(before - meter.left)
-        return value
+        try:
+            return program.evaluate(variables, meter)
+        finally:
+            # A rule that fails has worked for it, too. If it failed at the end of the object's
+            # budget, that is the failure to tell: nothing further is evaluated.
+            self._meter.spend(before - meter.left)
 
     def _message(self, compiled: CompiledRule, variables: dict[str, Any]) -> str:
         rule = compiled.rule

@@ -90,6 +90,18 @@ def test_a_rule_that_takes_too_long_is_ended(rule):
     assert "no further validation rules will be run" in cause.message
 
 
+def test_a_rule_that_fails_pays_for_its_work_like_any_other():
+    """It stood at every item of a list, each failure cost the hub a moment, and none was counted."""
+    costly = "lists.range(250000).size() > 0 && [1][5] == 1"
+    items = {"type": "integer", "x-kubernetes-validations": [{"rule": costly}]}
+
+    numbers = {"numbers": {"type": "array", "items": items}}
+    broken = _held([], numbers, {"numbers": list(range(200))})
+
+    assert 1 < len(broken) < 20
+    assert "exceeds limit" in broken[-1].message
+
+
 def test_a_text_that_doubles_with_every_step_is_ended():
     grown = "['x']" + ".map(s, s + s)" * 60
     (cause,) = _held([{"rule": f"{grown}.size() == 1"}], NUMBERS, {"l": []})
