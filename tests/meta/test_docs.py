@@ -71,3 +71,14 @@ def test_commands_are_looked_for_where_people_write_them() -> None:
 @pytest.mark.parametrize("call", ["jion west", "join west --cluster-kubconfig f", "store burn"])
 def test_a_command_that_does_not_exist_is_found(call: str) -> None:
     assert find_unknown(call)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """A proof that nobody can look up proves nothing: tests in backticks, and links to files."""
+    text = page.read_text()
+    tests = {ROOT / each for each in re.findall(r"`(tests/[\w./-]+)", text)}
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
+    files = tests | {(page.parent / each).resolve() for each in links}
+
+    assert [str(each.relative_to(ROOT)) for each in sorted(files) if not each.exists()] == []
