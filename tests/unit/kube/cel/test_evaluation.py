@@ -91,7 +91,7 @@ def test_a_rule_that_takes_too_long_is_ended(rule):
 
 
 def test_a_rule_that_fails_pays_for_its_work_like_any_other():
-    """It stood at every item of a list, each failure cost the hub a moment, and none was counted."""
+    """One stood at every item of a list: each failure took a moment, and none was counted."""
     costly = "lists.range(250000).size() > 0 && [1][5] == 1"
     items = {"type": "integer", "x-kubernetes-validations": [{"rule": costly}]}
 
