@@ -20,6 +20,12 @@ PATIENCE = 1200.0
 VECTORS_OF_TWO = f"{SUITE}/test_resource_versions_page.py"
 """The page spells out vectors of two clusters: a third that lists in good form is part of them."""
 
+ANOTHER_GATEWAY = (
+    f"{SUITE}/test_fleet_watches.py::test_a_client_goes_on_at_a_gateway_that_knows_nothing_of_it"
+)
+"""A gateway that has just started cannot know which versions a member gave to others: it believes
+the first 410 of each, and its clients list once more."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -27,6 +33,8 @@ def test_the_gateway_suite_does_not_notice_a_hostile_member(kind: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", SUITE]
     if kind in LISTING_KINDS:
         command.append(f"--ignore={VECTORS_OF_TWO}")
+    if kind == "watch-expired":
+        command.append(f"--deselect={ANOTHER_GATEWAY}")
 
     done = subprocess.run(
         command,

@@ -148,8 +148,9 @@ class Site:
 
 def without_hostile(headers: dict[str, str]) -> dict[str, str]:
     """Return the headers without what is said of the hostile member, and without counting it."""
-    warning = headers.get("warning", "")
     entry = rf"{HOSTILE} \((?:[^()]|\([^()]*\))*\)"
+    # Whatever it says: there may be a semicolon in it, which stands between headings otherwise.
+    warning = re.sub(entry, f"{HOSTILE} (why)", headers.get("warning", ""))
 
     def uncounted(found: re.Match[str]) -> str:
         lost, asked, heading, who = int(found[1]), int(found[2]), found[3], found[4]
