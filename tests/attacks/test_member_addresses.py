@@ -160,7 +160,8 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stri
         async with client_for_test(reached) as hub:
             await hub.create(Place(NAMESPACES), namespace("karmada-cluster"))
             async with running_fleet(FleetSettings(reached, directory / "fleet", port=0)):
-                found = read_kubeconfig([directory / "fleet" / "kubeconfig"]).settings(cluster="f")
+                files = [directory / part / "kubeconfig" for part in ("fleet", "hub")]
+                found = read_kubeconfig(files).settings(cluster="f")
                 async with client_for_test(found) as gateway:
                     yield StrictFleet(hub, gateway)
 

@@ -156,8 +156,9 @@ async def test_whoever_writes_what_is_not_enforced_is_told(
     _, after_delete = await operator.ask("DELETE", f"{path}/{name}")
 
     where = "this simulated member" if operator.is_at_member else "this control plane"
+    speaker = "cluster lab: " if address == "member through the fleet" else ""
     for how, (_, warning) in said.items():
-        assert warning.startswith(f'299 - "{kind}'), how
+        assert warning.startswith(f'299 - "{speaker}{kind}'), how
         assert f"not enforced by {where}" in warning, how
     assert after_delete == ""
 

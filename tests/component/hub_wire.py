@@ -28,6 +28,7 @@ from tests.component.serving.wire import Answer, RawClient
 
 from clusterspace.api.cluster_endpoints import LOOPBACK
 from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.serving.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0
@@ -255,11 +256,17 @@ async def wait_until_settled(client: HubClient) -> None:
 
 
 @asynccontextmanager
-async def hub_here(data_dir: Path, *, store: str = "memory") -> AsyncGenerator[HubClient]:
+async def hub_here(
+    data_dir: Path, *, store: str = "memory", limits: Limits | None = None
+) -> AsyncGenerator[HubClient]:
     """Run a hub in this event loop; yield a client of its administrator."""
-    tokens = write_tokens(data_dir)
     settings = HubSettings(
-        data_dir, port=0, store=store, token_auth_file=tokens, member_cidrs=LOOPBACK
+        data_dir,
+        port=0,
+        store=store,
+        token_auth_file=write_tokens(data_dir),
+        member_cidrs=LOOPBACK,
+        connections=limits or Limits(),
     )
     async with running_hub(settings) as url:
         address = urlsplit(url)

@@ -5,7 +5,6 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,7 @@ from tests.component.hub_wire import (
 from tests.component.serving.wire import RawClient, quick
 from tests.unit.serving.hostile_requests import hostile_requests
 
-from clusterspace.processes import hub as hub_module
 from clusterspace.serving.bodies import BODY_LIMIT
-from clusterspace.serving.listener import HttpServer
 
 YAML = "application/yaml"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -628,11 +625,10 @@ async def test_a_watch_from_the_future_hears_nothing_of_the_past(hub: HubClient)
 
 
 async def test_requests_with_two_readings_are_refused_and_nothing_behind_them_is_handled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Over TLS there is no half-close: what waits for more gets its 408 instead."""
     limits = quick(header_seconds=0.2, body_window_seconds=0.2, linger_seconds=0.05)
-    monkeypatch.setattr(hub_module, "HttpServer", partial(HttpServer, limits=limits))
     fooled: dict[str, bytes] = {}
 
     async def try_one(name: str, raw: bytes) -> None:
@@ -641,7 +637,7 @@ async def test_requests_with_two_readings_are_refused_and_nothing_behind_them_is
         if not line.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")) or b"gitVersion" in received:
             fooled[name] = received
 
-    async with hub_here(tmp_path) as hub, asyncio.TaskGroup() as group:
+    async with hub_here(tmp_path, limits=limits) as hub, asyncio.TaskGroup() as group:
         for hostile in hostile_requests():
             smuggled = hostile.raw.replace(b"GET /smuggled", b"GET /version")
             group.create_task(try_one(hostile.name, smuggled))
@@ -688,12 +684,9 @@ async def test_half_sent_requests_that_end_disturb_nobody(hub: HubClient) -> Non
     assert (await hub.ask("GET", f"{CONFIG_MAPS}/never")).status == 404
 
 
-async def test_slow_headers_and_slow_bodies_are_told_408(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_headers_and_slow_bodies_are_told_408(tmp_path: Path) -> None:
     limits = quick(header_seconds=0.3, body_window_seconds=0.3)
-    monkeypatch.setattr(hub_module, "HttpServer", partial(HttpServer, limits=limits))
-    async with hub_here(tmp_path) as hub:
+    async with hub_here(tmp_path, limits=limits) as hub:
         slow_head, slow_body = await hub.connect(), await hub.connect()
         await slow_head.send(b"GET /api HTTP/1.1\r\nHost: h")
         await slow_body.send(request_bytes("POST", CONFIG_MAPS, "Content-Length: 100000") + b"{")

@@ -5,7 +5,6 @@ replicas, somebody injected a sidecar, others left annotations. On a real kube-a
 nodes pods are only wanted, and stay the same ones.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -46,12 +45,12 @@ from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+NODES = GroupVersionResource("", "v1", "nodes")
 REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
 WRITTEN, SCALED = 2, 4
 SIDECAR = {"name": "proxy", "image": "proxy:1"}
 NOTE = "example.com/backed-up-at"
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
-A_WHILE = 0.4
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[SIM, KUBERNETES])
@@ -100,27 +99,29 @@ class Legacy:
         )
 
     async def _until_rolled_out(self, replicas: int) -> None:
-        async def counts() -> tuple[int, int]:
-            held = await self.member.get(self.place)
-            status = held.get("status") or {}
-            is_seen = status.get("observedGeneration") == held["metadata"]["generation"]
-            return status.get("updatedReplicas", 0) if is_seen else -1, len(await self.pods())
-
         async def is_done() -> bool:
-            updated, pods = await counts()
-            # Without nodes a rollout never ends: it is enough that it stands still.
-            return updated >= 1 and pods >= replicas
+            status = (await self.member.get(self.place)).get("status") or {}
+            counts = {status.get(f"{what}eplicas") for what in ("r", "updatedR", "readyR")}
+            # Without nodes no pod gets ready, and a rollout stops half-way for good.
+            is_rolled_out = counts == {replicas} or not await self.member.list_objects(Place(NODES))
+            return is_rolled_out and await self.is_settled()
 
         await until_seen(is_done)
-        await self.until_still()
 
-    async def until_still(self) -> None:
-        """Wait until nothing moves any more."""
-        seen = await self.running()
-        while True:
-            await asyncio.sleep(A_WHILE)
-            if seen == (seen := await self.running()):
-                return
+    async def is_settled(self) -> bool:
+        """Whether every controller has seen the latest word and carried it out.
+
+        Each writes the generation it has seen when it is done with it. Then, as long as no pod
+        changes, nothing moves any more.
+        """
+        deployment = await self.member.get(self.place)
+        replica_sets = await self._owned(REPLICA_SETS)
+        wanted = sum(find_at(each, "spec", "replicas") or 0 for each in replica_sets)
+        return (
+            all(map(_is_seen, (deployment, *replica_sets)))
+            and len(await self.pods()) == wanted
+            and sum(find_at(each, "status", "replicas") or 0 for each in replica_sets) == wanted
+        )
 
     async def pods(self) -> dict[str, int]:
         """Return restart counts by UID."""
@@ -141,7 +142,7 @@ class Legacy:
             return labels_of(await self.member.get(self.place)).get(stamps.MANAGED) == "true"
 
         await until_seen(is_managed)
-        await asyncio.sleep(A_WHILE)
+        await until_seen(self.is_settled)
         assert await self.running() == before
         after = await self.member.get(self.place)
         assert annotations_of(after)[NOTE] == "yesterday"
@@ -152,6 +153,10 @@ class Legacy:
 
 def _annotated(held: Object) -> Object:
     return with_metadata(held, annotations={**annotations_of(held), NOTE: "yesterday"})
+
+
+def _is_seen(workload: Object) -> bool:
+    return find_at(workload, "status", "observedGeneration") == workload["metadata"]["generation"]
 
 
 def _restarts(pod: Object) -> int:

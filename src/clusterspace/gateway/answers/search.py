@@ -46,6 +46,7 @@ async def answer_found(asking: Asking) -> Response | None:
         targets.skipped,
         name=name,
         any_will_do=any_will_do,
+        home=HUB if asking.fleet.federation else "",
         is_given_up=asking.is_given_up,
     )
     asking.refuse_or_warn(verdict)
