@@ -22,7 +22,7 @@ import msgspec
 KUBERNETES: Final = "v1.35.0"
 SOURCE: Final = f"kubernetes-json-schema/{KUBERNETES}-local/_definitions.json"
 PACKED: Final = (
-    Path(__file__).resolve().parents[1] / "src/clusterspace/api/data/builtin_schemas.json.xz"
+    Path(__file__).resolve().parents[1] / "src/clusterspace/builtins/data/builtin_schemas.json.xz"
 )
 
 COPIED: Final = (

@@ -23,44 +23,44 @@ from tests.attacks.oracle import Change, Place
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.api.cluster_endpoints import LOOPBACK, AddressRules
+from clusterspace.apiserver.access.build import build_access
+from clusterspace.apiserver.app import HubApp
+from clusterspace.apiserver.authenticators import TokenTable
+from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
+from clusterspace.apiserver.http.parsing import RequestHead
+from clusterspace.apiserver.http.requests import Handler, IncomingBody, Request
+from clusterspace.apiserver.http.streams import Hijacked, Stream
+from clusterspace.apiserver.http.tls import server_context
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.identity.assembly import Identity as HubIdentity
+from clusterspace.apiserver.identity.assembly import Keys
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.store.revisions import Event
+from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.connection import Connection
+from clusterspace.client.endpoints import LOOPBACK, AddressRules
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import StoreError
-from clusterspace.gateway.answers.documents import Documents
-from clusterspace.gateway.answers.surveys import Surveys
-from clusterspace.gateway.directory import Directory
-from clusterspace.hub.access.build import build_access
-from clusterspace.hub.app import HubApp
-from clusterspace.hub.authenticators import TokenTable
-from clusterspace.hub.custom_resources import CustomResourceController
-from clusterspace.hub.identity.assembly import Identity as HubIdentity
-from clusterspace.hub.identity.assembly import Keys
-from clusterspace.hub.state import HubState
-from clusterspace.hub.verbs.proxy import ClusterProxy
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.processes import fleet as fleet_process
-from clusterspace.processes import hub_chain
-from clusterspace.processes.fleet import FleetSettings, build_fleet
-from clusterspace.processes.hub import bootstrap, build_state
-from clusterspace.processes.installation import Installation
-from clusterspace.processes.joining import join_cluster
-from clusterspace.processes.user_access import LIMITS, open_connections, user_settings
-from clusterspace.runtime.background import keep_all, report
-from clusterspace.serving.calls import Call, CallHandler
-from clusterspace.serving.listener import HttpServer
-from clusterspace.serving.messages import HeaderPairs, Headers, Response
-from clusterspace.serving.parsing import RequestHead
-from clusterspace.serving.requests import Handler, IncomingBody, Request
-from clusterspace.serving.streams import Hijacked, Stream
-from clusterspace.serving.tls import server_context
-from clusterspace.serving.travelling_users import MemberIdentities
-from clusterspace.store.memory import MemoryStore
-from clusterspace.store.revisions import Event
+from clusterspace.fleet.gateway.answers.documents import Documents
+from clusterspace.fleet.gateway.answers.surveys import Surveys
+from clusterspace.fleet.gateway.directory import Directory
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.roots import fleet as fleet_process
+from clusterspace.roots import hub_chain
+from clusterspace.roots.fleet import FleetSettings, build_fleet
+from clusterspace.roots.hub import bootstrap, build_state
+from clusterspace.roots.installation import Installation
+from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.user_access import LIMITS, open_connections, user_settings
 
 if TYPE_CHECKING:
-    from clusterspace.hub.access.audit_log import AuditLog
+    from clusterspace.apiserver.access.audit_log import AuditLog
 
 CLOCK = SystemClock()
 RULES = AddressRules(LOOPBACK)

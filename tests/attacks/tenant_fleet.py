@@ -9,20 +9,20 @@ from typing import Any
 
 from tests.flows.fleets import Fleet, Side
 
-from clusterspace.api.bindings import name_for, reference_to, resource_for
-from clusterspace.api.cluster_endpoints import LOOPBACK
+from clusterspace.apis.bindings import name_for, reference_to, resource_for
+from clusterspace.apiserver.forms import encode_stored
+from clusterspace.apiserver.state import HubState
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import Identity
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists
-from clusterspace.hub.forms import encode_stored
-from clusterspace.hub.state import HubState
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.processes.hub import HubSettings, run_hub
-from clusterspace.runtime.events import EVENTS
+from clusterspace.roots.hub import HubSettings, run_hub
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test
 

@@ -16,10 +16,10 @@ from tests.component.gateway.watch_streams import watching
 from tests.component.serving.wire import RawClient, get
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.middleware import failed_logins
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Ask
 from clusterspace.client.settings import ConnectionSettings, Identity
-from clusterspace.serving.middleware import failed_logins
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

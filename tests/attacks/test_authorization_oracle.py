@@ -21,21 +21,21 @@ from tests.attacks.oracle_judge import Verdict, try_gateway, try_hub
 from tests.attacks.oracle_site import Site, oracle_site
 from tests.attacks.oracle_world import WORLD
 
-from clusterspace.gateway import routes
-from clusterspace.gateway.answers import asking
-from clusterspace.gateway.identity import Gatekeeper, Reachable
-from clusterspace.hub.access import authorizer, guards, rbac
-from clusterspace.hub.admissions import Admission
-from clusterspace.hub.state import HubState
-from clusterspace.hub.verbs import create, proxy, watch
+from clusterspace.apiserver.access import authorizer, guards, rbac
+from clusterspace.apiserver.admissions import Admission
+from clusterspace.apiserver.http import request_info
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
+from clusterspace.apiserver.http.middleware.impersonate import Wish
+from clusterspace.apiserver.http.request_info import RequestInfo, verb_of
+from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.verbs import create, proxy, watch
+from clusterspace.fleet.gateway import routes
+from clusterspace.fleet.gateway.answers import asking
+from clusterspace.fleet.gateway.identity import Gatekeeper, Reachable
 from clusterspace.kube.objects import Object
-from clusterspace.serving import request_info
-from clusterspace.serving.calls import Call, CallHandler
-from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.authorize import Authorize, Decision
-from clusterspace.serving.middleware.impersonate import Wish
-from clusterspace.serving.request_info import RequestInfo, verb_of
-from clusterspace.serving.users import User
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -27,11 +27,11 @@ from tests.attacks.tenant_fleet import (
 )
 from tests.flows.stages import edit
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, execution_namespace
-from clusterspace.api.fleet_placements import PLACEMENTS
-from clusterspace.api.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, execution_namespace
+from clusterspace.apis.fleet_placements import PLACEMENTS
+from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
 from clusterspace.client.places import Place, place_of
 from clusterspace.errors import AlreadyExists, Forbidden, Invalid
 from clusterspace.kube.objects import (

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 from tests.component.serving.wire import RawClient, get
-from tests.unit.hub.identity.certificates.requested import agent_request
+from tests.unit.apiserver.identity.certificates.requested import agent_request
 
-from clusterspace.hub.identity.bootstrap_tokens import cluster_token_secret
+from clusterspace.apiserver.identity.bootstrap_tokens import cluster_token_secret
 from clusterspace.kube.objects import Object
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -19,22 +19,22 @@ from tests.component.fake_clusters import fake_cluster, status
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant
 from tests.flows.fleets import Side, until
 
-from clusterspace.api.cluster_credentials import USED_WITH
+from clusterspace.apis.cluster_credentials import USED_WITH
+from clusterspace.apiserver.access.agents import scope_of
+from clusterspace.apiserver.http.users import User
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Answer, Ask
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import Identity
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import CredentialsUnusable, Forbidden, Invalid, NotFound
-from clusterspace.hub.access.agents import scope_of
+from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership.connections import settings_of
+from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.membership import manifests, names
-from clusterspace.membership.connections import settings_of
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.processes.joining import join_cluster
-from clusterspace.serving.users import User
+from clusterspace.roots.joining import join_cluster
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
 

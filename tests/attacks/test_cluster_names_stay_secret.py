@@ -9,9 +9,9 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching, using
 
 from clusterspace.client.requests import Ask
-from clusterspace.gateway.flow import HUB
-from clusterspace.gateway.merge import continues, versions
-from clusterspace.gateway.merge.continues import Continue
+from clusterspace.fleet.gateway.flow import HUB
+from clusterspace.fleet.gateway.merge import continues, versions
+from clusterspace.fleet.gateway.merge.continues import Continue
 from clusterspace.testing.builders import config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -25,9 +25,9 @@ from tests.component.serving.wire import (
     wait_for,
 )
 
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
 from clusterspace.kube import statuses
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.flows.fleets import Fleet, Side, running_fleet, until
 
-from clusterspace.api.agents import AGENT_SIGNER
-from clusterspace.api.parts import CONTROLLERS_USER, FLEET_USER, PARTS
+from clusterspace.apis.agents import AGENT_SIGNER
+from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER, PARTS
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
-from clusterspace.gateway.fanout import exchange
-from clusterspace.membership import names
-from clusterspace.processes.installation import Installation
+from clusterspace.fleet.gateway.fanout import exchange
+from clusterspace.fleet.membership import names
+from clusterspace.roots.installation import Installation
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

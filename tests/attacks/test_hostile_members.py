@@ -27,9 +27,9 @@ from tests.flows.fleets import until
 
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
-from clusterspace.gateway.answers.asking import FleetLimits
-from clusterspace.gateway.merge import versions
-from clusterspace.runtime.informers import Informer
+from clusterspace.controllers.informers import Informer
+from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import (
     KINDS,

@@ -8,9 +8,9 @@ import pytest_asyncio
 from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import Site, fleet_site, grant, reaching, using
 
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.client.places import Place
-from clusterspace.membership import names
-from clusterspace.serving.travelling_users import MemberIdentities
+from clusterspace.fleet.membership import names
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import listing
 

@@ -23,10 +23,10 @@ from tests.component.gateway.fleet_site import write_member
 from tests.flows.fleets import quick, until
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.cluster_endpoints import AddressRules
 from clusterspace.cli.main import main
 from clusterspace.client.addresses import SocketAddress, is_of_this_machine, problem_with_host
 from clusterspace.client.connection import Connection
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
@@ -34,13 +34,13 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import AddressNotAllowed, ClusterError, Invalid, UnusableKubeconfig
+from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at
-from clusterspace.membership import manifests, names
-from clusterspace.processes.clients import command_rules, member_rules
-from clusterspace.processes.controllers import run_controllers
-from clusterspace.processes.fleet import FleetSettings, running_fleet
-from clusterspace.processes.hub import HubSettings, running_hub
+from clusterspace.roots.clients import command_rules, member_rules
+from clusterspace.roots.controllers import run_controllers
+from clusterspace.roots.fleet import FleetSettings, running_fleet
+from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test

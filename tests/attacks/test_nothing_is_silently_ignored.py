@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Site, fleet_site, heard
 
-from clusterspace.api.builtins import all_resources
+from clusterspace.apiserver.admission.unenforced import KINDS
+from clusterspace.builtins.resources import all_resources
 from clusterspace.client.requests import Ask
-from clusterspace.gateway.fanout import exchange
-from clusterspace.hub.admission.unenforced import KINDS
+from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.kube.resources import ResourceInfo
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

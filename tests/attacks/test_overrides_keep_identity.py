@@ -29,14 +29,14 @@ from tests.attacks.tenant_fleet import (
 from tests.attacks.tenant_fleet import binding_of as hand_written
 from tests.flows.stages import edit
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import WORKS, execution_namespace
-from clusterspace.api.policies import (
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
-from clusterspace.api.works import manifests_of
+from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place, place_of
 from clusterspace.errors import Forbidden, Invalid
 from clusterspace.kube.conditions import find_condition

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attacks.tenant_fleet import MALLORY, MEMBER, RBAC, TENANT, rule
 
-from clusterspace.api import stamps
-from clusterspace.api.override_rules import override_causes
+from clusterspace.apis import stamps
+from clusterspace.apis.override_rules import override_causes
 from clusterspace.errors import OverrideFailed
+from clusterspace.fleet.propagation.overrides.policies import OverridePolicies, override
+from clusterspace.fleet.propagation.scheduling.affinities import Traits
 from clusterspace.kube.json_pointers import write_pointer
 from clusterspace.kube.objects import Object, annotations_of, labels_of, metadata_of
-from clusterspace.propagation.overrides.policies import OverridePolicies, override
-from clusterspace.propagation.scheduling.affinities import Traits
 from clusterspace.testing.builders import config_map, deployment
 
 ROOT = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}

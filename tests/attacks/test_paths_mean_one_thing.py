@@ -139,7 +139,7 @@ async def test_through_the_gateway_it_is_not_there_either(site: Site, path: str,
         "/api/v1/namespaces/tenant-r/configmaps/...clusterspace.east",
         "/api/v1/namespaces/tenant-r/configmaps/..clusterspace.east",
         "/api/v1/namespaces/...clusterspace.east/configmaps/one",
-        "/api/v1/namespaces/..clusterspace.hub",
+        "/api/v1/namespaces/..clusterspace.apiserver",
     ],
 )
 async def test_what_a_cluster_is_called_in_leaves_no_way_up_the_path(site: Site, target: str):

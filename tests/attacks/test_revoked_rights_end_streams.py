@@ -17,17 +17,17 @@ from tests.component.gateway.watch_streams import Watching, watching
 from tests.component.serving.wire import get, running
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.recheck import Recheck
+from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.requests import Request
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.errors import Forbidden
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.serving.calls import Call, CallHandler, chain
-from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.recheck import Recheck
-from clusterspace.serving.request_info import read_request
-from clusterspace.serving.requests import Request
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,9 +14,9 @@ from tests.flows.fleets import running_fleet
 
 from clusterspace.cli.main import main
 from clusterspace.cli.settings import CommandPath, Setting
-from clusterspace.processes.local_files import LocalFiles
-from clusterspace.processes.tokens import create_token
-from clusterspace.processes.up import Parts, UpSettings
+from clusterspace.roots.local_files import LocalFiles
+from clusterspace.roots.tokens import create_token
+from clusterspace.roots.up import Parts, UpSettings
 
 ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")

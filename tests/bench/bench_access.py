@@ -23,15 +23,15 @@ import uvloop
 from tests.component.hub_access_site import hub_site
 from tests.component.serving.certificates import Authority
 
-from clusterspace.hub.access.authorizer import HubAuthorizer
-from clusterspace.hub.access.grants import Binding, Grants, Place, Subject
-from clusterspace.hub.access.rbac import Rule
-from clusterspace.hub.access.snapshot import Snapshot
-from clusterspace.hub.writing import create_own
-from clusterspace.serving.request_info import read_request
-from clusterspace.serving.tls import server_context
-from clusterspace.serving.users import AUTHENTICATED, User
-from clusterspace.store.memory import MemoryStore
+from clusterspace.apiserver.access.authorizer import HubAuthorizer
+from clusterspace.apiserver.access.grants import Binding, Grants, Place, Subject
+from clusterspace.apiserver.access.rbac import Rule
+from clusterspace.apiserver.access.snapshot import Snapshot
+from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.tls import server_context
+from clusterspace.apiserver.http.users import AUTHENTICATED, User
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.writing import create_own
 
 BINDINGS = 10_000
 ROUNDS = 20_000

@@ -36,11 +36,11 @@ from tests.component.hub_wire import ADMIN, TOKENS
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.objects import Object
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.processes.clients import open_client
-from clusterspace.processes.hub import HubSettings, running_hub
-from clusterspace.processes.joining import join_cluster
+from clusterspace.roots.clients import open_client
+from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.joining import join_cluster
 from clusterspace.telemetry.logs import Format, Level, configure
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map
 

@@ -26,10 +26,10 @@ from clusterspace.client.pages import read_page
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.runtime.caches import Cache, by_label, by_owner_uid
-from clusterspace.runtime.controllers import Controller
-from clusterspace.runtime.informers import Informer
-from clusterspace.runtime.reconcile import Done, Outcome, Request
+from clusterspace.controllers.caches import Cache, by_label, by_owner_uid
+from clusterspace.controllers.controller import Controller
+from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.reconcile import Done, Outcome, Request
 from clusterspace.telemetry.logs import Format, Level, configure
 from clusterspace.testing.builders import PODS
 

@@ -26,18 +26,18 @@ from tests.bench.fleet_processes import (
     sim_settings,
 )
 
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.fleet.membership.push_status import FREQUENCY_SECONDS
+from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.objects import Object, find_at, name_of, resource_version_of
-from clusterspace.membership import names
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.membership.push_status import FREQUENCY_SECONDS
-from clusterspace.membership.status import ready_status
-from clusterspace.processes.clients import open_client
-from clusterspace.processes.joining import join_cluster
+from clusterspace.roots.clients import open_client
+from clusterspace.roots.joining import join_cluster
 
 MEMBERS = 100
 JOINS_AT_ONCE = 8

@@ -46,8 +46,8 @@ from tests.bench.propagation_fleet import (
     watching,
 )
 
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.writes import PatchType

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 
-from clusterspace.store.files import StoreFile
-from clusterspace.store.memory import MemoryStore
-from clusterspace.store.revisions import Event, EventType, KeyValue, Revision
-from clusterspace.store.sqlite import SqliteStore
+from clusterspace.apiserver.store.files import StoreFile
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.store.revisions import Event, EventType, KeyValue, Revision
+from clusterspace.apiserver.store.sqlite import SqliteStore
 
 VALUE = b"x" * 2000
 SECONDS = 2.0

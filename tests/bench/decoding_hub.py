@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.forms import Form
+from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.cli.main import main
-from clusterspace.hub import forms
-from clusterspace.hub.forms import Form
-from clusterspace.store.revisions import KeyValue
 
 
 def item_pieces(entries: Iterable[KeyValue], form: Form) -> list[bytes]:

@@ -15,7 +15,7 @@ import uvloop
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.telemetry.logs import Format, Level, configure
 
 SIM_PROCESSES = 2

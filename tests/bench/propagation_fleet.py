@@ -12,19 +12,19 @@ from tests.bench.api_servers import ApiServer, free_port, running_kubernetes, us
 from tests.bench.fleet_processes import running_controllers, running_sims, sim_settings
 from tests.component.hub_wire import ADMIN
 
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Trust
 from clusterspace.client.watch import EventType, WatchOptions, watch
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.membership import names
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.membership.status import ready_status
-from clusterspace.processes.clients import open_client
-from clusterspace.processes.joining import join_cluster
+from clusterspace.roots.clients import open_client
+from clusterspace.roots.joining import join_cluster
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 SPACE = "bench"

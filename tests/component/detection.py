@@ -9,8 +9,8 @@ from random import SystemRandom
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.policies import (
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
@@ -19,17 +19,17 @@ from clusterspace.api.policies import (
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import Conflict
+from clusterspace.fleet.propagation.dependencies import BINDING_INDEXES
+from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.distributor import DependencyDistributor
+from clusterspace.fleet.propagation.policy_upkeep import PolicyUpkeep
+from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
+from clusterspace.fleet.propagation.triggers import Sources
 from clusterspace.kube.objects import Object, resource_version_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.propagation.dependencies import BINDING_INDEXES
-from clusterspace.propagation.detector import Detector
-from clusterspace.propagation.distributor import DependencyDistributor
-from clusterspace.propagation.policy_upkeep import PolicyUpkeep
-from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.propagation.triggers import Sources
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.crashes import CrashingClient
 

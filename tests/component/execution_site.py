@@ -11,14 +11,17 @@ from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api import stamps
-from clusterspace.api.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
-from clusterspace.api.works import manifests_of
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
+from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EVENTS, EventRecorder
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import AlreadyExists
-from clusterspace.execution.works import Executor, Office
+from clusterspace.fleet.execution.works import Executor, Office
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -29,9 +32,6 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EVENTS, EventRecorder
-from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 

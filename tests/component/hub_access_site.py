@@ -12,34 +12,34 @@ from uuid import uuid4
 from tests.component.serving.wire import Answer, RawClient, Running, running
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.crds import definitions
+from clusterspace.apis.crds import definitions
+from clusterspace.apiserver.access.build import Access, build_access
+from clusterspace.apiserver.access.installation import install_default_roles
+from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
+from clusterspace.apiserver.app import HubApp
+from clusterspace.apiserver.authenticators import TokenTable
+from clusterspace.apiserver.builtin_resources import builtin_resources
+from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.http.calls import Call, chain
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.audit import Audit
+from clusterspace.apiserver.http.middleware.authenticate import Authenticate
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
+from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
+from clusterspace.apiserver.http.middleware.deadlines import deadlines
+from clusterspace.apiserver.http.middleware.impersonate import Impersonate
+from clusterspace.apiserver.http.request_info import RequestInfo, read_request
+from clusterspace.apiserver.http.requests import Handler, Request
+from clusterspace.apiserver.http.responses import error_response
+from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.scopes import RequireScope
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.writing import create_own
 from clusterspace.errors import ApiError
-from clusterspace.hub.access.build import Access, build_access
-from clusterspace.hub.access.installation import install_default_roles
-from clusterspace.hub.admission.namespaces import NamespaceLifecycle
-from clusterspace.hub.app import HubApp
-from clusterspace.hub.authenticators import TokenTable
-from clusterspace.hub.builtin_resources import builtin_resources
-from clusterspace.hub.catalog import Catalog
-from clusterspace.hub.custom_resources import CustomResourceController
-from clusterspace.hub.feeds import Feeds
-from clusterspace.hub.scopes import RequireScope
-from clusterspace.hub.state import HubState
-from clusterspace.hub.writing import create_own
 from clusterspace.kube import statuses
-from clusterspace.serving.calls import Call, chain
-from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.audit import Audit
-from clusterspace.serving.middleware.authenticate import Authenticate
-from clusterspace.serving.middleware.authorize import Authorize, Decision
-from clusterspace.serving.middleware.catch_errors import catch_errors
-from clusterspace.serving.middleware.deadlines import deadlines
-from clusterspace.serving.middleware.impersonate import Impersonate
-from clusterspace.serving.request_info import RequestInfo, read_request
-from clusterspace.serving.requests import Handler, Request
-from clusterspace.serving.responses import error_response
-from clusterspace.serving.users import ANONYMOUS, User
-from clusterspace.store.memory import MemoryStore
 
 ADMIN = "admin-token"
 AGENTS = "system:karmada:agents"

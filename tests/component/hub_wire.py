@@ -26,9 +26,9 @@ from urllib.parse import urlsplit
 import msgspec
 from tests.component.serving.wire import Answer, RawClient
 
-from clusterspace.api.cluster_endpoints import LOOPBACK
-from clusterspace.processes.hub import HubSettings, running_hub
-from clusterspace.serving.limits import Limits
+from clusterspace.apiserver.http.limits import Limits
+from clusterspace.client.endpoints import LOOPBACK
+from clusterspace.roots.hub import HubSettings, running_hub
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0

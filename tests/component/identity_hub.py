@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from clusterspace.api.cluster_endpoints import LOOPBACK
-from clusterspace.hub.certificates import Authority
-from clusterspace.hub.state import HubState
+from clusterspace.apiserver.certificates import Authority
+from clusterspace.apiserver.state import HubState
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.kube.objects import Object
-from clusterspace.processes.hub import HubSettings, run_hub
-from clusterspace.processes.installation import Installation
+from clusterspace.roots.hub import HubSettings, run_hub
+from clusterspace.roots.installation import Installation
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 STATIC_TOKENS = 'alice-token,alice,1,"dev"\nroot-token,root,0,"system:masters"\n'

@@ -9,15 +9,15 @@ from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, WORKS, execution_namespace
-from clusterspace.api.fleet_placements import (
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
+from clusterspace.apis.fleet_placements import (
     API_VERSION,
     FLEET_BINDINGS,
     PARENT,
     PLACEMENTS,
 )
-from clusterspace.api.policies import (
+from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
@@ -27,29 +27,33 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import Controller
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import ClusterUnreachable, Conflict
-from clusterspace.execution.fleet import Executors, HubView
+from clusterspace.fleet.execution.fleet import Executors, HubView
+from clusterspace.fleet.propagation import dependencies
+from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.distributor import DependencyDistributor
+from clusterspace.fleet.propagation.placements.sources import PlacementInformers, PlacementSources
+from clusterspace.fleet.propagation.placements.triggers import placement_tasks
+from clusterspace.fleet.propagation.policy_upkeep import PolicyUpkeep
+from clusterspace.fleet.propagation.scheduling.scheduler import Scheduler, SchedulerSources
+from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
+from clusterspace.fleet.propagation.triggers import Sources
+from clusterspace.fleet.propagation.work_controllers import (
+    Tools,
+    WorkCaches,
+    build_work_controllers,
+)
+from clusterspace.fleet.propagation.works.known_works import WORK_INDEXES
+from clusterspace.fleet.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.timestamps import format_time
-from clusterspace.processes.sim import SimSettings, running_sim
-from clusterspace.propagation import dependencies
-from clusterspace.propagation.detector import Detector
-from clusterspace.propagation.distributor import DependencyDistributor
-from clusterspace.propagation.placements.sources import PlacementInformers, PlacementSources
-from clusterspace.propagation.placements.triggers import placement_tasks
-from clusterspace.propagation.policy_upkeep import PolicyUpkeep
-from clusterspace.propagation.scheduling.scheduler import Scheduler, SchedulerSources
-from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.propagation.triggers import Sources
-from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
-from clusterspace.propagation.works.known_works import WORK_INDEXES
-from clusterspace.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.controllers import Controller
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.informers import Informer
+from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 

@@ -8,19 +8,19 @@ from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api import stamps
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, clusters_of
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, clusters_of
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import Controller, ControllerSettings
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Informer
+from clusterspace.fleet.propagation.scheduling.scheduler import Scheduler, SchedulerSources
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
-from clusterspace.propagation.scheduling.scheduler import Scheduler, SchedulerSources
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.controllers import Controller, ControllerSettings
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.informers import Informer
 
 SECONDS = 20.0
 

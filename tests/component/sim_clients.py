@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.messages import Response, refusal
+from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.requests import Request
 from clusterspace.errors import ApiError
 from clusterspace.kube.objects import Object
-from clusterspace.serving.calls import Call
-from clusterspace.serving.listener import HttpServer
-from clusterspace.serving.messages import Response, refusal
-from clusterspace.serving.request_info import read_request
-from clusterspace.serving.requests import Request
 from clusterspace.sim import pods
 from clusterspace.sim.containers import Containers
 from clusterspace.sim.mirror import Mirror

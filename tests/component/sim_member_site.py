@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.roots.sim import SimSettings, running_sim
 
 PATIENCE = 10.0
 RULES = "/api/v1/namespaces/kube-system/configmaps"

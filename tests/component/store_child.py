@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.component.store_disk import UnreliableDisk
 
-from clusterspace.store.sqlite import SqliteStore
+from clusterspace.apiserver.store.sqlite import SqliteStore
 
 
 async def main(path: Path, writes: int, fail_at_sync: int) -> None:

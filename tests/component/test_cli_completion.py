@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from click.testing import CliRunner
 
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
 from clusterspace.client.places import Place
 from clusterspace.testing.hubs import client_for_test, hub_for_test

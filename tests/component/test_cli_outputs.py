@@ -10,10 +10,10 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner
 
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
 from clusterspace.client.places import Place
-from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 WEST = {

@@ -23,13 +23,13 @@ from tests.component.deployed_parts import (
 )
 
 from clusterspace import __version__
-from clusterspace.api.parts import PARTS
+from clusterspace.apis.parts import PARTS
 from clusterspace.cli.main import main
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import WriteOptions
-from clusterspace.membership import agent_manifests
+from clusterspace.fleet.membership import agent_manifests
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 

@@ -15,11 +15,12 @@ from tests.component.execution_site import (
     work_of,
 )
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import WORKS
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import WORKS
 from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
-from clusterspace.execution.works import Executor
+from clusterspace.controllers.commit import commit
+from clusterspace.fleet.execution.works import Executor
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -31,7 +32,6 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.runtime.commit import commit
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -10,15 +10,15 @@ import pytest
 from tests.component.execution_site import CLUSTER, Site, new_name, stays, two_clusters, work_of
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.clusters import CLUSTERS, WORKS
+from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import CredentialsUnusable
-from clusterspace.execution.fleet import Executors, HubView
+from clusterspace.fleet.execution.fleet import Executors, HubView
 from clusterspace.kube.objects import Object, name_of, uid_of
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 

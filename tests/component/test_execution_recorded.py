@@ -10,8 +10,8 @@ import pytest_asyncio
 from tests.component.execution_site import CLUSTER, SPACE, Site, executing, two_clusters
 from tests.corpus import load_scenario
 
-from clusterspace.api.clusters import WORKS
-from clusterspace.api.interpreter.pruning import pruned
+from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.interpreter.pruning import pruned
 from clusterspace.client.places import Place
 from clusterspace.client.writes import WriteOptions
 from clusterspace.kube.objects import (

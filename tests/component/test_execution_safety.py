@@ -21,14 +21,16 @@ from tests.component.execution_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api import stamps
-from clusterspace.api.clusters import CLUSTERS, conditions_of
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import Client, ListOptions
 from clusterspace.client.writes import DeleteOptions
-from clusterspace.execution import prune
-from clusterspace.execution.budget import PAUSED, is_paused
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.fleet.execution import prune
+from clusterspace.fleet.execution.budget import PAUSED, is_paused
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -37,9 +39,7 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.processes.resuming import resume
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.finalizers import is_being_deleted
+from clusterspace.roots.resuming import resume
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.faults import (

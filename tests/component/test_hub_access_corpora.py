@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 from tests.component.hub_access_site import ADMIN, HubSite, hub_site
 
-from clusterspace.hub import keys
-from clusterspace.serving.request_info import RequestInfo
+from clusterspace.apiserver import keys
+from clusterspace.apiserver.http.request_info import RequestInfo
 
 BASES = (
     "/api/v1/namespaces/default/configmaps/web",

@@ -11,14 +11,14 @@ from tests.component.serving.wire import wait_for
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
+from clusterspace.apiserver import keys
+from clusterspace.apiserver.access.aggregation import RoleAggregator
+from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.access.grants import Place
+from clusterspace.apiserver.access.installation import install_default_roles
+from clusterspace.apiserver.access.snapshot import RBAC_GROUP, Snapshot
+from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import WatcherEvicted
-from clusterspace.hub import keys
-from clusterspace.hub.access.aggregation import RoleAggregator
-from clusterspace.hub.access.audit_log import AuditLog
-from clusterspace.hub.access.grants import Place
-from clusterspace.hub.access.installation import install_default_roles
-from clusterspace.hub.access.snapshot import RBAC_GROUP, Snapshot
-from clusterspace.store.memory import MemoryStore
 
 CLUSTER_ROLES = f"/apis/{RBAC_GROUP}/v1/clusterroles"
 

@@ -25,9 +25,9 @@ from tests.component.hub_wire import (
     wait_for,
 )
 from tests.component.serving.wire import RawClient, quick
-from tests.unit.serving.hostile_requests import hostile_requests
+from tests.unit.apiserver.http.hostile_requests import hostile_requests
 
-from clusterspace.serving.bodies import BODY_LIMIT
+from clusterspace.apiserver.http.bodies import BODY_LIMIT
 
 YAML = "application/yaml"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"

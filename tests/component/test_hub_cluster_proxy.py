@@ -14,9 +14,9 @@ from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask, Headers
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden, NotFound
+from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import find_at
-from clusterspace.membership import names
-from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map, pod
 from clusterspace.testing.hubs import client_for_test
 

@@ -16,17 +16,17 @@ from tests.component.hub_wire import (
     wait_for,
 )
 
-from clusterspace.hub.builtin_resources import builtin_resources
-from clusterspace.hub.catalog import Catalog
-from clusterspace.hub.feeds import Feeds
-from clusterspace.hub.housekeeping import garbage, namespaces
-from clusterspace.hub.housekeeping.expiry import forget_old_events
-from clusterspace.hub.housekeeping.garbage import GarbageCollector
-from clusterspace.hub.state import HubState
-from clusterspace.hub.writing import create_own
+from clusterspace.apiserver.builtin_resources import builtin_resources
+from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.housekeeping import garbage, namespaces
+from clusterspace.apiserver.housekeeping.expiry import forget_old_events
+from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.writing import create_own
 from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
-from clusterspace.store.memory import MemoryStore
 from clusterspace.testing.clocks import ManualClock
 
 SETTLED = 0.3

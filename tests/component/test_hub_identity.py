@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
 
-from clusterspace.hub.identity.certificates.renewal import needs_renewal, renew_forever
+from clusterspace.apiserver.http.tls import reload_certificate
+from clusterspace.apiserver.identity.certificates.renewal import needs_renewal, renew_forever
 from clusterspace.kube.objects import Object
-from clusterspace.processes.installation import write_pair
-from clusterspace.serving.tls import reload_certificate
+from clusterspace.roots.installation import write_pair
 from clusterspace.testing.clocks import ManualClock
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"

@@ -9,11 +9,11 @@ import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives import serialization
 from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
-from tests.unit.hub.identity.certificates.hostile_requests import AGENT, HOSTILE, WITH_TOKEN
-from tests.unit.hub.identity.certificates.requested import agent_request, key
+from tests.unit.apiserver.identity.certificates.hostile_requests import AGENT, HOSTILE, WITH_TOKEN
+from tests.unit.apiserver.identity.certificates.requested import agent_request, key
 
-from clusterspace.hub.identity.bootstrap_tokens import cluster_token_secret
-from clusterspace.hub.identity.certificates.issuing import SIGNERS
+from clusterspace.apiserver.identity.bootstrap_tokens import cluster_token_secret
+from clusterspace.apiserver.identity.certificates.issuing import SIGNERS
 from clusterspace.kube.objects import Object, with_metadata
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

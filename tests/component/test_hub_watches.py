@@ -23,9 +23,9 @@ from tests.component.hub_wire import (
     secret,
 )
 
-from clusterspace.hub.verbs import watch as watch_module
-from clusterspace.processes import hub as hub_module
-from clusterspace.store.compaction import CompactionPolicy
+from clusterspace.apiserver.store.compaction import CompactionPolicy
+from clusterspace.apiserver.verbs import watch as watch_module
+from clusterspace.roots import hub as hub_module
 
 EVERYWHERE = "/api/v1/secrets"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

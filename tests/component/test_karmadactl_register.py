@@ -16,9 +16,9 @@ import pytest_asyncio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
-from tests.unit.hub.identity.certificates.requested import WEST, key, pem, signing_request
+from tests.unit.apiserver.identity.certificates.requested import WEST, key, pem, signing_request
 
-from clusterspace.hub.identity.cluster_info import sign
+from clusterspace.apiserver.identity.cluster_info import sign
 from clusterspace.kube.objects import Object
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

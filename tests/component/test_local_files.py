@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from clusterspace.errors import AlreadyRunning, UnusableDirectory
-from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
 
 RECORD = RunRecord(1, 2.0, True, (PartRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
 

@@ -13,26 +13,26 @@ from tests.component.execution_site import make_namespace
 from tests.flows.invited_members import ACCOUNTS, member_cluster, work_for
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.clusters import WORKS, execution_namespace
-from clusterspace.api.member_clusters import MEMBER_CLUSTERS
+from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.reconcile import Outcome, Request, RequeueAfter
 from clusterspace.errors import Invalid
-from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
-from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.membership import names
-from clusterspace.membership.member_clusters import places
-from clusterspace.membership.member_clusters.agent import MembershipAgent
-from clusterspace.membership.member_clusters.upkeep import (
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.member_clusters import places
+from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
+from clusterspace.fleet.membership.member_clusters.upkeep import (
     MemberClusterSettings,
     MemberClusterUpkeep,
 )
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.reconcile import Outcome, Request, RequeueAfter
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 V1 = GroupVersionResource("cluster.kubernetes-fleet.io", "v1", "memberclusters")

@@ -16,7 +16,7 @@ from clusterspace.cli.controllers import controllers
 from clusterspace.cli.join import join, unjoin
 from clusterspace.cli.register import unregister
 from clusterspace.cli.tokens import token
-from clusterspace.processes.metrics_site import serving_metrics
+from clusterspace.roots.metrics_site import serving_metrics
 
 
 @pytest.fixture

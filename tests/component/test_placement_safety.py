@@ -17,9 +17,9 @@ from tests.component.placement_site import (
     until,
 )
 
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, WORKS
-from clusterspace.api.fleet_placements import (
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     PLACEMENTS,
     POLICY_SNAPSHOTS,

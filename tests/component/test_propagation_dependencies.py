@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.component.detection import delete, detecting, edit, killed_once, new_space, until
-from tests.unit.propagation.policy_objects import policy
+from tests.unit.fleet.propagation.policy_objects import policy
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.events import EVENTS
+from clusterspace.controllers.finalizers import finalizers_of
 from clusterspace.kube.objects import Object, find_at, labels_of, with_value, without_value
-from clusterspace.runtime.events import EVENTS
-from clusterspace.runtime.finalizers import finalizers_of
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -14,11 +14,11 @@ from tests.component.detection import (
     until,
     versions,
 )
-from tests.unit.propagation.policy_objects import config_maps, policy
+from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.policies import (
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
@@ -26,6 +26,8 @@ from clusterspace.api.policies import (
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import NotServed
+from clusterspace.fleet.propagation.claims import claim_of, is_marked
+from clusterspace.fleet.propagation.template_informers import DEFINITIONS
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -36,8 +38,6 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
-from clusterspace.propagation.claims import claim_of, is_marked
-from clusterspace.propagation.template_informers import DEFINITIONS
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test

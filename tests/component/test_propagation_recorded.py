@@ -8,15 +8,16 @@ import pytest_asyncio
 from tests.component.detection import CLUSTER_ROLES, delete, detecting, edit, until
 from tests.corpus import load_scenario
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.policies import (
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -27,7 +28,6 @@ from clusterspace.kube.objects import (
     uid_of,
     with_value,
 )
-from clusterspace.runtime.finalizers import is_being_deleted
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 

@@ -9,10 +9,10 @@ import pytest_asyncio
 from tests.component.works_site import Running, Site, running_works, until, work_id_of
 from tests.corpus import load_scenario
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import resource_for
-from clusterspace.api.policies import OVERRIDE_POLICIES
-from clusterspace.api.works import binding_key_of, cluster_of, manifests_of
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import resource_for
+from clusterspace.apis.policies import OVERRIDE_POLICIES
+from clusterspace.apis.works import binding_key_of, cluster_of, manifests_of
 from clusterspace.client.places import Place, key_of, place_of
 from clusterspace.kube.objects import (
     Object,

@@ -8,15 +8,15 @@ import pytest
 import pytest_asyncio
 from tests.component.scheduler_site import Fleet, room, running_scheduler, scheduled, until
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.places import Place
+from clusterspace.controllers.events import EVENTS
+from clusterspace.controllers.informers import STALE_SECONDS
+from clusterspace.controllers.reconcile import Request, RequeueAfter
+from clusterspace.fleet.propagation.scheduling.candidates import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
-from clusterspace.propagation.scheduling.candidates import candidate_of
-from clusterspace.runtime.events import EVENTS
-from clusterspace.runtime.informers import STALE_SECONDS
-from clusterspace.runtime.reconcile import Request, RequeueAfter
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 

@@ -9,13 +9,13 @@ import pytest
 import pytest_asyncio
 from tests.component.works_site import Running, Site, running_works, until_value
 
-from clusterspace.api.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
 from clusterspace.client.writes import PatchType, WriteOptions
+from clusterspace.fleet.propagation.statuses import SETTLE_SECONDS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
-from clusterspace.propagation.statuses import SETTLE_SECONDS
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.crashes import CrashingClient
 from clusterspace.testing.hubs import client_for_test, hub_for_test

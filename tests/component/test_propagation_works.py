@@ -14,10 +14,10 @@ from tests.component.works_site import (
     until_value,
 )
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import CLUSTERS, WORKS
-from clusterspace.api.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
-from clusterspace.api.works import manifests_of, preserves_resources, suspends_dispatching
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
+from clusterspace.apis.works import manifests_of, preserves_resources, suspends_dispatching
 from clusterspace.client.places import Place, place_of
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (

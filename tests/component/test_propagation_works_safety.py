@@ -18,18 +18,18 @@ from tests.component.works_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.works import manifests_of
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.raw_objects import read_raw_object
 from clusterspace.client.resources import Client
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.reconcile import Request
 from clusterspace.errors import ClusterUnreachable, Conflict
+from clusterspace.fleet.propagation.works.binding_works import BindingWorks
+from clusterspace.fleet.propagation.works.known_works import KnownWorks
+from clusterspace.fleet.propagation.works.sources import ClusterCredentials, WorkSources
 from clusterspace.kube.objects import Object, resource_version_of, with_metadata, with_value
-from clusterspace.propagation.works.binding_works import BindingWorks
-from clusterspace.propagation.works.known_works import KnownWorks
-from clusterspace.propagation.works.sources import ClusterCredentials, WorkSources
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.reconcile import Request
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test

@@ -14,14 +14,14 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers import commit, finalizers
+from clusterspace.controllers.caches import by_owner_uid
+from clusterspace.controllers.controller import Controller, ControllerSettings
+from clusterspace.controllers.events import EVENTS, EventRecorder
+from clusterspace.controllers.informers import Informer, Update
+from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
+from clusterspace.controllers.reconcile import Done, Outcome, Request
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_metadata
-from clusterspace.runtime import commit, finalizers
-from clusterspace.runtime.caches import by_owner_uid
-from clusterspace.runtime.controllers import Controller, ControllerSettings
-from clusterspace.runtime.events import EVENTS, EventRecorder
-from clusterspace.runtime.informers import Informer, Update
-from clusterspace.runtime.leases import LEASES, Candidacy, LeaderElection
-from clusterspace.runtime.reconcile import Done, Outcome, Request
 from clusterspace.telemetry.request_ids import current_request_id
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, config_map, namespace
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed

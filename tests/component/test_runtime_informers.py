@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 import structlog
 
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.store.revisions import Revision
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import DeleteOptions, PatchType
+from clusterspace.controllers.caches import by_label
+from clusterspace.controllers.informers import STALE_SECONDS, Informer, Update
 from clusterspace.kube.objects import Object, resource_version_of, uid_of
-from clusterspace.processes import hub
-from clusterspace.runtime.caches import by_label
-from clusterspace.runtime.informers import STALE_SECONDS, Informer, Update
-from clusterspace.store.memory import MemoryStore
-from clusterspace.store.revisions import Revision
+from clusterspace.roots import hub
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import (

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 from tests.component.store_disk import damage_a_record
 
+from clusterspace.apiserver.store.backups import RESTORE_JUMP, back_up, restore
+from clusterspace.apiserver.store.inspection import inspect
+from clusterspace.apiserver.store.revisions import Revision
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.output import ExitCode
 from clusterspace.cli.store import store as store_command
 from clusterspace.errors import Compacted, StoreCorrupt, StoreUnreadable
-from clusterspace.store.backups import RESTORE_JUMP, back_up, restore
-from clusterspace.store.inspection import inspect
-from clusterspace.store.revisions import Revision
-from clusterspace.store.sqlite import SqliteStore
 
 
 async def fill(path: Path, count: int = 50) -> None:

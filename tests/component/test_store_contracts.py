@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from clusterspace.store.interface import Store
-from clusterspace.store.memory import MemoryStore
-from clusterspace.store.sqlite import SqliteStore
+from clusterspace.apiserver.store.interface import Store
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract, StoreContract
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.component.store_disk import UnreliableDisk
 
+from clusterspace.apiserver.store.commits import STORE_FAILED
+from clusterspace.apiserver.store.inspection import inspect
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.errors import StoreClosed, StoreFull
-from clusterspace.store.commits import STORE_FAILED
-from clusterspace.store.inspection import inspect
-from clusterspace.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import strategies
 from tests.component.store_disk import damage_a_record
 
+from clusterspace.apiserver.store.files import FORMAT_VERSION, StoreFile
+from clusterspace.apiserver.store.inspection import inspect, read_log
+from clusterspace.apiserver.store.loading import load, superseded
+from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
+from clusterspace.apiserver.store.sqlite import SqliteStore
+from clusterspace.apiserver.store.writes import Delete, Put, decide
 from clusterspace.errors import StoreCorrupt, StoreError, StoreUnreadable
-from clusterspace.store.files import FORMAT_VERSION, StoreFile
-from clusterspace.store.inspection import inspect, read_log
-from clusterspace.store.loading import load, superseded
-from clusterspace.store.revisions import Event, KeyValue, Revision
-from clusterspace.store.sqlite import SqliteStore
-from clusterspace.store.writes import Delete, Put, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIPS = 300

@@ -10,20 +10,20 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.component.execution_site import CLUSTER, Site, executing, two_clusters, until, work_of
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import CLUSTERS
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.cli.promote import promote
 from clusterspace.cli.resume import resume
 from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import CannotPromote
-from clusterspace.execution.budget import is_paused
-from clusterspace.execution.promotion import Effect, plan_promotion
+from clusterspace.fleet.execution.budget import is_paused
+from clusterspace.fleet.execution.promotion import Effect, plan_promotion
 from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
-from clusterspace.processes import promoting
-from clusterspace.processes.clients import hub_settings
-from clusterspace.processes.promoting import PromoteRequest, Prospect
+from clusterspace.roots import promoting
+from clusterspace.roots.clients import hub_settings
+from clusterspace.roots.promoting import PromoteRequest, Prospect
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

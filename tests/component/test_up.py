@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.api.parts import PARTS
-from clusterspace.processes.local_files import LocalFiles, RunRecord
+from clusterspace.apis.parts import PARTS
+from clusterspace.roots.local_files import LocalFiles, RunRecord
 
 PATIENCE = 60.0
 UP = [sys.executable, "-m", "clusterspace", "up", "--hub-port", "0", "--fleet-port", "0"]

@@ -9,9 +9,9 @@ import pytest_asyncio
 from click.testing import CliRunner, Result
 from tests.component.scheduler_site import Fleet, running_scheduler
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import WORKS
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.cli.explain import why
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import labels_of, with_metadata

@@ -8,26 +8,30 @@ from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api import bindings, stamps
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, reference_to
-from clusterspace.api.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
-from clusterspace.api.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
-from clusterspace.api.works import binding_key_of, cluster_of, identifier_of, manifests_of
+from clusterspace.apis import bindings, stamps
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, reference_to
+from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
+from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
+from clusterspace.apis.works import binding_key_of, cluster_of, identifier_of, manifests_of
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EVENTS, EventRecorder
+from clusterspace.controllers.finalizers import release
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import Conflict, NotFound
+from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
+from clusterspace.fleet.propagation.work_controllers import (
+    Tools,
+    WorkCaches,
+    build_work_controllers,
+)
+from clusterspace.fleet.propagation.works.known_works import WORK_INDEXES
+from clusterspace.fleet.propagation.works.sources import Templates
+from clusterspace.fleet.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
 from clusterspace.kube.objects import Object, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
-from clusterspace.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.propagation.work_controllers import Tools, WorkCaches, build_work_controllers
-from clusterspace.propagation.works.known_works import WORK_INDEXES
-from clusterspace.propagation.works.sources import Templates
-from clusterspace.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EVENTS, EventRecorder
-from clusterspace.runtime.finalizers import release
-from clusterspace.runtime.informers import Informer
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
 
 SECONDS = 20.0

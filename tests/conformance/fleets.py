@@ -17,9 +17,9 @@ from tests.conformance.hubs import (
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.processes.joining import join_cluster
-from clusterspace.processes.local_files import merged_kubeconfig
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.local_files import merged_kubeconfig
 
 MEMBERS = ("east", "west")
 

@@ -20,9 +20,9 @@ from tests.conformance.real_kubernetes import (
     wait_until,
 )
 
-from clusterspace.hub.access.default_roles import BINDINGS, ROLES
-from clusterspace.serving.request_info import RequestInfo
-from clusterspace.serving.users import ANONYMOUS, AUTHENTICATED, User
+from clusterspace.apiserver.access.default_roles import BINDINGS, ROLES
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import ANONYMOUS, AUTHENTICATED, User
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 VERBS = (

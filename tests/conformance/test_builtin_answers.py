@@ -13,12 +13,12 @@ import yaml
 from tests.conformance.real_kubernetes import TOKEN, running_kubernetes, wait_until
 from tests.corpus import corpus_dir
 
-from clusterspace.api.defaults.apply import apply_defaults
-from clusterspace.api.normal_form import is_built_in, normalize
-from clusterspace.api.strategies.admission import admit_new
-from clusterspace.api.strategies.creation import Creation
-from clusterspace.api.strategies.prepare import prepare_for_create, prepare_for_update
-from clusterspace.api.validation.validate import validate_create, validate_update
+from clusterspace.builtins.defaults.apply import apply_defaults
+from clusterspace.builtins.normal_form import is_built_in, normalize
+from clusterspace.builtins.strategies.admission import admit_new
+from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
+from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.errors import MalformedObject
 from clusterspace.kube.objects import with_metadata
 from clusterspace.kube.resources import GroupVersionKind

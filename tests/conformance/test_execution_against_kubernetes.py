@@ -15,7 +15,7 @@ from tests.component.execution_site import (
     work_of,
 )
 
-from clusterspace.api import stamps
+from clusterspace.apis import stamps
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import PatchType, WriteOptions

@@ -10,7 +10,7 @@ from tests.conformance.kubectl_fleet_commands import COMMANDS, OF_THE_FLEET
 from tests.conformance.kubectl_fleet_stage import FleetStage, FleetStages, Form
 from tests.conformance.kubectl_stage import find_program
 
-from clusterspace.membership import manifests
+from clusterspace.fleet.membership import manifests
 
 BOTH = pytest.mark.parametrize("form", list(Form), ids=lambda form: form.value)
 

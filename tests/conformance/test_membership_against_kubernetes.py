@@ -8,9 +8,9 @@ from tests.flows.fleets import Fleet, Side, running_fleet, until
 
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotJoin
+from clusterspace.fleet.membership import identity, names
+from clusterspace.fleet.membership.identity import Creation, PropertyApi
 from clusterspace.kube.objects import find_at
-from clusterspace.membership import identity, names
-from clusterspace.membership.identity import Creation, PropertyApi
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from tests.conformance.real_kubernetes import RealKubernetes, running_kubernetes, wait_until
-from tests.unit.hub.openapi_subjects import WIDGET_SCHEMA, asking, operations_of, widgets
+from tests.unit.apiserver.openapi_subjects import WIDGET_SCHEMA, asking, operations_of, widgets
 
-from clusterspace.api.builtins import all_groups
-from clusterspace.hub.builtin_resources import builtin_resources
-from clusterspace.hub.catalog import Catalog
-from clusterspace.hub.openapi import OpenApi
+from clusterspace.apiserver.builtin_resources import builtin_resources
+from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.openapi import OpenApi
+from clusterspace.builtins.resources import all_groups
 
 Document = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 import pytest
 from tests.conformance.real_kubernetes import RealKubernetes, running_kubernetes, wait_until
 
-from clusterspace.api.crds import definitions
+from clusterspace.apis.crds import definitions
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import find_at, name_of
 

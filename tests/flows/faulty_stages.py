@@ -17,7 +17,7 @@ from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.processes.controllers import run_controllers
+from clusterspace.roots.controllers import run_controllers
 from clusterspace.testing.faults import (
     HTML,
     Fault,

@@ -15,7 +15,7 @@ from tests.component.gateway.fleet_site import TABLE, Site, grant, reaching
 
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Answer, Ask
-from clusterspace.gateway.fanout import exchange
+from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 

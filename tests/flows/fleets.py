@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.cluster_endpoints import LOOPBACK, Network
+from clusterspace.client.endpoints import LOOPBACK, Network
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import Conflict
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.monitor import MonitorSettings
+from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, with_value
-from clusterspace.membership import names
-from clusterspace.membership.health import Thresholds
-from clusterspace.membership.monitor import MonitorSettings
-from clusterspace.membership.push_join import JoinRequest
-from clusterspace.processes.controllers import ControllersSettings, run_controllers
-from clusterspace.processes.joining import UnjoinRequest, join_cluster, unjoin_cluster
+from clusterspace.roots.controllers import ControllersSettings, run_controllers
+from clusterspace.roots.joining import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
 
 PATIENCE = 60.0

@@ -12,23 +12,23 @@ from tests.flows.fleets import Fleet, Side, until
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.api.clusters import WORKS, execution_namespace
-from clusterspace.api.member_clusters import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS
+from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis.member_clusters import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists, Conflict
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.lease import BeatSettings
+from clusterspace.fleet.membership.member_clusters import places
+from clusterspace.fleet.membership.member_clusters.upkeep import MemberClusterSettings
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
-from clusterspace.membership import names
-from clusterspace.membership.health import Thresholds
-from clusterspace.membership.lease import BeatSettings
-from clusterspace.membership.member_clusters import places
-from clusterspace.membership.member_clusters.upkeep import MemberClusterSettings
-from clusterspace.processes.agent import AgentSettings, Invitation, run_agent
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EVENTS
+from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
 
 ACCOUNTS = "fleet-system"
 

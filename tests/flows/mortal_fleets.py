@@ -30,17 +30,17 @@ from tests.flows.stages import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, WORKS
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Informer
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
-from clusterspace.processes.member_execution import run_member_execution
-from clusterspace.processes.propagation import Propagation, Surroundings
-from clusterspace.runtime.events import EventRecorder
-from clusterspace.runtime.informers import Informer
+from clusterspace.roots.member_execution import run_member_execution
+from clusterspace.roots.propagation import Propagation, Surroundings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
 

@@ -11,18 +11,18 @@ from tests.flows.fleets import Fleet, Side, until
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient
-from clusterspace.membership.agent_credentials import AgentCredentials
-from clusterspace.membership.agent_manifests import REGISTRATION_PLACE, read_registration
-from clusterspace.membership.health import Thresholds
-from clusterspace.membership.lease import BeatSettings
-from clusterspace.membership.pull_join import RegisterRequest
-from clusterspace.processes.agent import AgentSettings, run_agent
-from clusterspace.processes.registering import (
+from clusterspace.fleet.membership.agent_credentials import AgentCredentials
+from clusterspace.fleet.membership.agent_manifests import REGISTRATION_PLACE, read_registration
+from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.lease import BeatSettings
+from clusterspace.fleet.membership.pull_join import RegisterRequest
+from clusterspace.roots.agent import AgentSettings, run_agent
+from clusterspace.roots.registering import (
     UnregisterRequest,
     register_cluster,
     unregister_cluster,
 )
-from clusterspace.processes.tokens import NewToken, create_token
+from clusterspace.roots.tokens import NewToken, create_token
 
 
 def request_for(token: NewToken, *, name: str = "", image: str = "") -> RegisterRequest:

@@ -23,16 +23,16 @@ from tests.flows.stages import (
     until_seen,
 )
 
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, taints_of
-from clusterspace.api.policies import CLUSTER_PROPAGATION_POLICIES
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, taints_of
+from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES
 from clusterspace.client.places import Place
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.fleet.membership.taints import CORDON
+from clusterspace.fleet.propagation.statuses import FULLY_APPLIED
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
-from clusterspace.membership.taints import CORDON
-from clusterspace.processes.promoting import PromoteRequest, look, promote
-from clusterspace.propagation.statuses import FULLY_APPLIED
-from clusterspace.runtime.finalizers import is_being_deleted
+from clusterspace.roots.promoting import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, namespace
 
 WORDS = {

@@ -12,9 +12,9 @@ import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import register, running_agent, until_ready
 
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, WORKS
-from clusterspace.api.policies import (
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
@@ -34,7 +34,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.processes.sim import SimSettings, running_sim
+from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from clusterspace.testing.hubs import (
     client_for_test,

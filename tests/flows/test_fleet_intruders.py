@@ -24,12 +24,12 @@ from tests.flows.fleet_intruders import (
     steal,
 )
 
-from clusterspace.gateway.answers.asking import Asking
-from clusterspace.gateway.directory import Link
-from clusterspace.gateway.identity import HubReviews
-from clusterspace.serving.middleware.authorize import Decision
-from clusterspace.serving.travelling_users import act_at_hub
-from clusterspace.serving.users import User
+from clusterspace.apiserver.http.middleware.authorize import Decision
+from clusterspace.apiserver.http.travelling_users import act_at_hub
+from clusterspace.apiserver.http.users import User
+from clusterspace.fleet.gateway.answers.asking import Asking
+from clusterspace.fleet.gateway.directory import Link
+from clusterspace.fleet.gateway.identity import HubReviews
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

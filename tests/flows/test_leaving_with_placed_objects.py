@@ -3,8 +3,8 @@
 import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet, until
 
-from clusterspace.api import stamps
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis import stamps
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, labels_of
 from clusterspace.testing.builders import CONFIG_MAPS

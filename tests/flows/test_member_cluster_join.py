@@ -10,16 +10,16 @@ from tests.flows.invited_members import Invited, edit_at
 from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import register, running_agent
 
-from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
-from clusterspace.api.member_clusters import member_namespace
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
+from clusterspace.apis.member_clusters import member_namespace
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ListOptions
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Forbidden, Invalid
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
-from clusterspace.membership import names
-from clusterspace.membership.member_clusters import places
-from clusterspace.runtime.commit import commit
 from clusterspace.testing.faults import Drop, fault_proxy
 from clusterspace.testing.hubs import client_for_test
 

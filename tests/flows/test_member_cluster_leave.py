@@ -10,14 +10,14 @@ from tests.flows.invited_members import Invited, placed, work_for
 from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import as_agent, register, running_agent, unregister
 
-from clusterspace.api.clusters import execution_namespace
-from clusterspace.api.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member_namespace
+from clusterspace.apis.clusters import execution_namespace
+from clusterspace.apis.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member_namespace
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotLeave, Unauthorized
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
-from clusterspace.membership import names
-from clusterspace.membership.member_clusters import places
 
 KEEPING = {KEEP_ON_LEAVE: "true"}
 

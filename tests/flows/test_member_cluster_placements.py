@@ -20,11 +20,11 @@ from tests.flows.fleets import running_fleet
 from tests.flows.invited_members import Invited
 from tests.flows.members import SIM_FIRST, running_member
 
-from clusterspace.api import stamps
-from clusterspace.api.clusters import WORKS, execution_namespace
-from clusterspace.api.fleet_placements import PARENT, PLACEMENTS
-from clusterspace.api.policies import PROPAGATION_POLICIES
-from clusterspace.api.works import manifests_of
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis.fleet_placements import PARENT, PLACEMENTS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace

@@ -8,10 +8,10 @@ import pytest_asyncio
 from tests.flows.fleets import running_fleet, until
 from tests.flows.invited_members import Invited, placed
 
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
+from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, find_at, with_value
-from clusterspace.membership import names
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,8 +8,8 @@ from tests.flows.fleets import running_fleet, until
 from tests.flows.invited_members import Invited, placed, work_for
 
 from clusterspace.errors import Invalid
+from clusterspace.fleet.membership.taints import CORDON, TaintEdit, edited_taints, with_taints
 from clusterspace.kube.objects import Object, find_at, labels_of, with_metadata, with_value
-from clusterspace.membership.taints import CORDON, TaintEdit, edited_taints, with_taints
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,10 +9,12 @@ import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet, until
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.certificates import Authority, KeyPair
 from clusterspace.client.places import Place
 from clusterspace.client.settings import Identity as Credentials
 from clusterspace.client.settings import Pem, Trust
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
 from clusterspace.errors import (
     CannotJoin,
     CannotLeave,
@@ -20,16 +22,14 @@ from clusterspace.errors import (
     ClusterUnreachable,
     NotFound,
 )
-from clusterspace.hub.certificates import Authority, KeyPair
+from clusterspace.fleet.membership import identity, names
+from clusterspace.fleet.membership.cleaning import BeforeRemoval, Cleaner
+from clusterspace.fleet.membership.identity import Creation
+from clusterspace.fleet.membership.journal import Journal
+from clusterspace.fleet.membership.leave import Leave
+from clusterspace.fleet.membership.manifests import Location
+from clusterspace.fleet.membership.member_access import MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
-from clusterspace.membership import identity, names
-from clusterspace.membership.cleaning import BeforeRemoval, Cleaner
-from clusterspace.membership.identity import Creation
-from clusterspace.membership.journal import Journal
-from clusterspace.membership.leave import Leave
-from clusterspace.membership.manifests import Location
-from clusterspace.membership.member_access import MemberAccess
-from clusterspace.runtime.commit import commit
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 ON_THE_MEMBER = {

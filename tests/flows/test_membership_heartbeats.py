@@ -8,12 +8,12 @@ import pytest
 from tests.flows.fleets import Fleet, running_fleet, until
 
 from clusterspace.client.places import Place
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EVENTS
+from clusterspace.fleet.membership import names
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.kube.timestamps import format_micro_time
-from clusterspace.membership import names
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EVENTS
 
 BEAT_SECONDS = 0.2
 

@@ -9,9 +9,9 @@ from tests.flows.pull_agents import register
 
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotJoin
+from clusterspace.fleet.membership import agent_manifests, identity
+from clusterspace.fleet.membership.identity import Creation
 from clusterspace.kube.objects import find_at
-from clusterspace.membership import agent_manifests, identity
-from clusterspace.membership.identity import Creation
 
 SAID = "cluster-of-west"
 

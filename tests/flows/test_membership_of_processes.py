@@ -10,10 +10,10 @@ from tests.flows.members import SIM_FIRST, Member, running_member
 from tests.flows.pull_agents import register, running_agent, unregister
 
 from clusterspace.client.places import Place
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
+from clusterspace.fleet.membership import agent_manifests, cleaning, names
 from clusterspace.kube.objects import find_at
-from clusterspace.membership import agent_manifests, cleaning, names
-from clusterspace.runtime.events import EVENTS
 
 UNTAINTED: set[str] = set()
 NOTICED_SECONDS = 60.0

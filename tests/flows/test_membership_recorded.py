@@ -9,8 +9,8 @@ from tests.corpus import load_scenario
 from tests.flows.fleets import Fleet, Side, running_fleet, until
 
 from clusterspace.client.places import Place
+from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
-from clusterspace.membership import names
 
 NAME = "member1"
 
@@ -124,7 +124,7 @@ async def test_leaving_takes_the_same_from_the_hub(joined: tuple[Fleet, Side]) -
 
 
 async def test_a_cordon_leaves_the_same_taint(joined: tuple[Fleet, Side]) -> None:
-    from clusterspace.membership.taints import CORDON
+    from clusterspace.fleet.membership.taints import CORDON
 
     steps = load_scenario("karmada", "taints_and_cordon")["steps"]
     clusters = [step["objects"] for step in steps if _is_cluster(step.get("objects"))]

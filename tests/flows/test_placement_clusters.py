@@ -17,7 +17,7 @@ from tests.component.placement_site import (
     until_value,
 )
 
-from clusterspace.api.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import (
     Object,

@@ -22,8 +22,8 @@ from tests.component.placement_site import (
 from tests.flows.members import SIM_FIRST
 from tests.flows.placing_fleets import placing_fleet
 
-from clusterspace.api import stamps
-from clusterspace.api.fleet_placements import PLACEMENTS
+from clusterspace.apis import stamps
+from clusterspace.apis.fleet_placements import PLACEMENTS
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, labels_of, uid_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace

@@ -22,15 +22,15 @@ from tests.component.placement_site import (
     until_value,
 )
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.fleet_placements import (
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     PLACEMENTS,
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,
 )
-from clusterspace.api.policies import PROPAGATION_POLICIES
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import (
     Object,

@@ -18,10 +18,10 @@ from tests.component.placement_site import (
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.places import Place
+from clusterspace.fleet.membership.names import NODES
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import name_of
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.membership.names import NODES
 from clusterspace.sim.nodes import NodeShape, new_node, with_node_status, without_taints
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
 

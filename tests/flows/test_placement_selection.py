@@ -21,7 +21,7 @@ from tests.component.placement_site import (
     until_value,
 )
 
-from clusterspace.api.fleet_placements import (
+from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,

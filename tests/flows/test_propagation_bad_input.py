@@ -18,16 +18,16 @@ from tests.flows.stages import (
     until_seen,
 )
 
-from clusterspace.api.bindings import RESOURCE_BINDINGS
-from clusterspace.api.clusters import WORKS
-from clusterspace.api.policies import OVERRIDE_POLICIES
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.policies import OVERRIDE_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import Invalid
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.runtime.events import EVENTS
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -23,10 +23,11 @@ from tests.flows.stages import (
     until_seen,
 )
 
-from clusterspace.api import bindings, stamps
-from clusterspace.api.clusters import WORKS, execution_namespace
+from clusterspace.apis import bindings, stamps
+from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.events import EVENTS
 from clusterspace.kube.conditions import find_condition, is_true
 from clusterspace.kube.objects import (
     Object,
@@ -37,7 +38,6 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.runtime.events import EVENTS
 from clusterspace.testing.builders import config_map, deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -26,20 +26,20 @@ from tests.flows.faulty_stages import (
 )
 from tests.flows.stages import MEMBERS, edit, kubectl_apply, until_equal, until_seen
 
-from clusterspace.api.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.api.clusters import CLUSTERS, WORKS
-from clusterspace.api.policies import (
+from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
 from clusterspace.client.places import Place
-from clusterspace.execution.withdrawing import Withdrawer
+from clusterspace.controllers.reconcile import Request
+from clusterspace.fleet.execution.withdrawing import Withdrawer
+from clusterspace.fleet.propagation.works.binding_works import BindingWorks
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.propagation.works.binding_works import BindingWorks
-from clusterspace.runtime.reconcile import Request
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -24,6 +24,9 @@ from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.settings import Identity as Credentials
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EVENTS
+from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import (
     CannotJoin,
     CannotLeave,
@@ -32,17 +35,14 @@ from clusterspace.errors import (
     NotFound,
     Unauthorized,
 )
+from clusterspace.fleet.membership import agent_manifests, names, pull_leave
+from clusterspace.fleet.membership.agent_credentials import AgentCredentials
+from clusterspace.fleet.membership.agent_manifests import REGISTRATION_PLACE, read_registration
+from clusterspace.fleet.membership.pull_join import RegisterRequest
+from clusterspace.fleet.membership.registration import RegistrationKeeper
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
-from clusterspace.membership import agent_manifests, names, pull_leave
-from clusterspace.membership.agent_credentials import AgentCredentials
-from clusterspace.membership.agent_manifests import REGISTRATION_PLACE, read_registration
-from clusterspace.membership.pull_join import RegisterRequest
-from clusterspace.membership.registration import RegistrationKeeper
-from clusterspace.processes.registering import register_cluster
-from clusterspace.processes.tokens import create_token, delete_token, list_tokens
-from clusterspace.runtime.commit import commit
-from clusterspace.runtime.events import EVENTS
-from clusterspace.runtime.finalizers import is_being_deleted
+from clusterspace.roots.registering import register_cluster
+from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
 

@@ -15,8 +15,8 @@ from tests.flows.fleets import Fleet, Side, running_fleet, until
 from tests.flows.pull_agents import register, running_agent, until_ready
 
 from clusterspace.client.places import Place
+from clusterspace.fleet.membership import agent_manifests, names
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
-from clusterspace.membership import agent_manifests, names
 
 NAME = "member3"
 ONLY_THEIRS_IN_SPEC = {"secretRef", "impersonatorSecretRef", "insecureSkipTLSVerification"}

@@ -22,8 +22,8 @@ from tests.flows.stages import (
     until_seen,
 )
 
-from clusterspace.api import stamps
-from clusterspace.api.bindings import RESOURCE_BINDINGS
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import PatchType, WriteOptions
@@ -40,7 +40,7 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.processes.promoting import PromoteRequest, look, promote
+from clusterspace.roots.promoting import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

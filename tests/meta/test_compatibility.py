@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from clusterspace.api.builtins import all_resources
-from clusterspace.api.builtins_model import Persistence
-from clusterspace.hub.admission.unenforced import KINDS, NAMESPACE, POD_SECURITY
+from clusterspace.apiserver.admission.unenforced import KINDS, NAMESPACE, POD_SECURITY
+from clusterspace.builtins.resource_model import Persistence
+from clusterspace.builtins.resources import all_resources
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes-compatibility.md"
 

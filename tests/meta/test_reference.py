@@ -48,11 +48,11 @@ def test_a_reason_that_cannot_be_followed_is_reported() -> None:
     """Otherwise a new one could hide behind a variable."""
     unknown = {(site.module, each) for site in find_sites({}) for each in site.unknown}
 
-    assert ("clusterspace.membership.status", "reason") in unknown
+    assert ("clusterspace.fleet.membership.status", "reason") in unknown
 
 
 def test_a_reason_said_to_be_in_a_module_must_be_there() -> None:
-    indirect: Indirect = {("clusterspace.membership.status", "reason"): ("ClusterReady",)}
+    indirect: Indirect = {("clusterspace.fleet.membership.status", "reason"): ("ClusterReady",)}
 
     with pytest.raises(LookupError, match="has no text 'ClusterReady'"):
         find_sites(indirect)
@@ -62,7 +62,7 @@ def test_conditions_made_by_a_function_are_found_at_its_calls() -> None:
     found = {
         (kind, reason)
         for site in find_sites({})
-        if site.module == "clusterspace.hub.identity.certificates.signer"
+        if site.module == "clusterspace.apiserver.identity.certificates.signer"
         for kind in site.types
         for reason in site.reasons
     }

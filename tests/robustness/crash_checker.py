@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterspace.store.records import Record
+from clusterspace.apiserver.store.records import Record
 
 Held = tuple[int, int] | None
 """A key's mod revision and the checksum of its value, or None when it is not there."""

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clusterspace.apiserver.store import sqlite
+from clusterspace.apiserver.store.commits import GroupCommit, Submission, decide_batch
+from clusterspace.apiserver.store.revisions import Event, Revision
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.errors import Compacted, WatcherEvicted
-from clusterspace.store import sqlite
-from clusterspace.store.commits import GroupCommit, Submission, decide_batch
-from clusterspace.store.revisions import Event, Revision
-from clusterspace.store.sqlite import SqliteStore
 
 WRITERS = 8
 KEYS_EACH = 10

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from tests.robustness.hub_load import MARKER, SHARED, SPACE
 
-from clusterspace.store.records import Record
+from clusterspace.apiserver.store.records import Record
 
 PREFIX = f"/registry/core/configmaps/{SPACE}/"
 OF_THE_HUB = "/kube-root-ca.crt"

@@ -13,14 +13,14 @@ from typing import Any, cast
 from tests.robustness.crash_writer import AnswersBeforeCommit
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver import feeds
+from clusterspace.apiserver.feeds import Change, Feeds, Missed
+from clusterspace.apiserver.store import sqlite
+from clusterspace.apiserver.store.commits import Submission, decide_batch
+from clusterspace.apiserver.store.revisions import Event, Revision
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.main import main
-from clusterspace.hub import feeds
-from clusterspace.hub.feeds import Change, Feeds, Missed
-from clusterspace.processes import hub
-from clusterspace.store import sqlite
-from clusterspace.store.commits import Submission, decide_batch
-from clusterspace.store.revisions import Event, Revision
-from clusterspace.store.sqlite import SqliteStore
+from clusterspace.roots import hub
 
 FORGETS_AFTER = 0.3
 

@@ -22,10 +22,10 @@ from tests.component.hub_wire import PATIENCE, ROOT, HubProcess, config_map
 from tests.robustness.hub_checker import HubChecker, read_lines
 from tests.robustness.hub_load import VIEWS
 
-from clusterspace.hub import forms
-from clusterspace.hub.builtin_resources import builtin_resources
-from clusterspace.store.inspection import inspect, read_log
-from clusterspace.store.sqlite import SqliteStore
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.builtin_resources import builtin_resources
+from clusterspace.apiserver.store.inspection import inspect, read_log
+from clusterspace.apiserver.store.sqlite import SqliteStore
 
 KILLS = 10
 MANY_KILLS = 100

@@ -15,8 +15,8 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Ask
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ApiError, ClusterError, Expired
-from clusterspace.gateway import names
-from clusterspace.gateway.merge import versions
+from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.watch_histories import (
     ClusterLog,
     Segment,

@@ -12,19 +12,19 @@ from tests.component.gateway.fleet_site import forget_secrets, write_member
 from tests.flows.fleets import Side
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.cluster_endpoints import LOOPBACK
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.client.connection import Connection
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
-from clusterspace.gateway.answers.asking import FleetLimits
-from clusterspace.membership import names
-from clusterspace.processes.fleet import FleetSettings, running_fleet
-from clusterspace.processes.hub import HubSettings, running_hub
-from clusterspace.serving.travelling_users import MemberIdentities
+from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.membership import names
+from clusterspace.roots.fleet import FleetSettings, running_fleet
+from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, part_of_hub

@@ -10,69 +10,69 @@ from tools.reference.condition_sites import Indirect
 
 NOT_OURS: Final = (
     "clusterspace.kube.conditions",  # the vocabulary itself
-    "clusterspace.api.printers",  # conditions of table rows, which nobody stores
+    "clusterspace.builtins.printers",  # conditions of table rows, which nobody stores
     "clusterspace.sim",  # nodes, pods and workloads that are made up: Kubernetes' own words
     "clusterspace.testing",
 )
 
 KINDS: Final = {
-    "clusterspace.api.definitions": "CustomResourceDefinition",
-    "clusterspace.api.interpreter.job_results": "Job (a template on the hub)",
-    "clusterspace.api.strategies.creation": "Pod and APIService",
-    "clusterspace.execution.budget": "Cluster",
-    "clusterspace.execution.report": "Work",
-    "clusterspace.hub.identity.certificates": "CertificateSigningRequest",
-    "clusterspace.membership.health": "Cluster",
-    "clusterspace.membership.member_clusters": "MemberCluster",
-    "clusterspace.membership.member_clusters.agent": "InternalMemberCluster",
-    "clusterspace.membership.member_clusters.usage": "InternalMemberCluster",
-    "clusterspace.membership.status": "Cluster",
-    "clusterspace.propagation": "ResourceBinding and ClusterResourceBinding",
-    "clusterspace.propagation.placements": "ClusterResourcePlacement and its bindings",
+    "clusterspace.builtins.definitions": "CustomResourceDefinition",
+    "clusterspace.apis.interpreter.job_results": "Job (a template on the hub)",
+    "clusterspace.builtins.strategies.creation": "Pod and APIService",
+    "clusterspace.fleet.execution.budget": "Cluster",
+    "clusterspace.fleet.execution.report": "Work",
+    "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
+    "clusterspace.fleet.membership.health": "Cluster",
+    "clusterspace.fleet.membership.member_clusters": "MemberCluster",
+    "clusterspace.fleet.membership.member_clusters.agent": "InternalMemberCluster",
+    "clusterspace.fleet.membership.member_clusters.usage": "InternalMemberCluster",
+    "clusterspace.fleet.membership.status": "Cluster",
+    "clusterspace.fleet.propagation": "ResourceBinding and ClusterResourceBinding",
+    "clusterspace.fleet.propagation.placements": "ClusterResourcePlacement and its bindings",
 }
 """Whose conditions a module sets; the longest match counts."""
 
 _FAILURES: Final = (
-    "clusterspace.propagation.works.writing:SYNC_FAILED",
-    "clusterspace.propagation.works.binding_works:OVERRIDE_FAILED",
-    "clusterspace.propagation.works.binding_works:STAYS_HOME",
+    "clusterspace.fleet.propagation.works.writing:SYNC_FAILED",
+    "clusterspace.fleet.propagation.works.binding_works:OVERRIDE_FAILED",
+    "clusterspace.fleet.propagation.works.binding_works:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
-    ("clusterspace.api.definitions.acceptance", "reason"): (
+    ("clusterspace.builtins.definitions.acceptance", "reason"): (
         "PluralConflict",
         "SingularConflict",
         "ShortNamesConflict",
         "KindConflict",
         "ListKindConflict",
     ),
-    ("clusterspace.propagation.scheduling.results", "decision.reason.value"): (
-        "clusterspace.propagation.scheduling.decisions:Reason",
+    ("clusterspace.fleet.propagation.scheduling.results", "decision.reason.value"): (
+        "clusterspace.fleet.propagation.scheduling.decisions:Reason",
     ),
-    ("clusterspace.propagation.works.binding_works", "failures[0].reason"): _FAILURES,
-    ("clusterspace.propagation.works.binding_works", "each.reason"): _FAILURES,
-    ("clusterspace.propagation.works.namespace_works", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.works.binding_works", "failures[0].reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.works.binding_works", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.works.namespace_works", "each.reason"): _FAILURES,
     # These repeat the reason of a condition, which the page says once.
-    ("clusterspace.membership.status", "reason"): (),
-    ("clusterspace.membership.member_clusters.upkeep", "condition.reason"): (
-        "clusterspace.membership.member_clusters.reports:NOT_READY_REASON",
+    ("clusterspace.fleet.membership.status", "reason"): (),
+    ("clusterspace.fleet.membership.member_clusters.upkeep", "condition.reason"): (
+        "clusterspace.fleet.membership.member_clusters.reports:NOT_READY_REASON",
     ),
-    ("clusterspace.membership.member_clusters.upkeep", "reason"): (
-        "clusterspace.membership.member_clusters.heartbeats:LOST",
+    ("clusterspace.fleet.membership.member_clusters.upkeep", "reason"): (
+        "clusterspace.fleet.membership.member_clusters.heartbeats:LOST",
     ),
-    ("clusterspace.propagation.placements.upkeep", "each['reason']"): (),
-    ("clusterspace.propagation.placements.reports", "each.reason"): (
+    ("clusterspace.fleet.propagation.placements.upkeep", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.reports", "each.reason"): (
         "FailedToTakeOver",
         "NotTakenOver",
         "ManifestApplyFailed",
     ),
-    ("clusterspace.propagation.placements.statuses", "kind"): (
-        "clusterspace.propagation.placements.statuses:ROLLOUT_STARTED",
-        "clusterspace.propagation.placements.reports:OVERRIDDEN",
-        "clusterspace.propagation.placements.reports:WORK_SYNCHRONIZED",
-        "clusterspace.propagation.placements.reports:AVAILABLE",
-        "clusterspace.api.works:APPLIED",
+    ("clusterspace.fleet.propagation.placements.statuses", "kind"): (
+        "clusterspace.fleet.propagation.placements.statuses:ROLLOUT_STARTED",
+        "clusterspace.fleet.propagation.placements.reports:OVERRIDDEN",
+        "clusterspace.fleet.propagation.placements.reports:WORK_SYNCHRONIZED",
+        "clusterspace.fleet.propagation.placements.reports:AVAILABLE",
+        "clusterspace.apis.works:APPLIED",
     ),
-    ("clusterspace.propagation.placements.statuses", "reason"): (
+    ("clusterspace.fleet.propagation.placements.statuses", "reason"): (
         "ApplyFailed",
         "ApplyPending",
         "ApplySucceeded",
@@ -91,7 +91,7 @@ INDIRECT: Final[Indirect] = {
         "WorkSynchronizedUnknown",
     ),
     # The kind of what was made, and what became of it: RoleCreated, NamespaceUpdated.
-    ("clusterspace.membership.member_clusters.inviting", "provision.kind + happened"): (),
+    ("clusterspace.fleet.membership.member_clusters.inviting", "provision.kind + happened"): (),
 }
 
 TYPES: Final = {

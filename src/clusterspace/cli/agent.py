@@ -70,8 +70,8 @@ def serve_agent(
 
     One that was invited is told the name of its MemberCluster and a kubeconfig of the hub.
     """
-    from clusterspace.processes.agent import AgentSettings, Invitation, serve_until_stopped
-    from clusterspace.processes.clients import hub_settings
+    from clusterspace.roots.agent import AgentSettings, Invitation, serve_until_stopped
+    from clusterspace.roots.clients import hub_settings
 
     async def work() -> None:
         member = _member(cluster_kubeconfig, cluster_context)
@@ -83,7 +83,7 @@ def serve_agent(
 
 def _member(cluster_kubeconfig: Path | None, context: str) -> "ConnectionSettings":
     from clusterspace.client.kubeconfig import in_cluster_settings
-    from clusterspace.processes.clients import member_settings
+    from clusterspace.roots.clients import member_settings
 
     if cluster_kubeconfig is None:
         return in_cluster_settings(os.environ, cluster="member")

@@ -20,8 +20,8 @@ from clusterspace.cli.output import (
 
 if TYPE_CHECKING:
     from clusterspace.client.resources import ClusterClient
+    from clusterspace.fleet.membership.taints import TaintEdit
     from clusterspace.kube.objects import Object
-    from clusterspace.membership.taints import TaintEdit
 
 _REFRESH_SECONDS: Final = 2.0
 _WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
@@ -44,7 +44,7 @@ def clusters(kubeconfig: Path | None, context: str, output: str, *, watch: bool)
     """
     from rich.live import Live
 
-    from clusterspace.processes.clients import hub_settings, open_client
+    from clusterspace.roots.clients import hub_settings, open_client
 
     is_wide = output == Output.WIDE.value
     if watch and not is_wide and output != Output.TABLE.value:
@@ -77,7 +77,7 @@ def cordon(name: str, kubeconfig: Path | None, context: str) -> None:
     Examples:
       clusterspace cordon west
     """
-    from clusterspace.membership.taints import CORDON, TaintEdit
+    from clusterspace.fleet.membership.taints import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(added=(CORDON,)), kubeconfig, context)
     click.echo(f"{name} cluster {'cordoned' if changed else 'already cordoned'}")
@@ -93,7 +93,7 @@ def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
     Examples:
       clusterspace uncordon west
     """
-    from clusterspace.membership.taints import CORDON, TaintEdit
+    from clusterspace.fleet.membership.taints import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(removed=(CORDON,)), kubeconfig, context)
     click.echo(f"{name} cluster {'uncordoned' if changed else 'already uncordoned'}")
@@ -112,7 +112,7 @@ def taint(name: str, taints: tuple[str, ...], kubeconfig: Path | None, context: 
       clusterspace taint west maintenance-
     """
     from clusterspace.errors import ClusterspaceError
-    from clusterspace.membership.taints import parse_edit
+    from clusterspace.fleet.membership.taints import parse_edit
 
     try:
         edit = parse_edit(taints)
@@ -124,11 +124,11 @@ def taint(name: str, taints: tuple[str, ...], kubeconfig: Path | None, context: 
 
 def _edit_taints(name: str, edit: "TaintEdit", kubeconfig: Path | None, context: str) -> bool:
     """Edit the taints of a Cluster; return whether that changed anything."""
-    from clusterspace.api.clusters import taints_of
-    from clusterspace.membership.names import cluster_place
-    from clusterspace.membership.taints import edited_taints, with_taints
-    from clusterspace.processes.clients import hub_settings, open_client
-    from clusterspace.runtime.commit import commit
+    from clusterspace.apis.clusters import taints_of
+    from clusterspace.controllers.commit import commit
+    from clusterspace.fleet.membership.names import cluster_place
+    from clusterspace.fleet.membership.taints import edited_taints, with_taints
+    from clusterspace.roots.clients import hub_settings, open_client
 
     async def work() -> bool:
         async with open_client(hub_settings(kubeconfig, context)) as hub:
@@ -143,11 +143,11 @@ def _edit_taints(name: str, edit: "TaintEdit", kubeconfig: Path | None, context:
 
 
 async def _listing(hub: "ClusterClient") -> Listing:
-    from clusterspace.api.clusters import CLUSTER_NAMESPACE, CLUSTERS
+    from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
     from clusterspace.client.places import Place
+    from clusterspace.fleet.membership.names import LEASES
+    from clusterspace.fleet.membership.overview import COLUMNS, row_of
     from clusterspace.kube.objects import name_of, without_value
-    from clusterspace.membership.names import LEASES
-    from clusterspace.membership.overview import COLUMNS, row_of
 
     now = hub.connection.clock.now()
     leases = await hub.list_objects(Place(LEASES, CLUSTER_NAMESPACE))

@@ -87,7 +87,7 @@ def _offered(words: list[str], incomplete: str) -> list[CompletionItem]:
 def _ask_hub(
     context: click.Context, ask: "Callable[[ClusterClient], Awaitable[list[str]]]"
 ) -> list[str]:
-    from clusterspace.processes.clients import hub_settings, open_client
+    from clusterspace.roots.clients import hub_settings, open_client
 
     kubeconfig = context.params.get("kubeconfig")
 
@@ -105,7 +105,7 @@ def _ask_hub(
 
 
 async def _list_clusters(hub: "ClusterClient") -> list[str]:
-    from clusterspace.api.clusters import CLUSTERS
+    from clusterspace.apis.clusters import CLUSTERS
     from clusterspace.client.places import Place
     from clusterspace.kube.objects import name_of
 
@@ -122,8 +122,8 @@ async def _list_kinds(hub: "ClusterClient") -> list[str]:
 async def _list_named(hub: "ClusterClient", kind: str, namespace: str) -> list[str]:
     from clusterspace.client.discovery import Discovery
     from clusterspace.client.places import Place
+    from clusterspace.fleet.propagation.explanation.evidence import find_named
     from clusterspace.kube.objects import name_of
-    from clusterspace.propagation.explanation.evidence import find_named
 
     resource = find_named(await Discovery(hub.connection).served(), kind)
     inside = namespace if resource.namespaced else ""

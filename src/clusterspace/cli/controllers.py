@@ -103,11 +103,11 @@ def controllers(
       clusterspace controllers --hub-kubeconfig .clusterspace/parts/controllers/kubeconfig
       clusterspace controllers --metrics-port 9090 --log-format json
     """
-    from clusterspace.membership.health import Thresholds
-    from clusterspace.membership.member_clusters.upkeep import MemberClusterSettings
-    from clusterspace.membership.monitor import MonitorSettings
-    from clusterspace.processes.clients import part_settings
-    from clusterspace.processes.controllers import ControllersSettings, serve_until_stopped
+    from clusterspace.fleet.membership.health import Thresholds
+    from clusterspace.fleet.membership.member_clusters.upkeep import MemberClusterSettings
+    from clusterspace.fleet.membership.monitor import MonitorSettings
+    from clusterspace.roots.clients import part_settings
+    from clusterspace.roots.controllers import ControllersSettings, serve_until_stopped
 
     async def work() -> None:
         settings = ControllersSettings(

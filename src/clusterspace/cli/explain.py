@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from clusterspace.propagation.explanation.notes import (
+    from clusterspace.fleet.propagation.explanation.notes import (
         ClusterNote,
         Explanation,
         PolicyNote,
@@ -53,9 +53,9 @@ def why(
     async def work() -> "Explanation":
         from clusterspace.client.discovery import Discovery
         from clusterspace.client.places import Place
-        from clusterspace.processes.clients import hub_settings, open_client
-        from clusterspace.propagation.explanation.evidence import find_named, gather
-        from clusterspace.propagation.explanation.explain import explain
+        from clusterspace.fleet.propagation.explanation.evidence import find_named, gather
+        from clusterspace.fleet.propagation.explanation.explain import explain
+        from clusterspace.roots.clients import hub_settings, open_client
 
         async with open_client(hub_settings(kubeconfig, context)) as hub:
             resource = find_named(await Discovery(hub.connection).served(), kind)

@@ -19,7 +19,7 @@ from clusterspace.cli.hub_option import run
 from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 if TYPE_CHECKING:
-    from clusterspace.serving.limits import Limits
+    from clusterspace.apiserver.http.limits import Limits
 
 
 @click.command()
@@ -115,10 +115,10 @@ def fleet(
       export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
       kubectl get pods -A
     """
-    from clusterspace.gateway.answers.asking import FleetLimits
-    from clusterspace.processes.clients import part_settings
-    from clusterspace.processes.fleet import FleetSettings, serve_until_stopped
-    from clusterspace.serving.travelling_users import MemberIdentities, read_members
+    from clusterspace.apiserver.http.travelling_users import MemberIdentities, read_members
+    from clusterspace.fleet.gateway.answers.asking import FleetLimits
+    from clusterspace.roots.clients import part_settings
+    from clusterspace.roots.fleet import FleetSettings, serve_until_stopped
 
     async def work() -> None:
         settings = FleetSettings(
@@ -169,8 +169,8 @@ def kubeconfig(fleet_kubeconfig: Path | None, context: str, output: Path | None)
       clusterspace kubeconfig --output fleet.yaml
       kubectl --kubeconfig fleet.yaml --context member1 get pods
     """
-    from clusterspace.processes.fleet_contexts import all_contexts, fleet_settings
-    from clusterspace.processes.installation import write_private
+    from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
+    from clusterspace.roots.installation import write_private
 
     content = run(lambda: all_contexts(fleet_settings(fleet_kubeconfig, context)))
     if output is None:

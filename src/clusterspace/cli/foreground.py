@@ -101,7 +101,7 @@ def connection_options(command: Run) -> Run:
         max_unauthenticated_per_address: int,
         **others: Any,
     ) -> None:
-        from clusterspace.serving.limits import Limits
+        from clusterspace.apiserver.http.limits import Limits
 
         limits = Limits(
             connections=max_connections,

@@ -45,10 +45,10 @@ def join(
       clusterspace join west --cluster-kubeconfig west.yaml
       clusterspace join west --cluster-kubeconfig west.yaml --cluster-region eu-1 --dry-run
     """
-    from clusterspace.membership.identity import Creation
-    from clusterspace.membership.push_join import JoinRequest
-    from clusterspace.processes.clients import hub_settings, member_settings
-    from clusterspace.processes.joining import join_cluster
+    from clusterspace.fleet.membership.identity import Creation
+    from clusterspace.fleet.membership.push_join import JoinRequest
+    from clusterspace.roots.clients import hub_settings, member_settings
+    from clusterspace.roots.joining import join_cluster
 
     async def work() -> None:
         request = JoinRequest(
@@ -105,8 +105,8 @@ def unjoin(
       clusterspace unjoin west --keep-resources
       clusterspace unjoin west --force
     """
-    from clusterspace.processes.clients import hub_settings, member_settings
-    from clusterspace.processes.joining import UnjoinRequest, unjoin_cluster
+    from clusterspace.roots.clients import hub_settings, member_settings
+    from clusterspace.roots.joining import UnjoinRequest, unjoin_cluster
 
     async def work() -> None:
         request = UnjoinRequest(

@@ -8,7 +8,7 @@ import click
 from clusterspace.cli.hub_option import Command
 
 if TYPE_CHECKING:
-    from clusterspace.membership.manifests import Location
+    from clusterspace.fleet.membership.manifests import Location
 
 _OPTIONS: Final = (
     click.option(
@@ -33,7 +33,7 @@ def joining_options(command: Command) -> Command:
 
 def location_in(provider: str, region: str, zones: str) -> "Location":
     """Return where a cluster is, as its options say it."""
-    from clusterspace.membership.manifests import Location
+    from clusterspace.fleet.membership.manifests import Location
 
     return Location(
         provider, region, tuple(each.strip() for each in zones.split(",") if each.strip())

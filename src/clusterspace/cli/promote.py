@@ -10,7 +10,7 @@ from clusterspace.cli.hub_option import hub_options, run
 from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 if TYPE_CHECKING:
-    from clusterspace.processes.promoting import Prospect
+    from clusterspace.roots.promoting import Prospect
 
 
 @click.command()
@@ -74,8 +74,8 @@ def promote(
       clusterspace promote deployment web -n shop -C west --dry-run
       clusterspace promote deployment web -n shop -C west
     """
-    from clusterspace.processes import promoting
-    from clusterspace.processes.clients import hub_settings, member_settings
+    from clusterspace.roots import promoting
+    from clusterspace.roots.clients import hub_settings, member_settings
 
     hub = hub_settings(kubeconfig, context)
     member = (

@@ -75,9 +75,9 @@ def register(
         --token-file west.token --discovery-token-ca-cert-hash sha256:...
     """
     from clusterspace.cli.agent import serve_agent
-    from clusterspace.membership.pull_join import RegisterRequest
-    from clusterspace.processes.clients import member_settings
-    from clusterspace.processes.registering import register_cluster
+    from clusterspace.fleet.membership.pull_join import RegisterRequest
+    from clusterspace.roots.clients import member_settings
+    from clusterspace.roots.registering import register_cluster
 
     secret = _read_token(called, token, token_file)
 
@@ -149,8 +149,8 @@ def unregister(
       clusterspace unregister west --cluster-kubeconfig west.yaml
       clusterspace unregister west --force
     """
-    from clusterspace.processes.clients import hub_settings, member_settings
-    from clusterspace.processes.registering import UnregisterRequest, unregister_cluster
+    from clusterspace.roots.clients import hub_settings, member_settings
+    from clusterspace.roots.registering import UnregisterRequest, unregister_cluster
 
     if cluster_kubeconfig is None and not force:
         raise click.UsageError("--cluster-kubeconfig is needed to take the agent down.")

@@ -21,8 +21,8 @@ def resume(name: str, kubeconfig: Path | None, context: str) -> None:
     Examples:
       clusterspace resume west
     """
-    from clusterspace.processes.clients import hub_settings
-    from clusterspace.processes.resuming import resume_deletions
+    from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.resuming import resume_deletions
 
     resumed = run(lambda: resume_deletions(name, hub_settings(kubeconfig, context)))
     if not resumed.was_paused:

@@ -17,7 +17,7 @@ from clusterspace.cli.foreground import (
 from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
 
 if TYPE_CHECKING:
-    from clusterspace.serving.limits import Limits
+    from clusterspace.apiserver.http.limits import Limits
 
 
 @click.command()
@@ -75,8 +75,8 @@ def hub(
       clusterspace hub --host 0.0.0.0 --tls-san hub.example.com
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
-    from clusterspace.processes.hub import HubSettings, serve_until_stopped
-    from clusterspace.serving.travelling_users import MemberIdentities, read_members
+    from clusterspace.apiserver.http.travelling_users import MemberIdentities, read_members
+    from clusterspace.roots.hub import HubSettings, serve_until_stopped
 
     settings = HubSettings(
         data_dir,

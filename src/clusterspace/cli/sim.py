@@ -64,7 +64,7 @@ def sim(
     """
     from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.kube.quantities import parse_quantity
-    from clusterspace.processes.sim import SimSettings, serve_until_stopped
+    from clusterspace.roots.sim import SimSettings, serve_until_stopped
     from clusterspace.sim.nodes import NodeShape
     from clusterspace.sim.pods import Pace
 

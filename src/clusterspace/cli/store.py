@@ -8,7 +8,7 @@ import click
 
 from clusterspace.cli.output import ExitCode, people_console
 from clusterspace.errors import StoreCorrupt, StoreError
-from clusterspace.processes import store_files
+from clusterspace.roots import store_files
 
 PLACE = click.Path(path_type=Path)
 

@@ -9,7 +9,7 @@ from clusterspace.cli.hub_option import hub_options, run
 from clusterspace.cli.output import Line, Listing, output_option, show
 
 if TYPE_CHECKING:
-    from clusterspace.processes.tokens import KnownToken
+    from clusterspace.roots.tokens import KnownToken
 
 _COLUMNS: Final = ("TOKEN", "CLUSTER", "STATE", "EXPIRES")
 
@@ -46,8 +46,8 @@ def create(
       clusterspace token create west --print-register-command
       clusterspace token create west --ttl 600
     """
-    from clusterspace.processes.clients import hub_settings
-    from clusterspace.processes.tokens import create_token
+    from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.tokens import create_token
 
     async def work() -> None:
         made = await create_token(name, hub_settings(kubeconfig, context), seconds=seconds)
@@ -69,8 +69,8 @@ def list_(kubeconfig: Path | None, context: str, output: str) -> None:
       clusterspace token list
       clusterspace token list -o json
     """
-    from clusterspace.processes.clients import hub_settings
-    from clusterspace.processes.tokens import list_tokens
+    from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.tokens import list_tokens
 
     found = run(lambda: list_tokens(hub_settings(kubeconfig, context)))
     nothing = "no token is left: clusterspace token create NAME makes one"
@@ -93,8 +93,8 @@ def delete(tokens: tuple[str, ...], kubeconfig: Path | None, context: str) -> No
     Examples:
       clusterspace token delete abcdef
     """
-    from clusterspace.processes.clients import hub_settings
-    from clusterspace.processes.tokens import delete_token
+    from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.tokens import delete_token
 
     async def work() -> None:
         hub = hub_settings(kubeconfig, context)

@@ -16,8 +16,8 @@ from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from clusterspace.processes.local_files import LocalFiles, PartRecord, RunRecord
-    from clusterspace.processes.up import UpSettings
+    from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
+    from clusterspace.roots.up import UpSettings
 
 _STOP_SECONDS: Final = 30.0
 _STEP_SECONDS: Final = 0.1
@@ -89,8 +89,8 @@ def up(
       clusterspace up --members 3 --detach
       kubectl --kubeconfig .clusterspace/kubeconfig get pods -A
     """
-    from clusterspace.processes.local_files import LocalFiles
-    from clusterspace.processes.up import UpSettings
+    from clusterspace.roots.local_files import LocalFiles
+    from clusterspace.roots.up import UpSettings
 
     files = LocalFiles(data_dir.absolute())
     settings = UpSettings(
@@ -130,7 +130,7 @@ def down(data_dir: Path) -> None:
     import signal
     import time
 
-    from clusterspace.processes.local_files import LocalFiles
+    from clusterspace.roots.local_files import LocalFiles
 
     files = LocalFiles(data_dir.absolute())
     record = files.read_record()
@@ -157,7 +157,7 @@ def status(data_dir: Path, output: str) -> None:
       clusterspace status
       clusterspace status -o json
     """
-    from clusterspace.processes.local_files import LocalFiles
+    from clusterspace.roots.local_files import LocalFiles
 
     record = LocalFiles(data_dir.absolute()).read_record()
     if record is None:
@@ -182,7 +182,7 @@ def logs(part: str, data_dir: Path, tail: int, *, follow: bool) -> None:
     """
     import time
 
-    from clusterspace.processes.local_files import LocalFiles
+    from clusterspace.roots.local_files import LocalFiles
 
     log = LocalFiles(data_dir.absolute()).log(part)
     if not log.exists():
@@ -212,8 +212,8 @@ def doctor(data_dir: Path) -> None:
     from rich.markup import escape
 
     from clusterspace.aio.clocks import SystemClock
-    from clusterspace.processes.doctor import Verdict, examine
-    from clusterspace.processes.local_files import LocalFiles
+    from clusterspace.roots.doctor import Verdict, examine
+    from clusterspace.roots.local_files import LocalFiles
 
     marks = {
         Verdict.FINE: "[green]✓[/]",
@@ -240,7 +240,7 @@ def doctor(data_dir: Path) -> None:
 def _run(settings: "UpSettings", *, demo: bool) -> None:
     from rich.console import Console
 
-    from clusterspace.processes.up import run_until_stopped
+    from clusterspace.roots.up import run_until_stopped
     from clusterspace.telemetry.logs import Format, Level, configure
 
     configure(Format("console"), Level.WARNING, sys.stderr)
@@ -288,7 +288,7 @@ def _detach(files: "LocalFiles", arguments: list[str]) -> None:
 
 async def _place_shop(files: "LocalFiles", console: "Console") -> None:
     from clusterspace.aio.clocks import SystemClock
-    from clusterspace.processes.demo.placing import place_shop
+    from clusterspace.roots.demo.placing import place_shop
 
     await place_shop(files, SystemClock())
     console.print("[green]✓[/] shop         a sample application on both members", highlight=False)

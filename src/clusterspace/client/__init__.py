@@ -11,6 +11,7 @@ One request and its answer:
     retries.py       whether to ask again, and when
     translation.py   transport failures and Status bodies into our errors, in one place
     answers.py       reading an answer: bit by bit, or whole and within a limit
+    endpoints.py     where a member may be: the form of its address, networks that are refused
     addresses.py     a host to the addresses that are connected to: looked up once, and judged
     answer_memory.py how much all answers together may take, and who pays when it is too much
     pools.py         connections made with one set of certificates

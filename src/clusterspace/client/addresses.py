@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from clusterspace.api.cluster_endpoints import Address, AddressRules, advice, read_address
+from clusterspace.client.endpoints import Address, AddressRules, advice, read_address
 
 SocketAddress: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 """Family, type, protocol, canonical name and address, as the operating system tells them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from clusterspace.api.cluster_endpoints import AddressRules
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import UnusableKubeconfig
 
 DEFAULT_NAMESPACE: Final = "default"

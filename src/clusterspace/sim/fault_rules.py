@@ -26,8 +26,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.errors import BadRequest
-from clusterspace.serving.request_info import RequestInfo
 
 NAMESPACE: Final = "kube-system"
 CONFIG_MAP: Final = "clusterspace-sim-faults"

@@ -16,6 +16,10 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.messages import HeaderPairs, Response, refusal
+from clusterspace.apiserver.http.request_info import RequestInfo, read_request
+from clusterspace.apiserver.http.requests import Handler, Request
+from clusterspace.apiserver.http.streams import Stream
 from clusterspace.errors import (
     ApiError,
     BadRequest,
@@ -27,10 +31,6 @@ from clusterspace.errors import (
 )
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, name_of, namespace_of
-from clusterspace.serving.messages import HeaderPairs, Response, refusal
-from clusterspace.serving.request_info import RequestInfo, read_request
-from clusterspace.serving.requests import Handler, Request
-from clusterspace.serving.streams import Stream
 from clusterspace.sim.api import Kind
 from clusterspace.sim.fault_rules import (
     CONFIG_MAP,

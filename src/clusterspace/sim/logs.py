@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, Malformed
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.kube.timestamps import format_micro_time, parse_time
-from clusterspace.serving.request_info import Query
 from clusterspace.sim.pod_states import containers_of
 
 LINE_SECONDS: Final = 1.0

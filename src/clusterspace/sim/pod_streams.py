@@ -1,12 +1,12 @@
 """The doors into a pod: log, exec, attach and port-forward, each from its request to its end."""
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.responses import headers_for
+from clusterspace.apiserver.http.streams import Stream
 from clusterspace.errors import BadRequest
 from clusterspace.kube.objects import Object, name_of, uid_of
-from clusterspace.serving.calls import Call
-from clusterspace.serving.messages import Response
-from clusterspace.serving.responses import headers_for
-from clusterspace.serving.streams import Stream
 from clusterspace.sim.containers import Containers, running_place
 from clusterspace.sim.listeners import PodListeners
 from clusterspace.sim.logs import LINE_SECONDS, ContainerLog, LogRequest, choose_container

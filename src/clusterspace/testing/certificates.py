@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.certificates import Authority
 from clusterspace.client.settings import Pem, Trust
-from clusterspace.hub.certificates import Authority
 
 
 @dataclass(frozen=True, slots=True)

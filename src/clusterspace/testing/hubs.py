@@ -16,16 +16,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.cluster_endpoints import LOOPBACK
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.client.connection import Connection
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Trust
 from clusterspace.errors import ClusterspaceError
-from clusterspace.processes.hub import HubSettings, running_hub
-from clusterspace.processes.installation import Installation
-from clusterspace.serving.travelling_users import MemberIdentities
+from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.installation import Installation
 
 _ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""

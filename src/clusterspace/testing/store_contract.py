@@ -1,4 +1,4 @@
-"""The suite every Store must pass: each promise of `store/interface.py` as a test.
+"""The suite every Store must pass: each promise of `apiserver/store/interface.py` as a test.
 
 A test module subclasses `StoreContract`, or `DurableStoreContract` for a store that outlives its
 process, and overrides `open_store`. Stores are opened so that a watch may have `WAITING_EVENTS`
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterspace.apiserver.store.interface import Store, Watch
+from clusterspace.apiserver.store.revisions import ABSENT, Event, EventType, KeyValue, Revision
 from clusterspace.errors import (
     Compacted,
     FutureRevision,
@@ -20,8 +22,6 @@ from clusterspace.errors import (
     Unstorable,
     WatcherEvicted,
 )
-from clusterspace.store.interface import Store, Watch
-from clusterspace.store.revisions import ABSENT, Event, EventType, KeyValue, Revision
 
 WAITING_EVENTS = 50
 """How many events may wait for a watch of the stores under test."""

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from clusterspace.gateway import names
-from clusterspace.gateway.merge import versions
+from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway.merge import versions
 
 State: TypeAlias = Mapping[str, tuple[str, str]]
 """The objects of one cluster: UID and version of each, by `namespace/name`."""

@@ -14,8 +14,9 @@ from tests.component.fake_clusters import Handle, fake_cluster
 from tests.flows.fleets import Fleet, Side, until
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.cluster_endpoints import LOOPBACK
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.client.connection import Connection
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Answer, Ask
@@ -23,15 +24,14 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
-from clusterspace.gateway.answers.asking import FleetLimits
-from clusterspace.gateway.fanout import exchange
-from clusterspace.gateway.troubles import Lapses
+from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.gateway.fanout import exchange
+from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, uid_of, with_metadata
-from clusterspace.membership import manifests, names
-from clusterspace.processes.fleet import FleetSettings, RunningFleet, running_fleet
-from clusterspace.processes.hub import HubSettings, running_hub
-from clusterspace.processes.sim import SimSettings, running_sim
-from clusterspace.serving.travelling_users import MemberIdentities
+from clusterspace.roots.fleet import FleetSettings, RunningFleet, running_fleet
+from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hostile import KINDS, hostile_member
 from clusterspace.testing.hubs import client_for_test, part_of_hub

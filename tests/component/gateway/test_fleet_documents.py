@@ -15,7 +15,7 @@ from tests.flows.fleets import until
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.processes.fleet_contexts import all_contexts, fleet_settings
+from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test
 

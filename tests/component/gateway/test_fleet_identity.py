@@ -24,10 +24,10 @@ from tests.component.gateway.fleet_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.api.agents import AGENTS
+from clusterspace.apis.agents import AGENTS
+from clusterspace.apiserver.certificates import Authority
 from clusterspace.client.places import Place
-from clusterspace.hub.certificates import Authority
-from clusterspace.processes.installation import Installation, write_pair
+from clusterspace.roots.installation import Installation, write_pair
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

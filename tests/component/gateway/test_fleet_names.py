@@ -13,9 +13,9 @@ from tests.component.gateway.fleet_site import (
 )
 
 from clusterspace.client.places import Place
-from clusterspace.gateway.merge import versions
+from clusterspace.fleet.gateway.merge import versions
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object
-from clusterspace.membership import manifests
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,7 +13,7 @@ from tests.flows.fleets import until
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.upgrades import open_tunnel
-from clusterspace.gateway.merge import versions
+from clusterspace.fleet.gateway.merge import versions
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.testing.builders import (
     CONFIG_MAPS,

@@ -23,15 +23,15 @@ from tests.component.gateway.fleet_site import (
 from tests.component.gateway.watch_streams import Watching, watching
 from tests.flows.fleets import Side, until
 
-from clusterspace.api.cluster_endpoints import LOOPBACK
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.places import Place
 from clusterspace.client.requests import Ask
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.watch import LineSplitter
 from clusterspace.client.writes import DeleteOptions
-from clusterspace.gateway.merge import versions
-from clusterspace.processes.fleet import FleetSettings, running_fleet
-from clusterspace.runtime.informers import Informer
+from clusterspace.controllers.informers import Informer
+from clusterspace.fleet.gateway.merge import versions
+from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub

@@ -15,7 +15,7 @@ from tests.component.gateway.fleet_site import ROOT, Site, fake_member, fleet_si
 from tests.component.gateway.watch_streams import Watching, watching
 
 from clusterspace.client.places import Place
-from clusterspace.gateway.merge import versions
+from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.builders import NAMESPACES, namespace
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "resource-versions.md"

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.component.serving.wire import get, running, wait_for
 
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
 
 
 class Mixed:

@@ -5,10 +5,10 @@ import random
 import msgspec
 import pytest
 from tests.component.serving.wire import Pki, RawClient, Running, chunked, get, request, running
-from tests.unit.serving.hostile_requests import hostile_requests
+from tests.unit.apiserver.http.hostile_requests import hostile_requests
 
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
 
 FUZZ_ROUNDS = 300
 

@@ -17,10 +17,10 @@ from tests.component.serving.wire import (
     running,
 )
 
+from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
 from clusterspace.errors import ApiError, NotFound
-from clusterspace.serving.listener import HttpServer
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
 
 MIB = 1024 * 1024
 

@@ -15,9 +15,9 @@ from tests.component.serving.wire import (
     wait_for,
 )
 
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
-from clusterspace.serving.streams import Stream, frame_chunk
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.streams import Stream, frame_chunk
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
 UPGRADE = request("POST", "/exec", "Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0")

@@ -16,8 +16,8 @@ from tests.component.serving.wire import (
     wait_for,
 )
 
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
 
 
 async def test_a_client_that_never_asks_is_let_go_without_a_word() -> None:

@@ -10,9 +10,9 @@ import pytest
 from tests.component.serving.certificates import Authority
 from tests.component.serving.wire import Counter, Pki, Running, echo, get, running, wait_for
 
-from clusterspace.serving.messages import Response
-from clusterspace.serving.requests import Request
-from clusterspace.serving.tls import reload_certificate, server_context
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.tls import reload_certificate, server_context
 
 
 async def show_certificate(asked: Request) -> Response:

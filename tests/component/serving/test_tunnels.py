@@ -9,15 +9,15 @@ import pytest
 from tests.component.serving.wire import Pki, Running, request, running, wait_for
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
+from clusterspace.apiserver.http.relays import Passage, relay
+from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.client.connection import Connection
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.serving.calls import Call
-from clusterspace.serving.messages import Response
-from clusterspace.serving.middleware.catch_errors import catch_errors
-from clusterspace.serving.relays import Passage, relay
-from clusterspace.serving.request_info import read_request
-from clusterspace.serving.requests import Request
-from clusterspace.serving.tunnels import tunnel
 
 PODS = "/api/v1/namespaces/default/pods/web"
 EXEC = request(

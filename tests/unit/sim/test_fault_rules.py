@@ -2,8 +2,8 @@
 
 import pytest
 
+from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.errors import BadRequest
-from clusterspace.serving.request_info import read_request
 from clusterspace.sim.fault_rules import Fault, Rule, is_exempt, read_rules
 
 

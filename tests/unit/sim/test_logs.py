@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.sim.workload_objects import pod
 
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest
 from clusterspace.kube.objects import Object
-from clusterspace.serving.request_info import Query
 from clusterspace.sim import pods
 from clusterspace.sim.logs import KEPT_LINES, ContainerLog, LogRequest, choose_container
 

@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from clusterspace.serving.streams import Hijacked
+from clusterspace.apiserver.http.streams import Hijacked
 
 _READ_SIZE: Final = 64 * 1024
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.streams import Hijacked
 from clusterspace.errors import BadRequest
-from clusterspace.serving.calls import Call
-from clusterspace.serving.streams import Hijacked
 from clusterspace.sim.streams.websockets import accept_key
 
 V5: Final = "v5.channel.k8s.io"

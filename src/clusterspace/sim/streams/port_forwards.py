@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final, Protocol
 
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, StreamBroken
-from clusterspace.serving.calls import Call
-from clusterspace.serving.request_info import Query
 from clusterspace.sim.streams.byte_pipes import RawPipe
 from clusterspace.sim.streams.handshakes import (
     PORT_FORWARD,

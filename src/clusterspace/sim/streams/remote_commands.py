@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from clusterspace.apiserver.http.calls import Call
 from clusterspace.errors import StreamBroken
-from clusterspace.serving.calls import Call
 from clusterspace.sim.streams.byte_pipes import RawPipe
 from clusterspace.sim.streams.handshakes import COMMAND_PROTOCOLS, V4, Transport, Upgrade, upgrade
 from clusterspace.sim.streams.spdy import SpdySession

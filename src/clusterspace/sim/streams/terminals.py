@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.kube.objects import Object
-from clusterspace.serving.request_info import Query
 from clusterspace.sim.streams.handshakes import V5
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
 from clusterspace.sim.streams.websockets import NORMAL, WebSocket

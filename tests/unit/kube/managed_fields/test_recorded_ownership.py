@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.corpus import load_scenario
 
-from clusterspace.api import normal_form
-from clusterspace.api.builtin_schemas import schema_for
+from clusterspace.builtins import normal_form
+from clusterspace.builtins.schemas import schema_for
 from clusterspace.errors import ApiError
 from clusterspace.kube.managed_fields.apply import apply
 from clusterspace.kube.managed_fields.managers import raw_entries, without_entries

@@ -16,8 +16,8 @@ from tests.unit.kube.managed_fields.gadgets import (
     write_by,
 )
 
-from clusterspace.api import normal_form
-from clusterspace.api.builtin_schemas import schema_for
+from clusterspace.builtins import normal_form
+from clusterspace.builtins.schemas import schema_for
 from clusterspace.kube.managed_fields.apply import apply
 from clusterspace.kube.managed_fields.comparison import compare
 from clusterspace.kube.managed_fields.update import Write, track_update

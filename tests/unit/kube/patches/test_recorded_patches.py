@@ -9,7 +9,7 @@ import pytest
 from tests.corpus import load_scenario
 
 from clusterspace import errors
-from clusterspace.api.builtin_schemas import schema_for
+from clusterspace.builtins.schemas import schema_for
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
 from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_patch
 from clusterspace.kube.patches.merge_patch import apply_merge_patch

@@ -1,7 +1,7 @@
 """The table of messages is whole: every line reads, every type it names is there."""
 
-from clusterspace.api.builtins import all_resources
-from clusterspace.api.builtins_model import CREATE_ONLY
+from clusterspace.builtins.resource_model import CREATE_ONLY
+from clusterspace.builtins.resources import all_resources
 from clusterspace.kube.protobuf.messages import Shape, all_kinds, find_kind, get_message
 from clusterspace.kube.protobuf.values import VALUE_TYPES
 

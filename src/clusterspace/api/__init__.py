@@ -1,1 +1,0 @@
-"""The kinds we know: the built-in table, and our own kinds, one module per noun."""

@@ -1,0 +1,278 @@
+"""What the agent of a member cluster reaches, and nothing else, whatever roles add.
+
+An agent is scoped by who it is, as Kubernetes scopes nodes. The agent of `west` reaches
+
+    karmada-es-west       its execution namespace: the namespace itself, its works, its events
+    karmada-cluster       its lease `west`, its secrets `west` and `west-impersonator`
+    fleet-member-west     its InternalMemberCluster and fleet works, if a MemberCluster invited it
+    cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`
+    default               events about its Cluster, which has no namespace of its own
+
+A URL names no object when it creates one, so creating is allowed by resource, and `refusal_of`
+looks at what the body says.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
+from clusterspace.apis.cluster_credentials import SUBRESOURCE
+from clusterspace.apis.clusters import IMPERSONATOR_SUFFIX
+from clusterspace.apiserver.access.rbac import Rule
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import User
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    identity_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+)
+from clusterspace.kube.resources import ResourceInfo
+
+CLUSTER_NAMESPACE: Final = "karmada-cluster"
+EXECUTION_PREFIX: Final = "karmada-es-"
+MEMBER_PREFIX: Final = "fleet-member-"
+
+_CLUSTERS: Final = "cluster.karmada.io"
+_WORKS: Final = "work.karmada.io"
+_FLEET_CLUSTERS: Final = "cluster.kubernetes-fleet.io"
+_FLEET_WORKS: Final = "placement.kubernetes-fleet.io"
+_LEASES: Final = "coordination.k8s.io"
+_CERTIFICATES: Final = "certificates.k8s.io"
+_CERTIFICATE_REQUESTS: Final = "certificatesigningrequests"
+
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = ("update", "patch")
+_REQUEST_SUFFIX: Final = re.compile(r"-[a-z0-9]{5}")
+_EVENT_GROUPS: Final = ("", "events.k8s.io")
+_EVENT_NAMESPACE: Final = "default"
+"""Where events about objects without a namespace are."""
+_EVENT_SUFFIX: Final = re.compile(r"\.clusterspace-agent\.[0-9a-f]{16}")
+"""How events an agent recorded go on after the name of its cluster."""
+_OPAQUE: Final = "Opaque"
+_OPERATORS_FIELDS: Final = (
+    ("metadata", "ownerReferences"),
+    ("metadata", "finalizers"),
+    ("metadata", "labels"),
+    ("spec", "taints"),
+)
+"""What an agent may not say of its Cluster, at birth or later."""
+
+EVERYWHERE: Final = (
+    Rule(
+        ("get",),
+        paths=(
+            "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*",
+            "/healthz", "/livez", "/readyz", "/version", "/version/",
+        ),
+    ),
+    Rule(
+        ("create",),
+        ("authorization.k8s.io",),
+        ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    ),
+    Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
+)  # fmt: skip
+"""What tells an agent about the API and about itself, and about nobody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentScope:
+    """What one agent reaches."""
+
+    cluster: str
+
+    @property
+    def execution_namespace(self) -> str:
+        """Where its works are."""
+        return EXECUTION_PREFIX + self.cluster
+
+    @property
+    def member_namespace(self) -> str:
+        """Where its InternalMemberCluster is, if there is one."""
+        return MEMBER_PREFIX + self.cluster
+
+    @property
+    def secrets(self) -> tuple[str, str]:
+        """The secrets that hold its credentials."""
+        return self.cluster, self.cluster + IMPERSONATOR_SUFFIX
+
+    def rules(self, namespace: str) -> tuple[Rule, ...]:
+        """Return its rules in a namespace, or at the cluster scope."""
+        if not self.cluster:
+            return ()
+        if namespace == self.execution_namespace:
+            return (*EVERYWHERE, *self._execution_rules())
+        if namespace == self.member_namespace:
+            return (*EVERYWHERE, *self._member_rules())
+        if namespace == CLUSTER_NAMESPACE:
+            return (*EVERYWHERE, *self._credential_rules())
+        if namespace == _EVENT_NAMESPACE:
+            return (*EVERYWHERE, Rule(("create",), _EVENT_GROUPS, ("events",)))
+        return EVERYWHERE if namespace else (*EVERYWHERE, *self._cluster_rules())
+
+    def _cluster_rules(self) -> tuple[Rule, ...]:
+        own = (self.cluster,)
+        return (
+            Rule(("create",), (_CLUSTERS,), ("clusters",)),
+            Rule(_READ, (_CLUSTERS,), ("clusters",), own),
+            Rule(("get", *_WRITE), (_CLUSTERS,), ("clusters/status",), own),
+            # Said once, at birth: agents may not change their Cluster. Its Secrets are its own,
+            # so all it can send anywhere is what it has itself.
+            Rule(("update",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
+            Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
+        )
+
+    def _execution_rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule(("get",), ("",), ("namespaces",), (self.execution_namespace,)),
+            Rule((*_READ, *_WRITE), (_WORKS,), ("works",)),
+            Rule(("get", *_WRITE), (_WORKS,), ("works/status",)),
+            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
+        )
+
+    def _member_rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule(_READ, (_FLEET_CLUSTERS,), ("internalmemberclusters",)),
+            Rule(("get", *_WRITE), (_FLEET_CLUSTERS,), ("internalmemberclusters/status",)),
+            Rule((*_READ, *_WRITE), (_FLEET_WORKS,), ("works",)),
+            Rule(("get", *_WRITE), (_FLEET_WORKS,), ("works/status",)),
+            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
+        )
+
+    def _credential_rules(self) -> tuple[Rule, ...]:
+        own = (self.cluster,)
+        return (
+            Rule(("create",), (_LEASES,), ("leases",)),
+            Rule((*_READ, *_WRITE), (_LEASES,), ("leases",), own),
+            Rule(("create",), ("",), ("secrets",)),
+            Rule(("get", *_WRITE), ("",), ("secrets",), self.secrets),
+        )
+
+    def allows(self, info: RequestInfo, name: str) -> bool:
+        """Whether the agent may do what a request asks for."""
+        if not self.cluster:
+            return False
+        if any(rule.allows(info, name) for rule in _rules_of(self, info.namespace)):
+            return True
+        if info.subresource:
+            return False
+        if (info.group, info.resource) == (_CERTIFICATES, _CERTIFICATE_REQUESTS):
+            return info.verb == "get" and self._is_own(name)
+        is_event = info.group in _EVENT_GROUPS and info.resource == "events"
+        return is_event and info.namespace == _EVENT_NAMESPACE and self._tells(info.verb, name)
+
+    def _tells(self, verb: str, event_name: str) -> bool:
+        """Whether an event beside its execution namespace may be the agent's to add to.
+
+        Objects of another kind may have the cluster's name, and their events names that begin
+        alike: those the agent cannot read, and `refusal_of` keeps it from changing them.
+        """
+        head, tail = event_name[: len(self.cluster)], event_name[len(self.cluster) :]
+        if head != self.cluster or not tail.startswith("."):
+            return False
+        return verb in _WRITE or (verb == "get" and _EVENT_SUFFIX.fullmatch(tail) is not None)
+
+    def _is_own(self, request_name: str) -> bool:
+        """Whether a certificate request is this agent's.
+
+        The suffix has a fixed length, so no name is that of two clusters: `west-1a2b3` is
+        `west`'s even if there is a cluster `west-1a2b3`, whose requests are longer.
+        """
+        head, tail = request_name[: len(self.cluster)], request_name[len(self.cluster) :]
+        return head == self.cluster and _REQUEST_SUFFIX.fullmatch(tail) is not None
+
+    def refusal_of(self, resource: ResourceInfo, new: Object, old: Object | None) -> str:
+        """Return why this agent may not write an object it was let in to write, or nothing."""
+        if self._is_foreign_event(resource, new) or self._is_foreign_event(resource, old):
+            return f"the event is not about cluster {self.cluster!r}"
+        if old is None and not self._is_own_object(resource, name_of(new)):
+            return f"{resource.plural} {name_of(new)!r} is not cluster {self.cluster!r}'s"
+        field = self._operators_field(resource, new, old or {})
+        return f"{field} is not an agent's to set" if field else ""
+
+    def _is_own_object(self, resource: ResourceInfo, name: str) -> bool:
+        match resource.plural:
+            case "clusters" | "leases":
+                return name == self.cluster
+            case "secrets":
+                return name in self.secrets
+            case "certificatesigningrequests":
+                return self._is_own(name)
+            case _:
+                return True  # whatever else it may create is in its own namespace
+
+    def _is_foreign_event(self, resource: ResourceInfo, event: Object | None) -> bool:
+        """Whether this is an event, outside its own namespaces, about anything but us."""
+        if event is None or resource.plural != "events":
+            return False
+        if namespace_of(event) in (self.execution_namespace, self.member_namespace):
+            return False
+        about: Object = event.get("involvedObject") or event.get("regarding") or {}
+        is_named_alike = name_of(event).startswith(f"{self.cluster}.")
+        return bool(about.get("namespace")) or not is_named_alike or self._is_foreign(about)
+
+    def _operators_field(self, resource: ResourceInfo, new: Object, old: Object) -> str:
+        """Return a field that the write changes and that only operators may change.
+
+        Owners let an agent decide when objects go, taints and labels where workloads run, a
+        foreign secret whose credentials the hub uses; and the hub fills in secrets that say they
+        are a service account's. A Work is an order: an agent reports on it, and lets it go.
+        """
+        if any(map(self._is_foreign, _added_owners(new, old))):
+            return "metadata.ownerReferences"
+        if resource.plural == "secrets" and (new.get("type") or _OPAQUE) != _OPAQUE:
+            return "type"
+        if resource.plural == "works" and new.get("spec") != old.get("spec"):
+            return "spec"
+        if resource.plural != "clusters":
+            return ""
+        for path in _OPERATORS_FIELDS:
+            if (find_at(new, *path) or None) != (find_at(old, *path) or None):
+                return ".".join(path)
+        for field in ("secretRef", "impersonatorSecretRef"):
+            if not self._is_own_secret(find_at(new, "spec", field)):
+                return f"spec.{field}"
+        return ""
+
+    def _is_foreign(self, reference: Object) -> bool:
+        """Whether a reference names anything but the agent's own Cluster."""
+        group = str(reference.get("apiVersion") or "").partition("/")[0]
+        own = (_CLUSTERS, "Cluster", self.cluster)
+        return (group, reference.get("kind"), reference.get("name")) != own
+
+    def _is_own_secret(self, reference: Object | None) -> bool:
+        if not reference:
+            return True
+        is_own_name = reference.get("name") in self.secrets
+        return is_own_name and reference.get("namespace") == CLUSTER_NAMESPACE
+
+
+def _added_owners(new: Object, old: Object) -> list[Object]:
+    held: list[Object] = metadata_of(old).get("ownerReferences") or []
+    wanted: list[Object] = metadata_of(new).get("ownerReferences") or []
+    known = {identity_of(each) for each in held}
+    return [each for each in wanted if identity_of(each) not in known]
+
+
+@lru_cache(maxsize=4096)
+def _rules_of(scope: AgentScope, namespace: str) -> tuple[Rule, ...]:
+    return scope.rules(namespace)
+
+
+def scope_of(user: User) -> AgentScope | None:
+    """Return the scope of an agent; None for everybody else.
+
+    Either sign makes an agent, so that neither a group without a name nor a name without the
+    group gets out of the scope. One whose name tells no cluster reaches nothing.
+    """
+    is_named = user.name.startswith(AGENT_USER_PREFIX)
+    if not is_named and AGENTS not in user.groups:
+        return None
+    cluster = user.name.removeprefix(AGENT_USER_PREFIX) if is_named else ""
+    # No cluster is called so, but a certificate may be: its secrets would be another cluster's.
+    return AgentScope("" if cluster.endswith(IMPERSONATOR_SUFFIX) else cluster)

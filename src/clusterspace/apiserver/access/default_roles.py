@@ -1,0 +1,291 @@
+"""The roles and bindings that clients expect to find, under Kubernetes' names.
+
+`admin`, `edit` and `view` hold no rules of their own: they gather those of every role labelled for
+them, so that a custom resource joins them by bringing a labelled role along.
+https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apis.agents import REGISTRATION_GROUP
+from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
+from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
+from clusterspace.apiserver.access.snapshot import RBAC_GROUP
+from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from clusterspace.kube.objects import Object
+
+AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+API_VERSION: Final = f"{RBAC_GROUP}/v1"
+
+_LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_ANNOTATIONS: Final = {AUTOUPDATE: "true"}
+
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
+_READ_WRITE: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")  # fmt: skip  # noqa: E501
+_CREATE: Final = ("create",)
+_EVENTS: Final = ("", "events.k8s.io")
+
+_CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
+_CLIENT_AUTHORITY: Final = "extension-apiserver-authentication-reader"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRole:
+    """A role that is put back, rule by rule, where it is missing."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    namespace: str = ""
+    joins: str = ""
+    """The aggregated role this one is gathered into."""
+    gathers: str = ""
+    """The name under which this role gathers others."""
+
+    def as_object(self) -> Object:
+        """Return the Role or ClusterRole."""
+        labels = {**_LABELS, **({_label(self.joins): "true"} if self.joins else {})}
+        metadata = _metadata(self.name, self.namespace, labels)
+        kind = "Role" if self.namespace else "ClusterRole"
+        role: Object = {"kind": kind, "apiVersion": API_VERSION, "metadata": metadata}
+        if self.gathers:
+            selector = {"matchLabels": {_label(self.gathers): "true"}}
+            return {**role, "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": []}
+        return {**role, "rules": [rule.as_object() for rule in self.rules]}
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultBinding:
+    """A binding of the role of the same name, in the same namespace, to groups and users."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    namespace: str = ""
+    users: tuple[str, ...] = ()
+    role: str = ""
+    """The role, where it has another name."""
+
+    def as_object(self) -> Object:
+        """Return the RoleBinding or ClusterRoleBinding."""
+        scope = "" if self.namespace else "Cluster"
+        return {
+            "kind": f"{scope}RoleBinding",
+            "apiVersion": API_VERSION,
+            "metadata": _metadata(self.name, self.namespace, _LABELS),
+            "subjects": [
+                {"kind": kind, "apiGroup": RBAC_GROUP, "name": name}
+                for kind, names in (("Group", self.groups), ("User", self.users))
+                for name in names
+            ],
+            "roleRef": {
+                "apiGroup": RBAC_GROUP,
+                "kind": f"{scope}Role",
+                "name": self.role or self.name,
+            },
+        }
+
+
+def _label(aggregate: str) -> str:
+    return f"rbac.authorization.k8s.io/aggregate-to-{aggregate}"
+
+
+def _metadata(name: str, namespace: str, labels: dict[str, str]) -> Object:
+    metadata: Object = {"name": name, "labels": labels, "annotations": _ANNOTATIONS}
+    return {**metadata, "namespace": namespace} if namespace else metadata
+
+
+def _on(verbs: tuple[str, ...], groups: str | tuple[str, ...], *resources: str) -> Rule:
+    return Rule(verbs, (groups,) if isinstance(groups, str) else groups, resources)
+
+
+def _at(*paths: str) -> Rule:
+    return Rule(("get",), paths=paths)
+
+
+_TO_ADMIN: Final = (
+    _on(_CREATE, "authorization.k8s.io", "localsubjectaccessreviews"),
+    _on(_READ_WRITE, RBAC_GROUP, "rolebindings", "roles"),
+)
+
+_TO_EDIT: Final = (
+    _on(_READ, "", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets",
+        "services/proxy"),
+    _on(("impersonate",), "", "serviceaccounts"),
+    _on(_WRITE, "", "pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"),
+    _on(_CREATE, "", "pods/eviction"),
+    _on(_WRITE, "", "configmaps", "persistentvolumeclaims", "replicationcontrollers",
+        "replicationcontrollers/scale", "secrets", "serviceaccounts", "services",
+        "services/proxy"),
+    _on(_CREATE, "", "serviceaccounts/token"),
+    _on(_WRITE, _EVENTS, "events"),
+    _on(_WRITE, "apps", "daemonsets", "deployments", "deployments/rollback", "deployments/scale",
+        "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"),
+    _on(_WRITE, "autoscaling", "horizontalpodautoscalers"),
+    _on(_WRITE, "batch", "cronjobs", "jobs"),
+    _on(_WRITE, "extensions", "daemonsets", "deployments", "deployments/rollback",
+        "deployments/scale", "ingresses", "networkpolicies", "replicasets", "replicasets/scale",
+        "replicationcontrollers/scale"),
+    _on(_WRITE, "policy", "poddisruptionbudgets"),
+    _on(_WRITE, "networking.k8s.io", "ingresses", "networkpolicies"),
+    _on(_READ_WRITE, "coordination.k8s.io", "leases"),
+    _on(_WRITE, "resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
+)  # fmt: skip
+
+_TO_VIEW: Final = (
+    _on(_READ, "", "configmaps", "endpoints", "persistentvolumeclaims",
+        "persistentvolumeclaims/status", "pods", "replicationcontrollers",
+        "replicationcontrollers/scale", "serviceaccounts", "services", "services/status"),
+    _on(_READ, "", "bindings", "limitranges", "namespaces/status", "pods/log", "pods/status",
+        "replicationcontrollers/status", "resourcequotas", "resourcequotas/status"),
+    _on(_READ, "", "namespaces"),
+    _on(_READ, _EVENTS, "events"),
+    _on(_READ, "discovery.k8s.io", "endpointslices"),
+    _on(_READ, "apps", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments",
+        "deployments/scale", "deployments/status", "replicasets", "replicasets/scale",
+        "replicasets/status", "statefulsets", "statefulsets/scale", "statefulsets/status"),
+    _on(_READ, "autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
+    _on(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
+    _on(_READ, "extensions", "daemonsets", "daemonsets/status", "deployments",
+        "deployments/scale", "deployments/status", "ingresses", "ingresses/status",
+        "networkpolicies", "replicasets", "replicasets/scale", "replicasets/status",
+        "replicationcontrollers/scale"),
+    _on(_READ, "policy", "poddisruptionbudgets", "poddisruptionbudgets/status"),
+    _on(_READ, "networking.k8s.io", "ingresses", "ingresses/status", "networkpolicies"),
+    _on(_READ, "resource.k8s.io", "resourceclaims", "resourceclaims/status",
+        "resourceclaimtemplates"),
+)  # fmt: skip
+
+_PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+
+_SIGNERS: Final = (
+    "kube-apiserver-client",
+    "kube-apiserver-client-kubelet",
+    "kubelet-serving",
+    "legacy-unknown",
+)
+
+
+def _approver(signer: str) -> DefaultRole:
+    rule = Rule(("approve",), ("certificates.k8s.io",), ("signers",), (f"kubernetes.io/{signer}",))
+    return DefaultRole(f"system:certificates.k8s.io:{signer}-approver", (rule,))
+
+
+ROLES: Final = (
+    DefaultRole(
+        "cluster-admin",
+        (
+            _on((EVERYTHING,), EVERYTHING, EVERYTHING),
+            Rule((EVERYTHING,), paths=(EVERYTHING,)),
+        ),
+    ),
+    DefaultRole("system:discovery", (
+        _at("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
+            "/readyz", "/version", "/version/"),
+    )),
+    DefaultRole("system:monitoring", (
+        _at("/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis",
+            "/readyz", "/readyz/*"),
+        _on(("get",), "", "nodes/metrics"),
+    )),
+    DefaultRole("system:basic-user", (
+        _on(_CREATE, "authorization.k8s.io", "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews"),
+        _on(_CREATE, "authentication.k8s.io", "selfsubjectreviews"),
+    )),
+    DefaultRole("system:public-info-viewer", (_at(*_PUBLIC),)),
+    DefaultRole("admin", gathers="admin"),
+    DefaultRole("edit", gathers="edit", joins="admin"),
+    DefaultRole("view", gathers="view", joins="edit"),
+    DefaultRole("system:aggregate-to-admin", _TO_ADMIN, joins="admin"),
+    DefaultRole("system:aggregate-to-edit", _TO_EDIT, joins="edit"),
+    DefaultRole("system:aggregate-to-view", _TO_VIEW, joins="view"),
+    DefaultRole("system:auth-delegator", (
+        _on(_CREATE, "authentication.k8s.io", "tokenreviews"),
+        _on(_CREATE, "authorization.k8s.io", "subjectaccessreviews"),
+    )),
+    DefaultRole("system:node-bootstrapper", (
+        _on(("create", *_READ), "certificates.k8s.io", "certificatesigningrequests"),
+    )),
+    DefaultRole("system:service-account-issuer-discovery", (
+        _at("/.well-known/openid-configuration", "/.well-known/openid-configuration/",
+            "/openid/v1/jwks", "/openid/v1/jwks/"),
+    )),
+    *map(_approver, _SIGNERS),
+    DefaultRole(
+        _CLIENT_AUTHORITY,
+        (Rule(_READ, ("",), ("configmaps",), ("extension-apiserver-authentication",)),),
+        namespace="kube-system",
+    ),
+    DefaultRole(
+        _CLUSTER_INFO,
+        (Rule(("get",), ("",), ("configmaps",), ("cluster-info",)),),
+        namespace="kube-public",
+    ),
+)  # fmt: skip
+
+BINDINGS: Final = (
+    DefaultBinding("cluster-admin", (MASTERS,)),
+    DefaultBinding("system:monitoring", ("system:monitoring",)),
+    DefaultBinding("system:discovery", (AUTHENTICATED,)),
+    DefaultBinding("system:basic-user", (AUTHENTICATED,)),
+    DefaultBinding("system:public-info-viewer", (AUTHENTICATED, UNAUTHENTICATED)),
+    DefaultBinding("system:service-account-issuer-discovery", ("system:serviceaccounts",)),
+    # A cluster that wants to join reads where we are as nobody, and asks for its certificate with
+    # a bootstrap token.
+    DefaultBinding(_CLUSTER_INFO, (UNAUTHENTICATED, AUTHENTICATED), namespace="kube-public"),
+    DefaultBinding("system:node-bootstrapper", (REGISTRATION_GROUP,)),
+)
+
+_CLUSTERS: Final = "cluster.karmada.io"
+_WORKS: Final = "work.karmada.io"
+_LEASES: Final = "coordination.k8s.io"
+_CHANGE: Final = ("get", "patch", "update")
+
+PART_ROLES: Final = (
+    # Whoever logs in at the gateway is impersonated at the hub, administrators too: that is what a
+    # gateway is. Of its own it reads the clusters and the credentials it connects with.
+    DefaultRole(FLEET_USER, (
+        _on(_READ, _CLUSTERS, "clusters"),
+        _on(_CREATE, "authentication.k8s.io", "tokenreviews"),
+        _on(_CREATE, "authorization.k8s.io", "subjectaccessreviews"),
+        _on(("impersonate",), "", "groups", "serviceaccounts", "users"),
+        _on(("impersonate",), "authentication.k8s.io", EVERYTHING),  # uids and userextras/KEY
+        _on(_READ, "", "secrets"),  # of members, in the one namespace that has them
+    )),
+    DefaultRole(CONTROLLERS_USER, (
+        # Anything may be a template: it is found by watching, and claimed by a label.
+        _on((*_READ, "patch"), EVERYTHING, EVERYTHING),
+        # Named once more, for of these they give agents a share.
+        _on((*_READ, "create", "delete", "patch"), _CLUSTERS, "clusters"),
+        _on(_CHANGE, _CLUSTERS, "clusters/status"),
+        _on((*_READ, "create", "delete", "patch", "update"), _WORKS, "clusterresourcebindings",
+            "resourcebindings", "works"),
+        _on(_CHANGE, _WORKS, "clusterresourcebindings/status", "resourcebindings/status",
+            "works/status"),
+        _on((*_READ, "create", "patch", "update"), _EVENTS, "events"),
+        # KubeFleet gives members everything in these groups, in a namespace of their own.
+        *(_on((EVERYTHING,), group, EVERYTHING) for group in (
+            "cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io",
+            "networking.fleet.azure.com",
+        )),
+        _on((*_READ, "create", "delete", "patch", "update"), _LEASES, "leases"),
+        _on(("delete",), "", "secrets"),
+        _on(_CREATE, "", "configmaps"),
+        _on(("create", "delete"), "", "namespaces"),
+        _on(("create", "delete"), RBAC_GROUP, "clusterrolebindings", "clusterroles",
+            "rolebindings", "roles"),
+    )),
+)  # fmt: skip
+"""What gateway and controllers may do on a hub, within the limits of parts.py.
+
+Those know namespaces and names that roles have no words for, or that are not there yet.
+"""
+
+PART_BINDINGS: Final = (
+    DefaultBinding(FLEET_USER, users=(FLEET_USER,)),
+    DefaultBinding(
+        FLEET_USER, users=(FLEET_USER,), namespace="kube-system", role=_CLIENT_AUTHORITY
+    ),
+    DefaultBinding(CONTROLLERS_USER, users=(CONTROLLERS_USER,)),
+)

@@ -1,0 +1,223 @@
+"""The plug-ins that stand between an authorized write and the store.
+
+A request is authorized by its URL. What its body grants, names or makes is only known here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from clusterspace.apis import bindings, clusters, fleet_placements, works
+from clusterspace.apis.bindings import template_of
+from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
+from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.override_limits import grants_rights
+from clusterspace.apiserver.access.agents import scope_of
+from clusterspace.apiserver.access.authorizer import HubAuthorizer
+from clusterspace.apiserver.access.escalation import Comparison, EscalationCheck
+from clusterspace.apiserver.access.parts import carries_for_others
+from clusterspace.apiserver.access.snapshot import RBAC_GROUP
+from clusterspace.apiserver.admissions import Admission
+from clusterspace.apiserver.http.calls import off_loop
+from clusterspace.apiserver.http.middleware.authorize import refusal
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.state import HubState
+from clusterspace.errors import Forbidden, NotFound
+from clusterspace.kube import statuses
+from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
+
+_BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
+
+_CARRIERS: Final = {
+    (WORKS.group, works.KIND): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
+}
+"""Kinds whose objects hold manifests of others, and where."""
+
+
+class CreateRight:
+    """A patch or update that makes a new object needs the right to create it."""
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let changes pass; ask who makes something new whether they may."""
+        if admission.is_create:
+            self._authorizer.require(admission.user, _creation_of(admission))
+        return admission.new
+
+
+def _creation_of(admission: Admission) -> RequestInfo:
+    info = admission.served.info
+    asked = _question("create", info.group, info.version, info.plural)
+    namespace = namespace_of(admission.new) if info.namespaced else ""
+    return replace(asked, namespace=namespace, name=name_of(admission.new))
+
+
+def _question(verb: str, group: str, version: str, plural: str) -> RequestInfo:
+    return RequestInfo(
+        method="",
+        path="",
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        resource=plural,
+    )
+
+
+class TemplateRight:
+    """A binding sends an object to members: whoever writes one needs the right to `get` it.
+
+    Controllers, ours and Karmada's, may read everything. Somebody with bindings alone could have
+    objects sent to where they can read them.
+    """
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let statuses and marks pass; ask who says what goes where whether they may see it."""
+        info, binding = admission.served.info, admission.new
+        is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
+        old = admission.old or {}
+        if not is_binding or admission.subresource or binding.get("spec") == old.get("spec"):
+            return binding
+        about = template_of(binding)
+        group, kind, namespace, name = about.subject
+        served = hub.catalog.find_kind(group, kind)
+        # A kind nobody serves yet may be served later: then only a right on all of them will do.
+        plural = "*" if served is None else served.info.plural
+        asked = _question("get", group, about.api_version.rpartition("/")[2], plural)
+        asked = replace(asked, namespace=namespace, name=name)
+        if not self._authorizer.decide_now(admission.user, asked).allowed:
+            why = (
+                f"it would place {kind} {about.key}, and user {quoted(admission.user.name)} may "
+                f"not get that"
+            )
+            raise _refused(admission, why)
+        return binding
+
+
+class CredentialsRight:
+    """Where a Cluster's credentials go is said by those who may join clusters, and nobody else.
+
+    Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
+    member's token anywhere, so these fields need `update` on `clusters/credentials`, which is a
+    right and no URL.
+    """
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let what touches none of these fields pass; ask for the right otherwise."""
+        new, group = admission.new, clusters.CLUSTERS.group
+        if not admission.is_of(group, clusters.KIND):
+            return new
+        changed = changed_fields(new, admission.old)
+        if not changed:
+            return new
+        needed = RequestInfo(
+            method="",
+            path="",
+            verb="update",
+            is_resource=True,
+            group=group,
+            version=admission.served.info.version,
+            resource=clusters.CLUSTERS.resource,
+            subresource=SUBRESOURCE,
+            name=name_of(new),
+        )
+        if not self._authorizer.decide_now(admission.user, needed).allowed:
+            fields = ", ".join(f"spec.{each}" for each in changed)
+            why = (
+                f"{fields} says where the cluster's credentials go; a ClusterRole that joins "
+                f'clusters has verb "update" on resource "{needed.resource}/{SUBRESOURCE}"'
+            )
+            raise refusal(admission.user, needed, why)
+        return new
+
+
+class EscalationGuard:
+    """Refuses roles and bindings that grant more than their author holds.
+
+    Also those that are to be made on a member: in a Work, or in the state of an object that a
+    placement wrote down. What our controllers put there was checked when somebody wrote it; other
+    controllers pass by the verbs `escalate` and `bind`, as everybody does.
+    """
+
+    def __init__(self, check: EscalationCheck) -> None:
+        self._check = check
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Return the object as it is, or refuse it."""
+        info = admission.served.info
+        found = self._check.find_comparison(admission.user, info, admission.new, admission.old)
+        if found is not None and found.is_long:
+            await off_loop(admission.user.name, found.require_held)
+        elif found is not None:
+            await admission.run(found.require_held)
+        is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
+        if is_carrier and not carries_for_others(admission.user):
+            await self._check_carried(hub, admission)
+        return admission.new
+
+    async def _check_carried(self, hub: HubState, admission: Admission) -> None:
+        before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
+        comparisons: list[Comparison] = []
+        try:
+            for role in _carried_roles(admission, admission.new):
+                served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
+                if served is not None:
+                    old = before.get(_subject(role))
+                    found = self._check.find_comparison(admission.user, served.info, role, old)
+                    comparisons += () if found is None else (found,)
+
+            def require_all_held() -> None:
+                for comparison in comparisons:
+                    comparison.require_held()
+
+            if any(each.is_long for each in comparisons):
+                await off_loop(admission.user.name, require_all_held)
+            else:
+                await admission.run(require_all_held)
+        except (Forbidden, NotFound) as error:
+            # What a role that only the member has would grant is not known here.
+            raise _refused(admission, f"a manifest grants rights: {error.message}") from error
+
+
+def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
+    """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
+    info = admission.served.info
+    manifests: Any = find_at(carrier, *_CARRIERS[info.group, info.kind])
+    for each in cast("list[Any]", manifests) if isinstance(manifests, list) else ():
+        if isinstance(each, dict):
+            manifest = cast("Object", each)
+            if grants_rights(str(manifest.get("apiVersion"))):
+                yield manifest
+
+
+def _subject(role: Object) -> tuple[str, str, str]:
+    return str(role.get("kind")), namespace_of(role), name_of(role)
+
+
+class AgentGuard:
+    """Refuses what an agent writes about anybody but itself."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Return the object as it is, or refuse it."""
+        scope = scope_of(admission.user)
+        if scope is not None:
+            info = admission.served.info
+            why = scope.refusal_of(info, admission.new, admission.old)
+            if why:
+                raise _refused(admission, why)
+        return admission.new
+
+
+def _refused(admission: Admission, why: str) -> Forbidden:
+    return statuses.forbidden(admission.served.info.group_resource, name_of(admission.new), why)

@@ -1,0 +1,108 @@
+"""Kinds that steer the API server they are written to, and that this one stores without obeying.
+
+Elsewhere a quota counts, a webhook is called, a flow schema sorts requests. Whoever relies on that
+must hear that nothing of the kind happens here, with every write and not from a page nobody opened.
+What steers kubelets, schedulers or controllers (a NetworkPolicy, a PriorityClass) is not listed:
+here it is a template, and it acts where it is placed.
+
+docs/kubernetes-compatibility.md shows the same table to people; a test keeps the two equal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apiserver.admissions import Admission
+from clusterspace.apiserver.state import HubState
+from clusterspace.kube.objects import Object, labels_of
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
+
+_PROPAGATE: Final = "propagate it to members, which enforce it"
+_ON_MEMBERS: Final = "create it on the members it is for"
+
+POD_SECURITY: Final = "pod-security.kubernetes.io/"
+"""Labels of a Namespace that begin like this have pods checked elsewhere."""
+
+NAMESPACE: Final = ("", "Namespace")
+"""The one kind that acts, and of which labels alone are not obeyed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unenforced:
+    """What does not happen, and what to do about it."""
+
+    consequence: str
+    instead: str
+
+
+KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
+    ("", "ResourceQuota"): Unenforced("usage is not counted and nothing is refused", _PROPAGATE),
+    ("", "LimitRange"): Unenforced("nothing is filled in and nothing is refused", _PROPAGATE),
+    NAMESPACE: Unenforced(
+        "pods are not checked", "members the namespace reaches check the pods placed there"
+    ),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): Unenforced("no write is checked by it", _PROPAGATE),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Unenforced(
+        "no policy is put in force by it", _PROPAGATE
+    ),
+    (_ADMISSION, "ValidatingWebhookConfiguration"): Unenforced(
+        "its webhooks are not called", _PROPAGATE
+    ),
+    (_ADMISSION, "MutatingWebhookConfiguration"): Unenforced(
+        "its webhooks are not called", _PROPAGATE
+    ),
+    (_FLOW_CONTROL, "FlowSchema"): Unenforced(
+        "requests are limited by fixed numbers, whoever makes them", _ON_MEMBERS
+    ),
+    (_FLOW_CONTROL, "PriorityLevelConfiguration"): Unenforced(
+        "requests are limited by fixed numbers, whoever makes them", _ON_MEMBERS
+    ),
+    ("apiregistration.k8s.io", "APIService"): Unenforced(
+        "no request is passed on to an extension server",
+        "define the kinds with a CustomResourceDefinition, or create it on the members it is for",
+    ),
+    ("networking.k8s.io", "ServiceCIDR"): Unenforced(
+        "addresses of Services come from a fixed range", _ON_MEMBERS
+    ),
+    ("networking.k8s.io", "IPAddress"): Unenforced(
+        "it reserves no address of a Service", _ON_MEMBERS
+    ),
+}  # fmt: skip
+"""Group and kind to what does not happen. An entry leaves with the change that enforces it."""
+
+
+class UnenforcedKinds:
+    """Warns whoever writes an object that does not act here; refuses nothing."""
+
+    def __init__(self, server: str = "this control plane", instead: str = "") -> None:
+        self._server = server
+        self._instead = instead
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Return the object as it is."""
+        info = admission.served.info
+        row = KINDS.get((info.group, info.kind))
+        # Who writes a status or a finalizer is a controller at work, not somebody with a wish.
+        if row is not None and not admission.subresource:
+            subject = _subject_of(info.group, info.kind, admission.new)
+            if subject:
+                instead = self._instead or row.instead
+                admission.warn(
+                    f"{subject} is stored but not enforced by {self._server}: "
+                    f"{row.consequence}; {instead}"
+                )
+        return admission.new
+
+
+def _subject_of(group: str, kind: str, new: Object) -> str:
+    """Return what of an object is not enforced; empty when there is nothing of the sort in it."""
+    if (group, kind) != NAMESPACE:
+        return kind
+    labels = sorted(each for each in labels_of(new) if each.startswith(POD_SECURITY))
+    return f"Namespace label {', '.join(labels)}" if labels else ""
+
+
+ON_SIMULATED_MEMBER: Final = UnenforcedKinds("this simulated member", "a real cluster enforces it")
+"""The same kinds on a simulated member: it is built on the hub, and no more obedient."""

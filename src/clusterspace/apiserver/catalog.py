@@ -1,0 +1,104 @@
+"""What the hub serves: built-in resources, and the custom ones that come and go."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from clusterspace.apiserver import keys
+from clusterspace.apiserver.forms import Form
+from clusterspace.apiserver.rules import Rules
+from clusterspace.builtins.printers.cells import Printer
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo
+
+FieldReader: TypeAlias = Callable[[Object], str]
+"""Reads the text a field selector compares with."""
+
+
+_METADATA_FIELDS = ("metadata.name", "metadata.namespace")
+
+
+def _unknown_field(name: str) -> str:
+    """Return why a custom resource, which selects by metadata only, refuses a field."""
+    return "" if name in _METADATA_FIELDS else f"field label not supported: {name}"
+
+
+def _only_metadata() -> Mapping[str, FieldReader]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where an object keeps what the scale subresource shows."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One resource at one version, with all a verb needs to know of it."""
+
+    info: ResourceInfo
+    rules: Rules
+    form: Form
+    printer: Printer
+    storage: GroupResource
+    is_custom: bool = False
+    fields: Mapping[str, FieldReader] = field(default_factory=_only_metadata)
+    """Field selectors beside metadata.name and metadata.namespace."""
+    refuse_field: Callable[[str], str] = _unknown_field
+    """Says why a field selector may not name a field; empty when it may."""
+    scale: ScalePaths | None = None
+    storage_version_hash: str = ""
+    returns_deleted: bool = False
+    """Whether a delete answers with the object instead of a Status."""
+
+    def prefix(self, namespace: str = "") -> str:
+        """Return the key prefix of a collection; a Namespace is in no namespace here."""
+        own = namespace if self.info.namespaced else ""
+        return keys.collection_key(self.storage.group, self.storage.resource, own)
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return the key of one object."""
+        return self.prefix(namespace) + name
+
+
+class Catalog:
+    """The resources served now. Changing it is one step: readers see all of a change or none."""
+
+    def __init__(self, builtins: Iterable[Served]) -> None:
+        self._builtin = {each.info.group_version_resource: each for each in builtins}
+        self._custom: dict[GroupVersionResource, Served] = {}
+        self._all = dict(self._builtin)
+        self.revision = 0
+        """Grows with every change: what was derived from an older one is stale."""
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        """Return the resource, or None when it is not served."""
+        return self._all.get(GroupVersionResource(group, version, plural))
+
+    def get_storage(self, group: str, plural: str) -> Served:
+        """Return a served version of the resource, whichever; KeyError when there is none."""
+        for key, served in self._all.items():
+            if (key.group, key.resource) == (group, plural):
+                return served
+        raise KeyError(f"{plural}.{group} is not served")
+
+    def find_kind(self, group: str, kind: str) -> Served | None:
+        """Return a served version of the kind, or None."""
+        for served in self._all.values():
+            if (served.info.group, served.info.kind) == (group, kind):
+                return served
+        return None
+
+    def all(self) -> tuple[Served, ...]:
+        """Return everything served, built-in resources first."""
+        return tuple(self._all.values())
+
+    def replace_custom(self, resources: Iterable[Served]) -> None:
+        """Serve exactly these custom resources; a built-in one is never hidden by a custom one."""
+        self._custom = {each.info.group_version_resource: each for each in resources}
+        self._all = {**self._custom, **self._builtin}
+        self.revision += 1

@@ -1,0 +1,269 @@
+"""One subscription to the store per resource, many watchers.
+
+A change reaches the feed once. It is rendered once for every style that somebody watches in
+(plain JSON, metadata, Table), framed once for the wire, and the same bytes are written to every
+watcher. Nobody waits for a slow watcher: it is told 410 and cut off.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.streams import Stream, frame_chunk
+from clusterspace.apiserver.selection import Selection
+from clusterspace.apiserver.store.interface import Store, Subscription
+from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
+from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
+from clusterspace.telemetry import metrics
+
+SLOW_BYTES: Final = 2 * 1024 * 1024
+"""A watcher with this much unread is cut off: it would cost memory and never catch up."""
+
+
+class Style(Protocol):
+    """How a watcher wants its objects; equal keys mean equal bytes."""
+
+    @property
+    def key(self) -> Hashable:
+        """What tells styles apart."""
+        ...
+
+    def render(self, entry: KeyValue) -> bytes:
+        """Return the event's object as JSON."""
+        ...
+
+
+class Change:
+    """One event of the store, with what has been rendered of it so far."""
+
+    __slots__ = ("_decoded", "_frames", "event")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self._frames: dict[Hashable, bytes] = {}
+        self._decoded: dict[tuple[Revision, str], Object] = {}
+
+    def frame(self, kind: str, style: Style) -> bytes:
+        """Return the framed bytes of this change, made on first use."""
+        key = (kind, style.key)
+        held = self._frames.get(key)
+        if held is None:
+            held = self._frames[key] = frame_event(kind, style.render(self._shown(kind)))
+        return held
+
+    def decode(self, entry: KeyValue, form: forms.Form) -> Object:
+        """Return the object as it is or was, decoded once however many watchers look at it."""
+        key = (entry.mod_revision, form.api_version)
+        held = self._decoded.get(key)
+        if held is None:
+            held = self._decoded[key] = forms.decode_stored(entry, form)
+        return held
+
+    def _shown(self, kind: str) -> KeyValue:
+        """Return the object to show: what left is shown as it last was, at this revision."""
+        event = self.event
+        if kind != "DELETED" or event.previous is None:
+            return event.item
+        last = event.previous
+        return KeyValue(last.key, last.value, last.create_revision, event.revision)
+
+
+def frame_event(kind: str, shown: bytes) -> bytes:
+    """Return one watch event, framed for the wire."""
+    return frame_chunk(b'{"type":"%b","object":%b}\n' % (kind.encode(), shown))
+
+
+def frame_error(error: ApiError) -> bytes:
+    """Return the event that ends a watch with a reason."""
+    return frame_event("ERROR", forms.encode(statuses.status_of(error)))
+
+
+class Watcher:
+    """One client's view of a feed."""
+
+    __slots__ = ("_prefix", "_selection", "_stream", "_style_of", "_wrote", "ended", "seen")
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        prefix: str,
+        selection: Selection,
+        style_of: Callable[[bool], Style],
+        seen: Revision,
+    ) -> None:
+        self._stream = stream
+        self._prefix = prefix
+        self._selection = selection
+        self._style_of = style_of
+        self._wrote = False
+        self.seen = seen
+        """Everything at or below this revision has been written."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def offer(self, change: Change) -> None:
+        """Write the change if it concerns this watcher."""
+        event = change.event
+        if event.revision <= self.seen:
+            return
+        self.seen = event.revision
+        if not event.key.startswith(self._prefix) or self.ended.done():
+            return
+        kind = self._kind_of(change)
+        if kind is None:
+            return
+        if self._stream.buffered > SLOW_BYTES:
+            metrics.watcher_evicted()
+            self.end(Expired("the watch was too slow and has been closed; list again"))
+            return
+        self.write_framed(change.frame(kind, self.style()))
+
+    def style(self) -> Style:
+        """Return the style of the next event; a Table has its columns only in the first."""
+        return self._style_of(not self._wrote)
+
+    def write_framed(self, framed: bytes) -> None:
+        """Write an event; what comes after the reason for the end is not told."""
+        if not self.ended.done():
+            self._wrote = True
+            self._stream.write_framed(framed)
+
+    def _kind_of(self, change: Change) -> str | None:
+        """Return what the change means to a watcher that sees only what it selects.
+
+        A change that moves an object into the selection is ADDED to it; out of it, DELETED.
+        """
+        event, selection = change.event, self._selection
+        if selection.is_everything:
+            if event.is_delete:
+                return "DELETED"
+            return "ADDED" if event.is_create else "MODIFIED"
+        is_in = not event.is_delete and selection.matches_entry(event.item, change.decode)
+        last = event.previous
+        was_in = last is not None and selection.matches_entry(last, change.decode)
+        if is_in:
+            return "MODIFIED" if was_in else "ADDED"
+        return "DELETED" if was_in else None
+
+    def end(self, error: ApiError | None = None) -> None:
+        """End the stream, telling the client why if there is a reason."""
+        if self.ended.done():
+            return
+        if error is not None:
+            self._stream.write_framed(frame_error(error))
+        self.ended.set_result(None)
+
+
+class _Feed:
+    """The live changes of one resource; a Sink of the store."""
+
+    def __init__(self, store: Store, prefix: str, on_end: Callable[[], None]) -> None:
+        self.watchers: set[Watcher] = set()
+        self._on_end = on_end
+        after = store.current_revision
+        self.subscription: Subscription = store.subscribe(prefix, after=after, sink=self)
+
+    @property
+    def revision(self) -> Revision:
+        return self.subscription.revision
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            change = Change(event)
+            for watcher in tuple(self.watchers):
+                watcher.offer(change)
+
+    def end(self, reason: StoreError) -> None:
+        self._on_end()
+        is_closing = isinstance(reason, StoreClosed)
+        for watcher in tuple(self.watchers):
+            watcher.end(None if is_closing else Expired(statuses.WATCH_TOO_OLD))
+        self.watchers.clear()
+
+
+@dataclass(slots=True)
+class _Collector:
+    """A Sink that only remembers."""
+
+    events: list[Event]
+    reason: StoreError | None = None
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        self.events.extend(events)
+
+    def end(self, reason: StoreError) -> None:
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What happened while a watcher was not looking, complete up to a revision."""
+
+    changes: list[Change]
+    upto: Revision
+
+
+class Feeds:
+    """The feeds of a hub, one per resource that somebody watches."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._feeds: dict[str, _Feed] = {}
+
+    def join(self, prefix: str, watcher: Watcher) -> bool:
+        """Deliver to the watcher from now on, if it has seen all there is; say whether it has."""
+        feed = self._feed(prefix)
+        if watcher.seen < feed.revision:
+            return False
+        feed.watchers.add(watcher)
+        return True
+
+    def missed(self, prefix: str, after: Revision) -> Missed:
+        """Return the changes a watcher missed; Compacted when they are forgotten."""
+        collector = _Collector([])
+        subscription = self._store.subscribe(prefix, after=after, sink=collector)
+        upto = subscription.revision
+        subscription.close()
+        if collector.reason is not None:
+            raise collector.reason
+        return Missed([Change(event) for event in collector.events], upto)
+
+    def revision(self, prefix: str) -> Revision:
+        """Return the revision up to which every joined watcher has been served."""
+        return self._feed(prefix).revision
+
+    def leave(self, prefix: str, watcher: Watcher) -> None:
+        """Stop delivering; a feed nobody watches is given up."""
+        feed = self._feeds.get(prefix)
+        if feed is None:
+            return
+        feed.watchers.discard(watcher)
+        if not feed.watchers:
+            feed.subscription.close()
+            self._feeds.pop(prefix, None)
+
+    def end_all(self, error: ApiError | None = None, *, prefix: str = "") -> None:
+        """End every watch, or those of one resource that is no longer served."""
+        for held, feed in tuple(self._feeds.items()):
+            if held.startswith(prefix):
+                for watcher in tuple(feed.watchers):
+                    watcher.end(error)
+
+    @property
+    def watcher_count(self) -> int:
+        """How many watchers there are."""
+        return sum(len(feed.watchers) for feed in self._feeds.values())
+
+    def _feed(self, prefix: str) -> _Feed:
+        feed = self._feeds.get(prefix)
+        if feed is None:
+            feed = _Feed(self._store, prefix, lambda: self._forget(prefix))
+            self._feeds[prefix] = feed
+        return feed
+
+    def _forget(self, prefix: str) -> None:
+        self._feeds.pop(prefix, None)

@@ -1,0 +1,164 @@
+"""The stored form of objects, and answers spliced from it without decoding.
+
+An object is stored as JSON that begins with kind, apiVersion and metadata, in that order, and has
+no resourceVersion: that is the revision the store gives it. So the bytes before the first
+metadata field are the same for every object of a resource, and an answer is
+
+    head  + revision + '",' + the stored bytes after their own head
+    {"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"17","name":"web-0", …
+
+Serving another version of a custom resource swaps the head; a list of built-in objects, whose
+items carry no kind, uses a shorter one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.builtins.conversions import Conversion
+from clusterspace.errors import RequestEntityTooLarge, StoreCorrupt
+from clusterspace.kube.objects import Object
+from clusterspace.kube.shapes import MAX_STORED_CONTAINERS, refuse_too_many
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
+LARGEST_OBJECT: Final = 3 * 1024 * 1024
+"""What is stored may be as large as a body; etcd refuses half of it already."""
+
+_DENSE: Final = 2 * MAX_STORED_CONTAINERS
+"""Bytes that this many lists and objects take at least."""
+
+_RV: Final = b'"resourceVersion":"'
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How one served version of a resource relates to its stored bytes."""
+
+    kind: str
+    api_version: str
+    stored_head: bytes
+    head: bytes
+    item_head: bytes
+    bare_items: bool
+    conversion: Conversion | None = None
+    """How to get from one shape to the other, for the few kinds that have two."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        kind: str,
+        api_version: str,
+        stored_version: str,
+        bare_items: bool,
+        conversion: Conversion | None = None,
+    ) -> "Form":
+        """Build the form of a kind served as `api_version` and stored as `stored_version`."""
+        head = _head(kind, api_version)
+        item_head = b'{"metadata":{' if bare_items else head
+        return cls(
+            kind=kind,
+            api_version=api_version,
+            stored_head=_head(kind, stored_version),
+            head=head + _RV,
+            item_head=item_head + _RV,
+            bare_items=bare_items,
+            conversion=conversion,
+        )
+
+
+def _head(kind: str, api_version: str) -> bytes:
+    text = _encoder.encode({"kind": kind, "apiVersion": api_version, "metadata": {}})
+    return text[:-2]
+
+
+def encode_stored(kube_object: Object, form: Form) -> bytes:
+    """Return the bytes to store: the head first, no resourceVersion."""
+    if form.conversion is not None:
+        kube_object = form.conversion.to_stored(kube_object)
+    metadata = {k: v for k, v in kube_object["metadata"].items() if k != "resourceVersion"}
+    rest = {k: v for k, v in kube_object.items() if k not in _LEADING}
+    tail = _encoder.encode({"metadata": metadata, **rest})
+    if len(tail) > LARGEST_OBJECT:
+        # Patches can make an object grow without end, each of them within the limit of a body.
+        raise RequestEntityTooLarge(
+            f"the object would be {len(tail)} bytes when stored; the limit is {LARGEST_OBJECT}"
+        )
+    if len(tail) > _DENSE and tail.count(b"{") + tail.count(b"[") > MAX_STORED_CONTAINERS:
+        # Signs in texts count too, so this is no proof yet.
+        refuse_too_many(kube_object)
+    return form.stored_head + tail[len(b'{"metadata":{') :]
+
+
+_LEADING: Final = frozenset({"kind", "apiVersion", "metadata"})
+
+
+def decode_stored(entry: KeyValue, form: Form) -> Object:
+    """Return the object with its kind as served and its resourceVersion."""
+    stored: Object = _decoder.decode(entry.value)
+    metadata = {**stored["metadata"], "resourceVersion": str(entry.mod_revision)}
+    rest = {k: v for k, v in stored.items() if k not in _LEADING}
+    if form.conversion is not None:
+        return form.conversion.from_stored({"metadata": metadata, **rest})
+    return {"kind": form.kind, "apiVersion": form.api_version, "metadata": metadata, **rest}
+
+
+def object_bytes(entry: KeyValue, form: Form) -> bytes:
+    """Return the answer to a GET, spliced."""
+    if form.conversion is not None:
+        return encode(decode_stored(entry, form))
+    return b"".join(_pieces(entry, form.head, form))
+
+
+def item_pieces(entries: Iterable[KeyValue], form: Form) -> list[bytes]:
+    """Return the items of a list as pieces to be written one after the other."""
+    pieces: list[bytes] = []
+    for entry in entries:
+        if pieces:
+            pieces.append(b",")
+        if form.conversion is not None:
+            pieces.append(encode(as_item(decode_stored(entry, form), form)))
+        else:
+            pieces.extend(_pieces(entry, form.item_head, form))
+    return pieces
+
+
+def as_item(kube_object: Object, form: Form) -> Object:
+    """Return an object as its list shows it: items of a built-in list carry no kind."""
+    if not form.bare_items:
+        return kube_object
+    return {k: v for k, v in kube_object.items() if k not in ("kind", "apiVersion")}
+
+
+def _pieces(entry: KeyValue, head: bytes, form: Form) -> tuple[bytes, ...]:
+    value = entry.value
+    if not value.startswith(form.stored_head):
+        raise StoreCorrupt(f"{entry.key} does not begin as a {form.kind} should")
+    return (head, b"%d" % entry.mod_revision, b'",', value[len(form.stored_head) :])
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: _Metadata
+
+
+_metadata_decoder: Final = msgspec.json.Decoder(_MetadataOnly)
+
+
+def labels_in(entry: KeyValue) -> dict[str, str]:
+    """Return the labels of a stored object, decoding nothing else."""
+    return _metadata_decoder.decode(entry.value).metadata.labels or {}
+
+
+def encode(value: Any) -> bytes:
+    """Return JSON bytes."""
+    return _encoder.encode(value)

@@ -1,0 +1,59 @@
+"""Events are forgotten after an hour."""
+
+from typing import Final
+
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.state import HubState
+from clusterspace.errors import MalformedTimestamp, RevisionMismatch
+from clusterspace.kube.objects import Object, find_at
+from clusterspace.kube.timestamps import parse_time
+
+EVENT_SECONDS: Final = 3600.0
+"""As kube-apiserver's default."""
+
+LOOK_SECONDS: Final = 60.0
+
+_TIMES: Final = (
+    ("lastTimestamp",),
+    ("series", "lastObservedTime"),
+    ("eventTime",),
+    ("firstTimestamp",),
+    ("metadata", "creationTimestamp"),
+)
+
+
+async def expire_events(hub: HubState, *, seconds: float = EVENT_SECONDS) -> None:
+    """Look at every event now and then, until cancelled."""
+    while True:
+        await hub.clock.sleep(LOOK_SECONDS)
+        await forget_old_events(hub, seconds)
+
+
+async def forget_old_events(hub: HubState, seconds: float) -> int:
+    """Remove the events that last happened longer ago than this; return how many went."""
+    served = hub.catalog.get_storage("", "events")
+    page = await hub.store.range(served.prefix())
+    oldest = hub.clock.now() - seconds
+    forgotten = 0
+    for entry in page.items:
+        if last_happened(forms.decode_stored(entry, served.form)) >= oldest:
+            continue
+        try:
+            await hub.store.delete(entry.key, expected=entry.mod_revision)
+        except RevisionMismatch:
+            continue  # it happened again meanwhile
+        forgotten += 1
+    return forgotten
+
+
+def last_happened(event: Object) -> float:
+    """Return when an event last happened; one without a readable time never expires."""
+    times: list[float] = []
+    for path in _TIMES:
+        text = find_at(event, *path)
+        if isinstance(text, str):
+            try:
+                times.append(parse_time(text))
+            except MalformedTimestamp:
+                continue
+    return max(times, default=float("inf"))

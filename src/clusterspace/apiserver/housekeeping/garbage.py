@@ -1,0 +1,286 @@
+"""Objects whose owners are gone go too, after a live look at every owner.
+
+The index below says which objects *might* be concerned; it never decides. Before anything is
+deleted the object and each of its owners are read from the store, an owner of a kind we do not
+serve counts as present, and the delete names the UID and version that were read.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final, cast
+
+import msgspec
+import structlog
+
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.http.calls import off_loop_if_large
+from clusterspace.apiserver.options import DeleteOptions
+from clusterspace.apiserver.removal import FOREGROUND, ORPHAN, REMOVER, remove
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.revisions import Event, KeyValue
+from clusterspace.apiserver.writing import edit_own
+from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, StoreError
+from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of, with_metadata
+from clusterspace.kube.resources import parse_api_version
+
+_log = structlog.get_logger(__name__)
+
+SETTLE_SECONDS: Final = 0.5
+"""Changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all."""
+
+RETRY_SECONDS: Final = 5.0
+
+_LOOKED_AT_ONCE: Final = 64
+"""Owners of one object that are looked at before the event loop gets a turn."""
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+    ownerReferences: list[_Owner] | None = None  # noqa: N815 - Kubernetes' own spelling
+    finalizers: list[str] | None = None
+    deletionTimestamp: str | None = None  # noqa: N815 - Kubernetes' own spelling
+
+
+class _Traits(msgspec.Struct):
+    metadata: _Metadata
+
+
+_traits: Final = msgspec.json.Decoder(_Traits)
+
+
+class GarbageCollector:
+    """Follows every object and deletes dependents whose owners are gone."""
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+        self._dependents: defaultdict[str, set[str]] = defaultdict(set)
+        """Owner UID to keys of objects that name it."""
+        self._owners: dict[str, tuple[str, ...]] = {}
+        """Key to the owner UIDs it names: what to take out of the index when it changes."""
+        self._waiting: dict[str, str] = {}
+        """UID to key of objects that wait for their dependents."""
+        self._to_check: set[str] = set()
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work(), name="garbage collection")
+            while True:
+                try:
+                    await self._follow()
+                except StoreClosed:
+                    raise
+                except StoreError as error:
+                    _log.warning("all objects are looked at again", reason=str(error))
+                    await self._hub.clock.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        page = await self._hub.store.range("/registry/")
+        self._dependents.clear()
+        self._owners.clear()
+        for entry in page.items:
+            self._note(entry)
+        watch = self._hub.store.watch("/registry/", after=page.revision)
+        try:
+            async for events in watch:
+                for event in events:
+                    self._see(event)
+        finally:
+            watch.close()
+
+    # -- what might be concerned ---------------------------------------------------------------
+
+    def _see(self, event: Event) -> None:
+        if not event.is_delete:
+            self._note(event.item)
+            return
+        self._forget(event.key)
+        if event.previous is not None:
+            gone = _traits.decode(event.previous.value).metadata
+            self._check(self._dependents.get(gone.uid, ()))
+            # An owner that waits for this one in the foreground can be looked at again.
+            self._waiting.pop(gone.uid, None)
+            owners = (each.uid for each in gone.ownerReferences or ())
+            self._check(self._waiting[uid] for uid in owners if uid in self._waiting)
+
+    def _note(self, entry: KeyValue) -> None:
+        self._forget(entry.key)
+        metadata = _traits.decode(entry.value).metadata
+        owners = tuple(each.uid for each in metadata.ownerReferences or ())
+        for uid in owners:
+            self._dependents[uid].add(entry.key)
+        if owners:
+            self._owners[entry.key] = owners
+            self._check((entry.key,))
+        holds = set(metadata.finalizers or ()) & {FOREGROUND, ORPHAN}
+        if metadata.deletionTimestamp and holds:
+            self._waiting[metadata.uid] = entry.key
+            self._check((entry.key,))
+            self._check(self._dependents.get(metadata.uid, ()))
+
+    def _forget(self, key: str) -> None:
+        for uid in self._owners.pop(key, ()):
+            held = self._dependents[uid]
+            held.discard(key)
+            if not held:
+                del self._dependents[uid]
+
+    def _check(self, keys: Iterable[str]) -> None:
+        self._to_check.update(keys)
+        if self._to_check:
+            self._wake.set()
+
+    # -- what is done about it -----------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            await self._hub.clock.sleep(SETTLE_SECONDS)
+            self._wake.clear()
+            keys, self._to_check = self._to_check, set()
+            for key in sorted(keys):
+                await self._look(key)
+
+    async def _look(self, key: str) -> None:
+        try:
+            await self.collect(key)
+        except (NotFound, Conflict):
+            self._check(())  # it changed under our hands: its own event brings us back
+        except ApiError as error:
+            _log.warning("garbage collection failed", key=key, reason=error.message)
+
+    async def collect(self, key: str) -> None:
+        """Look at one object and do what its owners and finalizers ask for."""
+        found = await self._read(key)
+        if found is None:
+            return
+        served, kube_object = found
+        finalizers = cast("list[str]", metadata_of(kube_object).get("finalizers") or [])
+        if metadata_of(kube_object).get("deletionTimestamp"):
+            if ORPHAN in finalizers:
+                await self._orphan_dependents(served, key, uid_of(kube_object))
+            elif FOREGROUND in finalizers:
+                await self._finish_foreground(served, key, uid_of(kube_object))
+            return
+        await self._collect_dependent(served, key, kube_object)
+
+    async def _collect_dependent(self, served: Served, key: str, dependent: Object) -> None:
+        """Delete an object none of whose owners are there; else drop the references that hang."""
+        references = _references(dependent)
+        if not references:
+            return
+        owners: dict[str, _Metadata | None] = {}
+        gone: list[Object] = []
+        waiting: list[Object] = []
+        for index, each in enumerate(references):
+            state = await self._read_owner(dependent, each, owners)
+            if state != "present":
+                (gone if state == "gone" else waiting).append(each)
+            if index % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                # A look reads memory and waits for nothing, and there may be thousands of them.
+                await self._hub.clock.sleep(0)
+        if len(gone) + len(waiting) == len(references):
+            blocks = any(each.get("blockOwnerDeletion") for each in waiting)
+            has_dependents = bool(self._dependents.get(uid_of(dependent)))
+            policy = "Foreground" if blocks and has_dependents else "Background"
+            await self._delete(served, key, dependent, policy)
+        elif gone:
+            await self._drop_references(served, key, {str(each.get("uid")) for each in gone})
+
+    async def _delete(self, served: Served, key: str, seen: Object, policy: str) -> None:
+        metadata = metadata_of(seen)
+        options = DeleteOptions(
+            propagation=policy,
+            uid=uid_of(seen),
+            resource_version=str(metadata["resourceVersion"]),
+        )
+        await remove(self._hub, served, key, options)
+        _log.info("object without owners deleted", key=key, uid=uid_of(seen))
+
+    async def _read_owner(
+        self, dependent: Object, reference: Object, read: dict[str, "_Metadata | None"]
+    ) -> str:
+        """Return `present`, `waiting` (deleted in the foreground) or `gone`, by a live read.
+
+        `read` has the owners that other references of the same object named.
+        """
+        group = parse_api_version(str(reference.get("apiVersion"))).group
+        served = self._hub.catalog.find_kind(group, str(reference.get("kind")))
+        if served is None:
+            return "present"  # not ours to judge: a kind nobody serves is not an owner that is gone
+        namespace = str(metadata_of(dependent).get("namespace") or "")
+        if served.info.namespaced and not namespace:
+            return "present"
+        key = served.key(namespace, str(reference.get("name")))
+        if key not in read:
+            entry = await self._hub.store.get(key)
+            read[key] = None if entry is None else _traits.decode(entry.value).metadata
+        owner = read[key]
+        if owner is None or owner.uid != reference.get("uid"):
+            return "gone"
+        is_leaving = bool(owner.deletionTimestamp) and FOREGROUND in (owner.finalizers or ())
+        return "waiting" if is_leaving else "present"
+
+    async def _finish_foreground(self, served: Served, key: str, uid: str) -> None:
+        """Let an owner go once no dependent that blocks it is left."""
+        blocking = 0
+        for dependent_key in sorted(self._dependents.get(uid, ())):
+            found = await self._read(dependent_key)
+            if found is None:
+                continue
+            dependent_served, dependent = found
+            reference = next((r for r in _references(dependent) if r.get("uid") == uid), None)
+            if reference is None:
+                continue
+            blocking += bool(reference.get("blockOwnerDeletion"))
+            if not metadata_of(dependent).get("deletionTimestamp"):
+                await self._collect_dependent(dependent_served, dependent_key, dependent)
+        if not blocking:
+            await self._release(served, key, FOREGROUND)
+
+    async def _orphan_dependents(self, served: Served, key: str, uid: str) -> None:
+        for dependent_key in sorted(self._dependents.get(uid, ())):
+            found = await self._read(dependent_key)
+            if found is not None:
+                await self._drop_references(found[0], dependent_key, {uid})
+        await self._release(served, key, ORPHAN)
+
+    async def _release(self, served: Served, key: str, finalizer: str) -> None:
+        def released(held: Object) -> Object:
+            present = cast("list[str]", metadata_of(held).get("finalizers") or [])
+            kept = [each for each in present if each != finalizer]
+            return with_metadata(held, finalizers=kept or None)
+
+        await edit_own(self._hub, served, key, released)
+
+    async def _drop_references(self, served: Served, key: str, uids: set[str]) -> None:
+        def without(held: Object) -> Object:
+            kept = [each for each in _references(held) if each.get("uid") not in uids]
+            return with_metadata(held, ownerReferences=kept or None)
+
+        await edit_own(self._hub, served, key, without)
+
+    async def _read(self, key: str) -> tuple[Served, Object] | None:
+        group, plural = key.removeprefix("/registry/").split("/", 2)[:2]
+        try:
+            served = self._hub.catalog.get_storage("" if group == "core" else group, plural)
+        except KeyError:
+            return None
+        entry = await self._hub.store.get(key)
+        if entry is None:
+            return None
+        decode = partial(forms.decode_stored, entry, served.form)
+        return served, await off_loop_if_large(REMOVER, entry.value, decode)
+
+
+def _references(kube_object: Object) -> list[Object]:
+    held: Any = find_at(kube_object, "metadata", "ownerReferences") or []
+    return cast("list[Object]", held)

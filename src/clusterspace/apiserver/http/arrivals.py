@@ -1,0 +1,177 @@
+"""Who may connect, and who has room to show who they are: caps by address and in total.
+
+    admitted ──first byte──> waiting ──room──> newcomer ──authenticated──> trusted
+                                                  └──too old while others wait──> evicted
+
+A connection that has said nothing costs a socket. From its first byte on it costs TLS state and
+buffers, 50 to 250 KiB, which is what a flood of half-sent requests is after. So only so many
+newcomers (connections without an authenticated request) are there at once, and the others wait,
+unread, for their turn. Nobody who is trusted is ever asked to leave.
+
+Waiting in place of refusing is for the morning after a restart, when every agent behind one NAT
+dials at the same moment: each needs its room for some milliseconds, and all of them get it.
+"""
+
+import socket
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from itertools import islice
+from typing import Generic, TypeVar
+
+from clusterspace.apiserver.http.limits import Limits
+
+_NETWORK_BYTES = 8
+"""The half of an IPv6 address that names a network. The other half is the client's to choose."""
+
+_TURNS = 16
+"""How many addresses are looked at when one newcomer leaves; the server's sweep looks at all."""
+
+_LOOK_AGAIN_SECONDS = 0.25
+
+Guest = TypeVar("Guest", bound=Hashable)
+
+
+def group_of(address: str) -> str:
+    """Return what counts as one address: an IPv4 host, or an IPv6 network of 64 bits.
+
+    >>> group_of("192.0.2.7"), group_of("2001:db8:0:1:5::7"), group_of("::ffff:192.0.2.7")
+    ('192.0.2.7', '2001:db8:0:1::', '192.0.2.7')
+    """
+    if ":" not in address:
+        return address
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except OSError:
+        return address
+    if packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return socket.inet_ntop(socket.AF_INET6, packed[:_NETWORK_BYTES] + b"\0" * _NETWORK_BYTES)
+
+
+class Arrivals(Generic[Guest]):
+    """Counts connections, and gives newcomers their room in turn.
+
+    `start` is called when a waiting guest has room; `evict` when a newcomer loses it, after it has
+    been forgotten here.
+    """
+
+    def __init__(
+        self, limits: Limits, start: Callable[[Guest], None], evict: Callable[[Guest], None]
+    ) -> None:
+        self._limits = limits
+        self._start = start
+        self._evict = evict
+        self._addresses: dict[Guest, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._newcomers: dict[str, dict[Guest, float]] = {}
+        """By address and then by age, the oldest first: when each was given its room."""
+        self._newcomer_count = 0
+        self._full_until = 0.0
+        self._waiting: OrderedDict[str, dict[Guest, None]] = OrderedDict()
+        """By address, those whose turn comes next first; within one, first come, first served."""
+
+    @property
+    def newcomer_count(self) -> int:
+        """How many connections have room and no authenticated request yet."""
+        return self._newcomer_count
+
+    def admit(self, guest: Guest, address: str) -> bool:
+        """Count a connection in, unless its address or the server has too many."""
+        group = group_of(address)
+        limits = self._limits
+        if len(self._addresses) >= limits.connections:
+            return False
+        if self._counts[group] >= limits.connections_per_address:
+            return False
+        self._addresses[guest] = group
+        self._counts[group] += 1
+        return True
+
+    def wait(self, guest: Guest, now: float) -> None:
+        """Give a guest that has begun to speak its room: now, or when its turn comes."""
+        group = self._addresses[guest]
+        self._waiting.setdefault(group, {})[guest] = None
+        self._start_from(group, now)
+
+    def give_room(self, now: float, *, turns: int | None = None) -> None:
+        """Start whoever can be started, one address after the other, for so many turns."""
+        for group in tuple(islice(self._waiting, turns)):
+            is_full = self._newcomer_count >= self._limits.newcomers
+            has_started = self._start_from(group, now)
+            # Who got something, or waits for its own address, lets the next one have a turn. Who
+            # waits for the server keeps its place.
+            if group in self._waiting and (has_started or not is_full):
+                self._waiting.move_to_end(group)
+
+    def _start_from(self, group: str, now: float) -> bool:
+        """Start the guests of one address for as long as there is room; say if any was started."""
+        has_started = False
+        while (guests := self._waiting.get(group)) and self._has_room(group, now):
+            guest = next(iter(guests))
+            self._stop_waiting(group, guest)
+            self._newcomers.setdefault(group, {})[guest] = now
+            self._newcomer_count += 1
+            self._start(guest)
+            has_started = True
+        return has_started
+
+    def _has_room(self, group: str, now: float) -> bool:
+        """Whether one more of an address may start; makes the room if somebody outstayed theirs."""
+        limits = self._limits
+        if len(self._newcomers.get(group, ())) >= limits.newcomers_per_address:
+            return self._evict_oldest(group, now)
+        if self._newcomer_count < limits.newcomers:
+            return True
+        if now < self._full_until:
+            return False
+        # The server is full, but this address has less than its share: the one with the most pays.
+        greediest = max(self._newcomers, key=lambda each: len(self._newcomers[each]))
+        if self._evict_oldest(greediest, now):
+            return True
+        # A flood from many addresses asks this thousands of times a second: look once in a while.
+        self._full_until = now + _LOOK_AGAIN_SECONDS
+        return False
+
+    def _evict_oldest(self, group: str, now: float) -> bool:
+        oldest, since = next(iter(self._newcomers[group].items()))
+        if now - since < self._limits.newcomer_seconds:
+            return False
+        self._forget(oldest)
+        self._evict(oldest)
+        return True
+
+    def trust(self, guest: Guest, now: float) -> None:
+        """Take a guest for somebody: it gives its room to the next, and is never evicted."""
+        if self._leave_newcomers(guest):
+            self.give_room(now, turns=_TURNS)
+
+    def leave(self, guest: Guest, now: float) -> None:
+        """Forget a connection that has ended; one that is not known any more is no mistake."""
+        if guest in self._addresses:
+            self._forget(guest)
+            self.give_room(now, turns=_TURNS)
+
+    def _forget(self, guest: Guest) -> None:
+        self._leave_newcomers(guest)
+        group = self._addresses.pop(guest)
+        self._stop_waiting(group, guest)
+        self._counts[group] -= 1
+        if not self._counts[group]:
+            del self._counts[group]
+
+    def _leave_newcomers(self, guest: Guest) -> bool:
+        group = self._addresses.get(guest, "")
+        held = self._newcomers.get(group)
+        if held is None or held.pop(guest, None) is None:
+            return False
+        self._newcomer_count -= 1
+        if not held:
+            del self._newcomers[group]
+        return True
+
+    def _stop_waiting(self, group: str, guest: Guest) -> None:
+        held = self._waiting.get(group)
+        if held is not None:
+            held.pop(guest, None)
+            if not held:
+                del self._waiting[group]

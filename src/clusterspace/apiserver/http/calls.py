@@ -1,0 +1,141 @@
+"""A call: one request on its way through the chain, and the chain itself."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from clusterspace.aio.lanes import HEAVY, LARGE_OBJECTS, LaneIsFull
+from clusterspace.apiserver.http.bodies import BODY_LIMIT, is_large, media_type_of
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import JSON
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.errors import ApiError
+from clusterspace.kube import statuses
+
+if TYPE_CHECKING:
+    from clusterspace.telemetry.metrics import RequestLabels
+
+Result = TypeVar("Result")
+
+
+class Call:
+    """One request, what was read from it, and who makes it."""
+
+    __slots__ = (
+        "_has_turn",
+        "guards",
+        "info",
+        "is_heavy",
+        "labels",
+        "on_end",
+        "received",
+        "request",
+        "request_id",
+        "user",
+        "warnings",
+    )
+
+    def __init__(self, request: Request, info: RequestInfo, request_id: str) -> None:
+        self.request = request
+        self.info = info
+        self.request_id = request_id
+        self.user: User = ANONYMOUS
+        self.warnings: list[str] = []
+        self.labels: RequestLabels | None = None
+        """What the call is counted as, once it is known to be about something served."""
+        self.received = request.headers
+        """The headers as they came, with those that the chain takes away."""
+        self.guards: list[Guard] = []
+        """What else must still hold while a long answer goes on, beyond what the chain asks."""
+        self.on_end: Callable[[ApiError], None] | None = None
+        """How a long answer says why it ends, where it can."""
+        self.is_heavy = False
+        """Whether its steps may take longer than the event loop should wait for one of them."""
+        self._has_turn = False
+
+    def header(self, name: str) -> str:
+        """Return the first value of a request header, or an empty string."""
+        return self.request.headers.get(name) or ""
+
+    def end(self, error: ApiError) -> None:
+        """End a long answer before its time; one that cannot say why is cut."""
+        if self.on_end is not None:
+            self.on_end(error)
+        else:
+            self.request.cut()
+
+    async def read_body(self) -> bytes:
+        """Return the body, and take note when working on it may take long."""
+        raw = await self.request.read_body(BODY_LIMIT)
+        self.weigh(raw, media_type_of(self.header("content-type")))
+        return raw
+
+    def weigh(self, raw: bytes, media_type: str = JSON) -> None:
+        """Take note when an object that the call is about makes its steps long ones."""
+        self.is_heavy = self.is_heavy or is_large(raw, media_type)
+
+    async def take_turn(self) -> None:
+        """Wait, if the call is a heavy one, until it may go on with a large object in hand."""
+        if self.is_heavy and not self._has_turn:
+            try:
+                await LARGE_OBJECTS.take(self.user.name)
+            except LaneIsFull as error:
+                raise statuses.too_many_requests() from error
+            self._has_turn = True
+
+    def end_turn(self) -> None:
+        """Let the next one go on: this call is answered."""
+        if self._has_turn:
+            self._has_turn = False
+            LARGE_OBJECTS.give_back()
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Carry out one step: at once, or off the event loop when the call is a heavy one.
+
+        The work has no effects but its result, and reads nothing that others change meanwhile.
+        """
+        return await off_loop(self.user.name, work) if self.is_heavy else work()
+
+    def warn(self, text: str) -> None:
+        """Add a Warning header to the answer, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+Guard: TypeAlias = Callable[[], Awaitable[object]]
+"""Asks whether something still holds; raises Unauthorized or Forbidden when it does not."""
+
+
+async def off_loop(owner: str, work: Callable[[], Result]) -> Result:
+    """Carry out long work beside the event loop, in turns with that of others; 429 when full."""
+    try:
+        return await HEAVY.run(owner, work)
+    except LaneIsFull as error:
+        raise statuses.too_many_requests() from error
+
+
+async def off_loop_if_large(owner: str, raw: bytes, work: Callable[[], Result]) -> Result:
+    """Work on one stored object: at once, or beside the event loop when it is a large one."""
+    return await off_loop(owner, work) if is_large(raw) else work()
+
+
+CallHandler: TypeAlias = Callable[[Call], Awaitable[Response | None]]
+"""Answers a call; None means that it has streamed or hijacked."""
+
+Step: TypeAlias = Callable[[Call, CallHandler], Awaitable[Response | None]]
+"""One link of the chain: does its one thing around the rest."""
+
+
+def chain(steps: Sequence[Step], handler: CallHandler) -> CallHandler:
+    """Put the steps around the handler; the first one listed meets a call first."""
+    for step in reversed(steps):
+        handler = _linked(step, handler)
+    return handler
+
+
+def _linked(step: Step, rest: CallHandler) -> CallHandler:
+    def linked(call: Call) -> Awaitable[Response | None]:
+        return step(call, rest)
+
+    return linked

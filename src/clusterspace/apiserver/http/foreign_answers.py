@@ -1,0 +1,179 @@
+"""What of another server's answer may go back to a client, and as what.
+
+A client trusts the server it asked, with its token. A member cluster is somebody else's: an answer
+of its own that passed unchanged could send the client elsewhere (a redirect, and kubectl takes its
+token along), set cookies for our address, ask for a password in our name, or print whatever it
+likes on a terminal. So nothing passes because nobody thought of it:
+
+    status    2xx, 4xx, 5xx, and 304 to who asked about a tag; any other is 502
+    headers   those listed here, if they can be printed; all others stay
+    Warning   the texts, few and short, each with the name of the cluster that says so
+    text      a Status, and the cells of a Table: what terminals obey is replaced
+    objects   bytes, as they are: whoever decodes JSON is not a terminal
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.messages import HeaderPairs
+from clusterspace.apiserver.http.negotiation import read_accept
+from clusterspace.apiserver.http.responses import warning_headers
+from clusterspace.client.translation import unfit_status
+from clusterspace.errors import ClusterMisbehaved
+from clusterspace.kube import plain_text
+from clusterspace.kube.json_errors import UNREADABLE
+
+RETURNED: Final = frozenset(
+    {
+        "accept-ranges", "content-disposition", "content-encoding", "content-language",
+        "content-range", "content-type", "etag", "last-modified", "retry-after", "vary",
+        "x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid", "x-varied-accept",
+    }
+)  # fmt: skip
+"""The headers of an answer that clients get to see; all others stay here."""
+
+_ENCODINGS: Final = ("gzip", "identity")
+_LONGEST_VALUE: Final = 1024
+_UNCHANGED: Final = 304
+_CONDITIONS: Final = ("if-none-match", "if-modified-since")
+
+_MOST_WARNINGS: Final = 5
+_LONGEST_WARNING: Final = 256
+"""A cluster's warnings together stay below what one server's warnings may be: 4096 characters."""
+_WARNING: Final = re.compile(r'299 \S{1,256} "((?:[^"\\]|\\.){0,4096})"')
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+def require_fit(call: Call, cluster: str, status: int) -> None:
+    """Raise ClusterMisbehaved for a status that must not reach a client: above all a redirect."""
+    if status == _UNCHANGED and any(call.header(name) for name in _CONDITIONS):
+        return
+    if unfit := unfit_status(cluster, status):
+        raise unfit
+
+
+def headers_to_return(
+    call: Call, answer: Mapping[str, str], speaker: str, *, is_unpacked: bool = False
+) -> HeaderPairs:
+    """Return the headers of an answer that go back, with the request's name and all warnings.
+
+    `speaker` is the cluster its warnings are said to be from; empty for the hub's own, which needs
+    no introduction. `is_unpacked` says that the body no longer has the encoding it came in.
+    """
+    kept = [
+        (name, value)
+        for name, value in answer.items()
+        if name in RETURNED and value.isprintable() and len(value) <= _LONGEST_VALUE
+    ]
+    if is_unpacked:
+        kept = [pair for pair in kept if pair[0] != "content-encoding"]
+    return [
+        ("Audit-Id", call.request_id),
+        ("Cache-Control", "no-cache, private"),
+        ("X-Content-Type-Options", "nosniff"),
+        *kept,
+        *warning_headers([*call.warnings, *warnings_in(answer, speaker)]),
+    ]
+
+
+def require_encoding(cluster: str, headers: Mapping[str, str]) -> None:
+    """Raise ClusterMisbehaved for a body that is packed in a way nobody asked for."""
+    encoding = headers.get("content-encoding", "identity")
+    if encoding not in _ENCODINGS:
+        named = plain_text.line(encoding, 64)
+        raise ClusterMisbehaved(cluster, f"answered in the encoding {named!r}, unasked")
+
+
+def warnings_in(headers: Mapping[str, str], speaker: str) -> list[str]:
+    """Return what an answer warns of, each text once, as the words of its cluster."""
+    said = dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in _texts(headers.get("warning", "")))
+    texts = [plain_text.line(text, _LONGEST_WARNING) for text in list(said)[:_MOST_WARNINGS]]
+    return [f"cluster {speaker}: {text}" for text in texts] if speaker else texts
+
+
+def _texts(header: str) -> Iterable[str]:
+    return (found[1] for found in _WARNING.finditer(header[: 64 * 1024]))
+
+
+def clean_failure(body: bytes, media_type: str) -> bytes:
+    """Return the body of a refusal with every text in it fit to be printed.
+
+    A Status stays the Status it is. Of any other text the line breaks stay too: it is a page of
+    what runs in the cluster, and no sentence that kubectl puts behind its own.
+    """
+    if media_type.startswith("application/json"):
+        try:
+            decoded: Any = msgspec.json.decode(body)
+            cleaned: Any = plain_text.lines_of_json(decoded) if _is_status(decoded) else decoded
+        except UNREADABLE:
+            return plain_text.line(body.decode(errors="replace")).encode()
+        return body if cleaned == decoded else msgspec.json.encode(cleaned)
+    if media_type.startswith("text/") or not media_type:
+        pieces = body.decode(errors="replace").splitlines(keepends=False)
+        cleaned_text = "\n".join(map(plain_text.line, pieces))
+        return cleaned_text.encode() + (b"\n" if body.endswith(b"\n") else b"")
+    return body
+
+
+def _is_status(decoded: Any) -> bool:
+    return isinstance(decoded, dict) and cast("Any", decoded).get("kind") == "Status"
+
+
+class _Row(msgspec.Struct, rename={"beside": "object"}, omit_defaults=True):
+    cells: list[Any]
+    conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_rows: Final = msgspec.json.Decoder(list[_Row] | None).decode
+
+
+def wants_table(call: Call) -> bool:
+    """Whether the client would have rows and columns, which it prints as they are."""
+    return any(each.parameter("as") == "Table" for each in read_accept(call.header("accept")))
+
+
+def clean_table(cluster: str, body: bytes) -> bytes:
+    """Return a Table whose cells and columns can be printed; what is no Table stays as it is."""
+    try:
+        fields: dict[str, Any] = dict(_read_fields(body))
+        if bytes(fields.get("kind", b"")) != b'"Table"':
+            return body
+        rows = _read_rows(fields.get("rows", b"null"))
+        columns: Any = msgspec.json.decode(fields.get("columnDefinitions", b"null"))
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(cluster, "its Table cannot be read", code=200) from error
+    cleaned = [[plain_text.cell(each) for each in row.cells] for row in rows or ()]
+    shown = plain_text.lines_of_json(columns)
+    if shown == columns and all(
+        new == row.cells for new, row in zip(cleaned, rows or (), strict=True)
+    ):
+        return body
+    for row, cells in zip(rows or (), cleaned, strict=True):
+        row.cells = cells
+    return msgspec.json.encode({**fields, "columnDefinitions": shown, "rows": rows})
+
+
+def clean_event(cluster: str, line: bytes, *, has_rows: bool) -> bytes:
+    """Return one line of a watch, its error or the rows of its Table fit to be printed."""
+    try:
+        fields: dict[str, Any] = dict(_read_fields(line))
+        kind: Any = msgspec.json.decode(fields.get("type", b"null"))
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(cluster, "its event cannot be read", code=200) from error
+    held = bytes(fields.get("object", b"null"))
+    if kind == "ERROR":
+        shown = clean_failure(held, "application/json")
+    else:
+        shown = clean_table(cluster, held) if has_rows and held.startswith(b"{") else held
+    return line if shown == held else msgspec.json.encode({**fields, "object": msgspec.Raw(shown)})
+
+
+def is_watch(call: Call) -> bool:
+    """Whether lines are asked for, here or of a server that the call is passed on to."""
+    return call.info.is_watch or call.info.query.is_true("watch")

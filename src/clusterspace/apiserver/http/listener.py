@@ -1,0 +1,305 @@
+"""Sockets, TLS, draining: new requests refused first, watches closed last."""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import structlog
+
+from clusterspace.apiserver.http.arrivals import Arrivals
+from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.outlet import UNTAKEN_MILLISECONDS
+from clusterspace.apiserver.http.protocol import Connection
+from clusterspace.apiserver.http.requests import Handler
+from clusterspace.apiserver.http.site import FailureAnswer, Observer, Site, answer_failure
+from clusterspace.apiserver.http.tls import shrink_asyncio_buffers
+
+_log = structlog.get_logger(__name__)
+
+_BACKLOG = 1024
+_ACCEPTS_AT_ONCE = 64
+"""After so many new connections the loop gets to serve the old ones."""
+_ACCEPT_PAUSE_SECONDS = 1.0
+"""How long to leave the socket alone when the process has no file descriptors left."""
+_ORDINARY_SHARE = 0.75
+"""The part of a drain's grace for ordinary requests; the rest is for streams to say goodbye."""
+_CANCEL_SECONDS = 1.0
+"""How long cancelled handlers may take to clean up."""
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_KEEPALIVE = (
+    # A peer that lost its power sends no goodbye: probe after 30 s of silence, give up after 60 s.
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", UNTAKEN_MILLISECONDS),
+    (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+)
+
+
+class _Silent(NamedTuple):
+    """An accepted socket of which nothing has been read, and until when that may be so."""
+
+    socket: socket.socket
+    deadline: float
+
+
+class HttpServer:
+    """Accepts connections for one handler until it is drained."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+        observer: Observer | None = None,
+        answer_failure: FailureAnswer = answer_failure,
+    ) -> None:
+        limits = limits or Limits()
+        self._arrivals = Arrivals[Connection](limits, self._start, self._evict)
+        self._site = Site(handler, self._arrivals, limits, observer or Observer(), answer_failure)
+        self._tls = tls
+        self._listening: list[socket.socket] = []
+        self._silent: dict[Connection, _Silent] = {}
+        """Accepted, and nothing of theirs read; the oldest first."""
+        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of every listening socket."""
+        return [listening.getsockname()[:2] for listening in self._listening]
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open, and those that are still shaking hands."""
+        return len(self._site.connections) + len(self._site.arriving)
+
+    async def listen(self, host: str, port: int) -> None:
+        """Accept connections on every address of a host; port 0 lets the system choose."""
+        loop = asyncio.get_running_loop()
+        if self._tls is not None and isinstance(loop, asyncio.BaseEventLoop):
+            shrink_asyncio_buffers()
+        found = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                self._listening.append(_bind(family, address))
+        except OSError:
+            self._stop_accepting()
+            raise
+        for listening in self._listening:
+            loop.add_reader(listening, self._accept, loop, listening)
+        if self._sweeper is None:
+            self._sweep(loop)
+
+    # Accepting
+
+    def _accept(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                self._pause_accepting(loop, listening, error)
+                return
+            self._admit(loop, accepted, str(peer[0]) if peer else "")
+
+    def _pause_accepting(
+        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, error: OSError
+    ) -> None:
+        _log.error("cannot accept connections", reason=str(error), retry=_ACCEPT_PAUSE_SECONDS)
+        loop.remove_reader(listening)
+        loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume_accepting, loop, listening)
+
+    def _resume_accepting(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        if listening in self._listening:
+            loop.add_reader(listening, self._accept, loop, listening)
+
+    def _admit(
+        self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, address: str
+    ) -> None:
+        connection = Connection(self._site, loop)
+        if not self._arrivals.admit(connection, address):
+            # An answer would cost a handshake, which is what a flood is after.
+            self._site.observer.connection_rejected()
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        _keep_alive(accepted)
+        # TLS state is made with the first byte: who connects and says nothing costs a socket.
+        self._site.arriving.add(connection)
+        limits = self._site.limits
+        seconds = limits.header_seconds if self._tls is None else limits.handshake_seconds
+        self._silent[connection] = _Silent(accepted, loop.time() + seconds)
+        loop.add_reader(accepted, self._hear, loop, connection)
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        """Have a connection started that has begun to speak, or forget one that has gone."""
+        accepted = self._silent[connection].socket
+        try:
+            has_spoken = bool(accepted.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return
+        except OSError:
+            has_spoken = False
+        loop.remove_reader(accepted)
+        if has_spoken:
+            self._arrivals.wait(connection, loop.time())
+        else:
+            self._forget_silent(loop, connection)
+
+    def _forget_silent(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        accepted = self._silent.pop(connection).socket
+        loop.remove_reader(accepted)
+        accepted.close()
+        self._site.arriving.discard(connection)
+        self._arrivals.leave(connection, loop.time())
+        self._site.observer.handshake_failed()
+
+    def _start(self, connection: Connection) -> None:
+        """Begin the handshake of a connection whose turn it is."""
+        loop = asyncio.get_running_loop()
+        accepted = self._silent.pop(connection).socket
+        shaking = self._shake_hands(loop, connection, accepted)
+        task = loop.create_task(shaking, name="http handshake")
+        self._handshakes[connection] = task
+        task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
+
+    def _evict(self, connection: Connection) -> None:
+        """Cut a newcomer that outstayed its room while others wait."""
+        self._site.observer.newcomer_evicted()
+        # Asked in this order: the task of a handshake outlives it by a turn of the loop.
+        if connection.is_connected:
+            connection.cancel()
+        elif connection in self._handshakes:
+            self._handshakes[connection].cancel()
+
+    async def _shake_hands(
+        self, loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket
+    ) -> None:
+        """Give a connection its socket; for TLS, once the handshake is done."""
+        limits = self._site.limits
+        times = {
+            "ssl_handshake_timeout": limits.handshake_seconds,
+            "ssl_shutdown_timeout": limits.tls_shutdown_seconds,
+        }
+        try:
+            await loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._tls,
+                **(times if self._tls is not None else {}),
+            )
+        except OSError:
+            # Port scanners, impatient clients and unknown authorities: counted, not logged.
+            self._site.observer.handshake_failed()
+        finally:
+            self._site.arriving.discard(connection)
+            if not connection.is_connected:
+                accepted.close()
+                self._arrivals.leave(connection, loop.time())
+
+    # Looking after connections
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._sweeper = loop.call_later(self._site.limits.sweep_seconds, self._sweep, loop)
+        self._site.refresh_date()
+        now = loop.time()
+        while self._silent:
+            connection, silent = next(iter(self._silent.items()))
+            if now < silent.deadline:
+                break
+            self._forget_silent(loop, connection)
+        self._arrivals.give_room(now)
+        for connection in tuple(self._site.connections):
+            connection.sweep(now)
+
+    # Ending
+
+    async def drain(
+        self, grace_seconds: float, *, end_streams: Callable[[], Any] | None = None
+    ) -> None:
+        """Stop: no new connections, then ordinary requests finish, then streams end.
+
+        `end_streams` is called between the two, so that watches can say goodbye to their clients.
+        Whatever is left after the grace is cancelled and cut.
+        """
+        self._stop_accepting()
+        loop = asyncio.get_running_loop()
+        for connection in tuple(self._silent):
+            self._forget_silent(loop, connection)
+        self._site.is_draining = True
+        for connection in tuple(self._site.connections):
+            connection.start_draining()
+        ordinary_seconds = grace_seconds * _ORDINARY_SHARE
+        await self._wait_until(self._only_streams_are_left, ordinary_seconds)
+        if end_streams is not None:
+            end_streams()
+        await self._wait_until(self._nothing_is_left, grace_seconds - ordinary_seconds)
+        await self._cut_what_is_left()
+
+    def _stop_accepting(self) -> None:
+        loop = asyncio.get_running_loop()
+        listening, self._listening = self._listening, []
+        for each in listening:
+            loop.remove_reader(each)
+            each.close()
+
+    def _only_streams_are_left(self) -> bool:
+        connections = self._site.connections
+        return not self._site.unattended and all(each.is_long_running for each in connections)
+
+    def _nothing_is_left(self) -> bool:
+        return not self._site.connections and not self._site.unattended
+
+    async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        changed = self._site.changed
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    changed.clear()
+                    await changed.wait()
+
+    async def _cut_what_is_left(self) -> None:
+        for connection in tuple(self._site.connections):
+            connection.cancel()
+        for task in (*self._site.unattended, *self._handshakes.values()):
+            task.cancel()
+        await self._wait_until(self._nothing_is_left, _CANCEL_SECONDS)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+
+def _bind(family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # The same port for IPv4 has a socket of its own.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _keep_alive(accepted: socket.socket) -> None:
+    for level, name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)
+        if option is not None:
+            accepted.setsockopt(level, option, value)

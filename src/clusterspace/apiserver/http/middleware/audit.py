@@ -1,0 +1,148 @@
+"""Who did what to which object: one JSON line per write, and per read of what is secret.
+
+    {"time":"2026-11-15T06:19:00Z","requestId":"…","user":"jane","groups":["devs"],
+     "as":"system:serviceaccount:ci:bot","asGroups":[…],"sourceIP":"127.0.0.1","verb":"create",
+     "group":"apps","version":"v1","resource":"deployments","namespace":"shop","name":"web",
+     "uid":"…","code":201}
+
+A watch of Secrets may go on for an hour, so it is told when it begins, too ("stage":"Started").
+
+Bodies, query strings, headers and messages are left out: that is where secrets would be.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import User
+from clusterspace.errors import ApiError
+from clusterspace.kube.timestamps import format_time
+
+_BUG: Final = 500
+_INTERRUPTED: Final = 504
+_STREAMED: Final = 200
+_STARTED: Final = "Started"
+
+AuditSink: TypeAlias = Callable[[bytes], None]
+"""Takes one line, its line end included; must not block for long and must not raise."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+
+
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
+class _Answer(msgspec.Struct):
+    """As much of an answer as tells which object it is about."""
+
+    metadata: _Metadata | None = None
+    details: _Details | None = None
+
+
+_answers: Final = msgspec.json.Decoder(_Answer)
+
+
+AUDITED_READS: Final = frozenset({"secrets"})
+"""Resources whose reads are told, as `RESOURCE` or `RESOURCE.GROUP`."""
+
+
+class Audit:
+    """The step that writes a line for every write, whatever becomes of it, and for some reads."""
+
+    def __init__(
+        self, clock: Clock, sink: AuditSink, reads: frozenset[str] = AUDITED_READS
+    ) -> None:
+        self._clock = clock
+        self._sink = sink
+        self._reads = reads
+
+    def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
+        """Let the write happen, then tell of it; most reads pass without a step of their own.
+
+        An upgrade counts as one whatever its method: a shell is opened with GET.
+        """
+        info = call.info
+        is_told = info.is_write or call.request.is_upgrade or self._is_audited_read(info)
+        return self._tell(call, rest) if is_told else rest(call)
+
+    def _is_audited_read(self, info: RequestInfo) -> bool:
+        """Whether a read is of what is told; through a proxy too, as far as its path says so."""
+        if info.subresource == "proxy":
+            return any(each.partition(".")[0] in info.rest for each in self._reads)
+        name = f"{info.resource}.{info.group}" if info.group else info.resource
+        return name in self._reads
+
+    async def _tell(self, call: Call, rest: CallHandler) -> Response | None:
+        caller, code = call.user, _INTERRUPTED
+        response: Response | None = None
+        if call.info.is_watch:
+            started = audit_line(call, caller, 0, None, format_time(self._clock.now()))
+            self._sink(started)
+        try:
+            response = await rest(call)
+            code = _STREAMED if response is None else response.status
+        except ApiError as refused:
+            code = refused.code
+            raise
+        except Exception:
+            code = _BUG
+            raise
+        finally:
+            # What was read needs no look at the answer: its name is in the URL, or it is a list.
+            shown = response if call.info.is_write else None
+            self._sink(audit_line(call, caller, code, shown, format_time(self._clock.now())))
+        return response
+
+
+def audit_line(call: Call, caller: User, code: int, response: Response | None, now: str) -> bytes:
+    """Return the line that tells of a call; `caller` is who it was before impersonation.
+
+    Without a code, it is one that has only begun.
+    """
+    info, found = call.info, _object_in(response)
+    line: dict[str, Any] = {
+        "time": now,
+        "stage": "" if code else _STARTED,
+        "requestId": call.request_id,
+        "user": caller.name,
+        "groups": caller.groups,
+        "as": "" if call.user is caller else call.user.name,
+        "asGroups": () if call.user is caller else call.user.groups,
+        "sourceIP": call.request.peer_address,
+        "verb": info.verb,
+        "group": info.group,
+        "version": info.version,
+        "resource": info.resource,
+        "subresource": info.subresource,
+        "namespace": info.namespace,
+        "name": info.name or found.name,
+        "path": info.path if not info.is_resource or info.subresource == "proxy" else "",
+        "uid": found.uid,
+        "dryRun": bool(info.query.get("dryRun")),
+        "code": code,
+    }
+    told = {key: value for key, value in line.items() if value}
+    return msgspec.json.encode(told) + b"\n"
+
+
+def _object_in(response: Response | None) -> _Metadata:
+    """Return name and UID of the object an answer shows; nothing when it shows none."""
+    if response is None:
+        return _Metadata()
+    body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    try:
+        answer = _answers.decode(body)
+    except msgspec.DecodeError:
+        return _Metadata()  # not JSON, or a list: there is no one object to name
+    found = answer.metadata or _Metadata()
+    deleted = answer.details.uid if answer.details is not None else ""
+    return _Metadata(found.name, found.uid or deleted)

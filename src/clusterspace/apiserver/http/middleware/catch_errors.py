@@ -1,0 +1,69 @@
+"""The only place an exception becomes a Status body."""
+
+import structlog
+
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.responses import error_response
+from clusterspace.errors import (
+    ApiError,
+    BadGateway,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+    Details,
+    ServiceUnavailable,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+)
+from clusterspace.kube import statuses
+
+_log = structlog.get_logger(__name__)
+
+
+async def catch_errors(call: Call, rest: CallHandler) -> Response | None:
+    """Answer refusals as they are; log a bug once, with its traceback, and answer 500."""
+    try:
+        return await rest(call)
+    except ApiError as error:
+        return error_response(call, error)
+    except StoreError as error:
+        return error_response(call, _store_refusal(error))
+    except ClusterError as error:
+        return error_response(call, cluster_refusal(error))
+    except ConnectionError:
+        if not call.request.is_disconnected:
+            raise
+        return None  # the client has gone: there is nobody to tell
+    except Exception:  # noqa: BLE001 - the edge: a bug in one request must not end the others
+        _log.exception(
+            "request failed",
+            request_id=call.request_id,
+            method=call.info.method,
+            path=call.info.path,
+        )
+        return error_response(call, statuses.internal(f"request {call.request_id} failed"))
+
+
+def cluster_refusal(error: ClusterError) -> ApiError:
+    """Return the refusal for a cluster that cannot be asked: never 404, which means "deleted".
+
+    Clients repeat what is refused with a time to come back, writes too; so only what certainly
+    had no effect gets one.
+    """
+    if isinstance(error, ClusterMisbehaved) and error.is_unfit:
+        return BadGateway(str(error))
+    if isinstance(error, ClusterTimeout):
+        return statuses.timed_out(str(error))
+    was_sent = not isinstance(error, ClusterUnreachable) or error.was_sent
+    return ServiceUnavailable(str(error), Details(retry_after_seconds=0 if was_sent else 1))
+
+
+def _store_refusal(error: StoreError) -> ApiError:
+    if isinstance(error, StoreClosed):
+        return statuses.unavailable("the server is shutting down")
+    if isinstance(error, StoreFull):
+        return statuses.internal(f"the store is out of disk space: {error}")
+    return statuses.internal(str(error))

@@ -1,0 +1,176 @@
+"""Act-as headers, checked value by value and applied; they go no further.
+
+    Impersonate-User: jane            may the caller `impersonate` users/jane?
+    Impersonate-Group: devs           … groups/devs? (may come several times)
+    Impersonate-Uid: 4711             … uids/4711?
+    Impersonate-Extra-Scopes: read    … userextras/scopes/read? (may come several times)
+
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
+"""
+
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.messages import Headers, Response
+from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from clusterspace.errors import BadRequest
+from clusterspace.kube.names import dns1123_label_problems, dns1123_subdomain_problems
+
+_FAMILY: Final = "impersonate"
+_CONNECTION: Final = "connection"
+_WATCHED: Final = (_FAMILY, _CONNECTION)
+_USER: Final = "impersonate-user"
+_GROUP: Final = "impersonate-group"
+_UID: Final = "impersonate-uid"
+_EXTRA: Final = "impersonate-extra-"
+_ACCOUNT: Final = "system:serviceaccount:"
+_AUTHENTICATION: Final = "authentication.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Whom a request wants to act as, as its headers say."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def checks(self) -> Iterator[RequestInfo]:
+        """Yield what the caller must be allowed, one request per value."""
+        account = read_account(self.user)
+        if account is not None:
+            yield _check("", "serviceaccounts", account[1], namespace=account[0])
+        else:
+            yield _check("", "users", self.user)
+        for group in self.groups:
+            yield _check("", "groups", group)
+        for key, values in self.extra.items():
+            for value in values:
+                yield _check(_AUTHENTICATION, "userextras", value, subresource=key)
+        if self.uid:
+            yield _check(_AUTHENTICATION, "uids", self.uid)
+
+    def become(self) -> User:
+        """Return the user acted as, with the groups that come with being one."""
+        return User(self.user, self._all_groups(), self.uid, self.extra)
+
+    def _all_groups(self) -> tuple[str, ...]:
+        groups, account = self.groups, read_account(self.user)
+        if account is not None and not groups:
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
+        if self.user == ANONYMOUS.name:
+            return groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
+        if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
+            return groups
+        return (*groups, AUTHENTICATED)
+
+
+def _check(
+    group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+) -> RequestInfo:
+    return RequestInfo(
+        method="",
+        path="",
+        verb="impersonate",
+        is_resource=True,
+        group=group,
+        version="v1",
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+    )
+
+
+def read_account(user: str) -> tuple[str, str] | None:
+    """Return namespace and name of the service account a user name stands for, or None."""
+    namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
+    if not user.startswith(_ACCOUNT) or ":" in name:
+        return None
+    if dns1123_label_problems(namespace) or dns1123_subdomain_problems(name):
+        return None
+    return namespace, name
+
+
+def is_of_family(name: str) -> bool:
+    """Whether a header could be taken for one of these, by us or by anybody behind us."""
+    return name.startswith(_FAMILY)
+
+
+def read_wish(headers: Headers) -> Wish | None:
+    """Return whom the headers want to act as, or None when they want nothing of the kind."""
+    pairs = [pair for pair in headers if pair[0].startswith(_WATCHED)]
+    if not pairs:
+        return None  # almost every request
+    return _read_pairs(headers, pairs)
+
+
+def _read_pairs(headers: Headers, pairs: list[tuple[str, str]]) -> Wish | None:
+    if any(name == _CONNECTION and _FAMILY in value.lower() for name, value in pairs):
+        # It would ask proxies to drop who is acted as, and to pass the rest on.
+        raise BadRequest("impersonation headers cannot be connection options")
+    pairs = [(name, value) for name, value in pairs if is_of_family(name)]
+    if not pairs:
+        return None
+    for name, _ in pairs:
+        if name not in (_USER, _GROUP, _UID) and not name.startswith(_EXTRA):
+            raise BadRequest(f"the header {name!r} is not one that impersonation knows")
+    user, uid = _only(headers, _USER), _only(headers, _UID)
+    if not user:
+        raise BadRequest("impersonation was requested without impersonating a user")
+    return Wish(user, tuple(headers.get_all(_GROUP)), uid, _read_extra(pairs))
+
+
+def _only(headers: Headers, name: str) -> str:
+    values = headers.get_all(name)
+    if len(values) > 1:
+        raise BadRequest(f"the header {name!r} must be given once")
+    return values[0] if values else ""
+
+
+def _read_extra(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        if name.startswith(_EXTRA):
+            key = _read_key(name.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    return extra
+
+
+def _read_key(text: str) -> str:
+    try:
+        key = unquote_to_bytes(text).decode("utf-8").lower()
+    except UnicodeDecodeError as error:
+        raise BadRequest("the key of an Impersonate-Extra header is not UTF-8") from error
+    if not key or not key.isprintable():
+        raise BadRequest("the key of an Impersonate-Extra header is empty or does not print")
+    return key
+
+
+class Impersonate:
+    """The step that makes a call somebody else's, if the caller may."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
+        """Check every value, become the user, forget the headers; then go on."""
+        wish = read_wish(call.request.headers)
+        return rest(call) if wish is None else self._become(call, wish, rest)
+
+    async def _become(self, call: Call, wish: Wish, rest: CallHandler) -> Response | None:
+        request = call.request
+        for info in wish.checks():
+            decision = await self._authorizer.decide(call.user, info)
+            if not decision.allowed:
+                raise refusal(call.user, info, decision.reason)
+        kept = [(name, value) for name, value in request.headers if not is_of_family(name)]
+        request.headers = Headers(kept)
+        call.user = wish.become()
+        return await rest(call)

@@ -1,0 +1,26 @@
+"""How many requests are worked on at once; the rest are asked to come again."""
+
+from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.deadlines import is_long_running
+from clusterspace.kube import statuses
+
+
+class InFlightLimits:
+    """Counts short requests in flight; reads and writes apart, so that neither starves."""
+
+    def __init__(self, *, reads: int = 400, writes: int = 200) -> None:
+        self._room = {False: reads, True: writes}
+
+    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+        """Work on the call if there is room, else answer 429 with a time to come back."""
+        if is_long_running(call):
+            return await rest(call)
+        is_write = call.info.is_write
+        if self._room[is_write] <= 0:
+            raise statuses.too_many_requests()
+        self._room[is_write] -= 1
+        try:
+            return await rest(call)
+        finally:
+            self._room[is_write] += 1

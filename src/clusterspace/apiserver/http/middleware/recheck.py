@@ -1,0 +1,99 @@
+"""Ends long answers whose caller may no longer have them: watches, logs, shells, tunnels.
+
+A short request is over before anybody can take a right away. A watch lives for an hour, so the
+questions that let it in are asked again every few seconds, from its credentials on: a token that
+expired, an account that was deleted and a binding that was removed all end what they had opened.
+
+Only a clear no ends anything. Who cannot be asked for now (the gateway asks the hub) changes
+nothing, or every stream of a fleet would break with one restart of its hub.
+"""
+
+import asyncio
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.calls import Call, CallHandler, Step, chain
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.deadlines import is_long_running
+from clusterspace.errors import ApiError, ClusterError, Forbidden, StoreError, Unauthorized
+from clusterspace.kube import statuses
+
+_log = structlog.get_logger(__name__)
+
+RECHECK_SECONDS: Final = 5.0
+"""Between two rounds, where answers come from memory: about 50 µs for each open call. A right that
+was taken away is to end what it had opened within ten seconds."""
+
+_AT_ONCE: Final = 16
+"""How many calls are asked about at a time: one that waits for the hub does not hold up others."""
+
+
+class Recheck:
+    """The step that knows every long-running call, and asks about each again and again.
+
+    It is the last one before the app: what it knows has been let in by the same `guards`.
+    """
+
+    def __init__(
+        self, guards: Sequence[Step], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
+    ) -> None:
+        self._admit = chain(guards, _admitted)
+        self._clock = clock
+        self._every_seconds = every_seconds
+        self._open: set[Call] = set()
+
+    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+        """Keep the call in sight for as long as its answer takes."""
+        if not (is_long_running(call) or call.request.is_upgrade):
+            return await rest(call)
+        self._open.add(call)
+        try:
+            return await rest(call)
+        finally:
+            self._open.discard(call)
+
+    async def run(self) -> None:
+        """Ask about every open call, round after round, until cancelled."""
+        while True:
+            await self._clock.sleep(self._every_seconds)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask about every open call once, and end those that are no longer allowed."""
+        calls = iter(tuple(self._open))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_AT_ONCE, len(self._open))):
+                group.create_task(self._look_at(calls), name="recheck open calls")
+
+    async def _look_at(self, calls: Iterator[Call]) -> None:
+        for call in calls:
+            try:
+                await self._require(call)
+            except (Unauthorized, Forbidden) as refusal:
+                # It may have ended by itself while we asked.
+                if call in self._open:
+                    _log.info("long answer ended", user=call.user.name, reason=refusal.message)
+                    call.end(refusal)
+            except (ApiError, ClusterError, StoreError) as error:
+                _log.debug("rights could not be asked for", reason=str(error))
+            # Questions that are answered from memory never wait: let others have a turn.
+            await asyncio.sleep(0)
+
+    async def _require(self, call: Call) -> None:
+        """Raise what the same request would be refused with if it came now."""
+        request = copy.copy(call.request)
+        request.headers = call.received
+        again = Call(request, call.info, call.request_id)
+        await self._admit(again)
+        if again.user != call.user:
+            raise statuses.unauthorized()  # the credential is somebody else's now
+        for require in call.guards:
+            await require()
+
+
+async def _admitted(_call: Call) -> None:
+    """Answer nothing: that it was reached is what counts."""

@@ -1,0 +1,453 @@
+"""One HTTP/1.1 connection: reads a request, runs its handler, writes the answer, and again.
+
+    AWAITING ──head──> SERVING ──answered──> AWAITING
+        │                 ├──answered, and nothing may follow──> CLOSING
+        └──refused────────┴──answered, with input on its way───> LINGERING ──> CLOSING
+
+While serving, a handler may start a stream (chunks until it ends, then as above) or hijack the
+connection (no HTTP any more, then CLOSING).
+
+What happens when the client goes away: a stream's handler is cancelled, since only the client
+wanted it. A handler that works on an ordinary answer goes on, because half a write helps nobody,
+and its answer is dropped. A handler that hijacked goes on too, to deliver what it holds; it sees
+the end of its reader.
+"""
+
+import asyncio
+import enum
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import structlog
+
+from clusterspace.apiserver.http.inlet import Inlet
+from clusterspace.apiserver.http.messages import (
+    HeaderPairs,
+    Response,
+    encode_head,
+    encode_response,
+    refusal,
+)
+from clusterspace.apiserver.http.outlet import Outlet
+from clusterspace.apiserver.http.parsing import RequestHead
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.site import Site
+from clusterspace.apiserver.http.streams import Hijacked, Stream
+from clusterspace.errors import ApiError, HttpViolation
+
+_log = structlog.get_logger(__name__)
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE = b"Connection: close\r\n"
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_HIJACK_BUFFER = 64 * 1024
+
+
+class Mode(enum.Enum):
+    """Where a connection is in its life; the module's picture shows the ways between."""
+
+    AWAITING = enum.auto()
+    SERVING = enum.auto()
+    LINGERING = enum.auto()
+    CLOSING = enum.auto()
+
+
+class Connection(asyncio.Protocol):
+    """The state of one connection; `Request`, `Stream` and `Hijacked` are views of it."""
+
+    __slots__ = (
+        "_closes",
+        "_deadline",
+        "_disconnected",
+        "_has_lingering_place",
+        "_head",
+        "_head_has_begun",
+        "_inlet",
+        "_loop",
+        "_mode",
+        "_outlet",
+        "_owes_continue",
+        "_reader",
+        "_site",
+        "_stream",
+        "_task",
+        "_transport",
+        "is_connected",
+        "memory",
+        "peer_address",
+        "peer_certificate",
+    )
+
+    _transport: asyncio.Transport
+    _inlet: Inlet
+    _outlet: Outlet
+    _head: RequestHead
+
+    def __init__(self, site: Site, loop: asyncio.AbstractEventLoop) -> None:
+        self._site = site
+        self._loop = loop
+        self._mode = Mode.AWAITING
+        self._head_has_begun = True
+        self._owes_continue = False
+        self._has_lingering_place = False
+        self._closes = False
+        self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._disconnected: asyncio.Event | None = None
+        self._deadline = math.inf
+        self.is_connected = False
+        self.memory: dict[str, Any] = {}
+        self.peer_address = ""
+        self.peer_certificate: bytes | None = None
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: from here on the first request must come in time."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._inlet = Inlet(self._transport, self._site.limits)
+        self._outlet = Outlet(self._transport, self._site.limits.write_stall_seconds)
+        peer = transport.get_extra_info("peername")
+        self.peer_address = str(peer[0]) if peer else ""
+        tls = transport.get_extra_info("ssl_object")
+        self.peer_certificate = tls.getpeercert(binary_form=True) if tls else None
+        self.is_connected = True
+        self._set_deadline(self._site.limits.header_seconds)
+        self._site.arriving.discard(self)
+        self._site.connections.add(self)
+        if self.peer_certificate is not None:
+            # TLS has checked who signed it. What it may do, and whether it still counts, is asked
+            # for every request; a flood of strangers cannot have one.
+            self.trust()
+        self._site.observer.connection_opened()
+        if self._site.is_draining:
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: tell everybody who still works on it."""
+        self._deadline = math.inf
+        self._outlet.lose()
+        self._note_disconnected()
+        self._inlet.release()
+        if self._reader is not None:
+            self._reader.feed_eof()
+        if self._task is not None:
+            self._site.adopt(self._task)
+        self._stop_lingering()
+        self._site.connections.discard(self)
+        self._site.arrivals.leave(self, self._loop.time())
+        self._site.observer.connection_closed()
+        self._site.changed.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived, and go as far with it as possible."""
+        mode = self._mode
+        if mode is Mode.AWAITING:
+            self._inlet.receive(data)
+            self._read_head()
+        elif self._reader is not None:
+            self._reader.feed_data(data)
+        elif mode is Mode.SERVING:
+            self._inlet.receive(data)
+            self._inlet.read_body()
+
+    def eof_received(self) -> bool:
+        """Take the end of the client's half; a request that is complete still gets its answer."""
+        if self._reader is not None:
+            self._reader.feed_eof()
+        elif self._mode is Mode.AWAITING and self._inlet.has_unread:
+            self._refuse(HttpViolation(400, "the request ended before its headers did"))
+            self._close()
+        elif self._mode is Mode.SERVING:
+            # It may have closed both halves: TCP shows the difference only when we write.
+            self._note_disconnected()
+        else:
+            return False
+        # TLS has no half-open connections, and asyncio warns when asked for one.
+        return self._transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        """Note that the write buffer is full."""
+        self._outlet.pause(self._loop.time())
+
+    def resume_writing(self) -> None:
+        """Note that the write buffer has room again."""
+        self._outlet.resume()
+
+    def _note_disconnected(self) -> None:
+        self.is_connected = False
+        if self._disconnected is not None:
+            self._disconnected.set()
+        if self._inlet.body.is_expected:
+            left = HttpViolation(400, "the client left before its body was complete")
+            self._inlet.end_body(left)
+        if self._stream is not None and self._task is not None:
+            self._task.cancel()
+
+    # The server's side
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether it carries a stream or has been hijacked."""
+        return self._stream is not None or self._reader is not None
+
+    def sweep(self, now: float) -> None:
+        """Act on what is overdue."""
+        if self._outlet.is_stalled(now):
+            self._site.observer.connection_stalled()
+            self.abort()
+        elif now >= self._deadline:
+            self._deadline = math.inf
+            self._act_on_deadline()
+
+    def trust(self) -> None:
+        """Take the client for somebody we know; strangers cannot push it out any more."""
+        if not self._inlet.is_trusted:
+            self._inlet.is_trusted = True
+            self._site.arrivals.trust(self, self._loop.time())
+
+    def start_draining(self) -> None:
+        """Leave now if idle; otherwise the answer in progress is the last one."""
+        if self._mode is Mode.AWAITING and not self._inlet.has_unread:
+            self._close()
+
+    def cancel(self) -> None:
+        """End the handler and cut the connection."""
+        if self._task is not None:
+            self._task.cancel()
+        self.abort()
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._deadline = self._loop.time() + seconds
+
+    def _act_on_deadline(self) -> None:
+        if self._mode is Mode.AWAITING and self._inlet.has_unread:
+            self._refuse(HttpViolation(408, "the request headers took too long to arrive"))
+        elif self._mode is Mode.LINGERING and self._inlet.is_paused:
+            self.abort()  # closing in good order would read what we left unread
+        elif self._mode is not Mode.SERVING:
+            self._close()
+        elif not self._inlet.body.is_expected:
+            return
+        elif self._inlet.body_is_slow():
+            slow = HttpViolation(408, "the request body took too long to arrive")
+            self._inlet.body.fail(slow)
+        else:
+            self._set_deadline(self._site.limits.body_window_seconds)
+
+    # Reading requests
+
+    def _read_head(self) -> None:
+        try:
+            head = self._inlet.read_head()
+        except HttpViolation as violation:
+            self._refuse(violation)
+            return
+        if head is not None:
+            self._begin_request(head)
+        elif not self._head_has_begun:
+            self._head_has_begun = True
+            self._set_deadline(self._site.limits.header_seconds)
+
+    def _begin_request(self, head: RequestHead) -> None:
+        self._mode = Mode.SERVING
+        self._deadline = math.inf
+        self._head = head
+        self._owes_continue = head.expects_continue
+        request = Request(head, self._inlet.body, self)
+        self._task = self._loop.create_task(self._serve(request), name="http request")
+
+    # What requests, streams and hijacks use
+
+    @property
+    def buffered(self) -> int:
+        """Bytes written and not yet taken by the network."""
+        return self._outlet.buffered
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or buffer them; nothing happens when the peer has gone."""
+        self._outlet.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
+        await self._outlet.drain()
+
+    def be_patient(self) -> None:
+        """Do not cut a peer that stops reading, for as long as it is there."""
+        self._outlet.set_patience(is_patient=True)
+
+    def half_close(self) -> None:
+        """Send the end of our half, where the transport can."""
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Cut the connection and drop what is buffered."""
+        self._stop_lingering()
+        self._mode = Mode.CLOSING
+        self._transport.abort()
+
+    async def wait_disconnected(self) -> None:
+        """Wait until the peer has gone."""
+        if self.is_connected:
+            if self._disconnected is None:
+                self._disconnected = asyncio.Event()
+            await self._disconnected.wait()
+
+    def want_body(self) -> None:
+        """Let the body come: a handler is waiting for it."""
+        if self._owes_continue and not self._inlet.body.arrived:
+            self._outlet.write(_CONTINUE)
+        self._owes_continue = False
+        self._set_deadline(self._site.limits.body_window_seconds)
+        self._inlet.regulate()
+
+    def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
+        """Send the headers of a chunked answer."""
+        self._check_unanswered()
+        if self._head.version == "1.0":
+            raise HttpViolation(505, "a stream needs HTTP/1.1")
+        framing = self._site.date_line + self._connection_line() + _CHUNKED
+        self._outlet.write(encode_head(status, headers, framing))
+        self._stream = Stream(self, has_body=self._head.method != "HEAD")
+        self._site.changed.set()
+        if not self.is_connected and self._task is not None:
+            self._task.cancel()
+        return self._stream
+
+    def hijack(self) -> Hijacked:
+        """Leave HTTP."""
+        self._check_unanswered()
+        if not self._head.is_upgrade:
+            raise RuntimeError("only an upgrade request can be hijacked")
+        reader = asyncio.StreamReader(limit=_HIJACK_BUFFER)
+        reader.set_transport(self._transport)
+        reader.feed_data(self._inlet.take_unread())
+        if not self.is_connected:
+            reader.feed_eof()
+        self._reader = reader
+        self._closes = True
+        self.be_patient()
+        self._site.changed.set()
+        return Hijacked(self, reader)
+
+    def _check_unanswered(self) -> None:
+        if self.is_long_running:
+            raise RuntimeError("the request has already been answered")
+
+    # Answering
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            await self._answer(request)
+            await self._finish()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except Exception as error:  # noqa: BLE001 - the answer to a failure failed: cut, do not hang
+            _log.error("answer failed", path=request.path, exc_info=error)
+            self.abort()
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            response = await self._site.handler(request)
+            pieces = self._encode(response)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is, one answer, one log line
+            self._log_failure(request, error)
+            pieces = self._encode(self._site.answer_failure(request, error))
+        await self._outlet.send(pieces)
+
+    def _encode(self, response: Response | None) -> Sequence[bytes]:
+        if self.is_long_running:
+            self._end_long_running(is_complete=response is None)
+            return ()
+        if response is None:
+            raise RuntimeError("a handler neither answered nor streamed nor hijacked")
+        own_lines = self._site.date_line + self._connection_line()
+        return encode_response(response, own_lines, is_head=self._head.method == "HEAD")
+
+    def _end_long_running(self, *, is_complete: bool) -> None:
+        """End a stream; with an error that came too late to be an answer, visibly in the middle."""
+        if not is_complete:
+            self.abort()
+        elif self._stream is not None:
+            self._stream.end()
+
+    def _connection_line(self) -> bytes:
+        """Decide whether the connection outlives this answer, and say so if it does not."""
+        head = self._head
+        keeps = head.keeps_alive and not head.is_upgrade and self._inlet.body.is_complete
+        self._closes = not keeps or self._site.is_draining
+        return _CLOSE if self._closes else b""
+
+    def _log_failure(self, request: Request, error: Exception) -> None:
+        """Log what is our fault: not a refusal, and not a client that hung up."""
+        if isinstance(error, ApiError):
+            return
+        if isinstance(error, ConnectionError) and not self.is_connected:
+            return
+        _log.error("handler failed", method=request.method, path=request.path, exc_info=error)
+
+    async def _finish(self) -> None:
+        """Go on to the next request, or close; not before this answer has left our buffer."""
+        with suppress(ConnectionResetError):
+            await self._outlet.drain()
+        self._task = None
+        self._stream = None
+        if self._transport.is_closing():
+            return
+        if self.is_connected and self._input_may_follow():
+            self._linger()
+        elif self._closes or self._site.is_draining or not self.is_connected:
+            self._close()
+        else:
+            self._await_next()
+
+    def _input_may_follow(self) -> bool:
+        """Whether the client may be sending what we shall never read as a request."""
+        return not self._inlet.body.is_complete or (self._head.is_upgrade and self._reader is None)
+
+    def _await_next(self) -> None:
+        self._inlet.start_next()
+        self._outlet.set_patience(is_patient=False)
+        self._mode = Mode.AWAITING
+        self._head_has_begun = False
+        self._set_deadline(self._site.limits.idle_seconds)
+        if self._inlet.has_unread:
+            self._read_head()
+
+    def _refuse(self, violation: HttpViolation) -> None:
+        """Answer a message that is no request, and hear no more."""
+        self._site.observer.request_refused(violation.code)
+        own_lines = self._site.date_line + _CLOSE
+        self._outlet.write(b"".join(encode_response(refusal(violation), own_lines)))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close our half and drop what still comes, so that the answer is not lost to a reset."""
+        site, is_stranger = self._site, not self._inlet.is_trusted
+        # Strangers are read out a few at a time, because reading is what costs memory. The others
+        # get their answer and the same second to take it, but nothing more is read.
+        has_place = site.lingering_newcomers < site.limits.lingering_newcomers
+        self._has_lingering_place = is_stranger and has_place
+        site.lingering_newcomers += self._has_lingering_place
+        self._mode = Mode.LINGERING
+        self._inlet.set_paused(is_stranger and not has_place)
+        self.half_close()
+        self._set_deadline(self._site.limits.linger_seconds)
+
+    def _stop_lingering(self) -> None:
+        """Give up the place among the strangers that are read out, if this one has one."""
+        self._site.lingering_newcomers -= self._has_lingering_place
+        self._has_lingering_place = False
+
+    def _close(self) -> None:
+        """Close once the buffer is empty; a peer that does not empty it is cut."""
+        self._stop_lingering()
+        self._mode = Mode.CLOSING
+        self._deadline = math.inf
+        self._outlet.expect_progress(self._loop.time())
+        self._transport.close()

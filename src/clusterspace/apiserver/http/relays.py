@@ -1,0 +1,257 @@
+"""One call passed on to another API server, and its answer passed back as the bytes it is.
+
+Neither body is read, but for what is printed: refusals, and Tables. What goes along is listed here:
+who we are, and who the caller claimed to be, is never among it. What comes back: `foreign_answers`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apiserver.http.bodies import BODY_LIMIT
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.foreign_answers import (
+    clean_event,
+    clean_failure,
+    clean_table,
+    headers_to_return,
+    is_watch,
+    require_encoding,
+    require_fit,
+    wants_table,
+)
+from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Response
+from clusterspace.apiserver.http.middleware.deadlines import is_long_running
+from clusterspace.client.answer_memory import Hold
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.connection import Connection
+from clusterspace.client.requests import Answer, Ask, Headers
+from clusterspace.client.translation import failure_of
+from clusterspace.client.watch import LineSplitter
+from clusterspace.errors import (
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterUnreachable,
+    CredentialsUnusable,
+    Unauthorized,
+)
+from clusterspace.kube import statuses
+
+PASSED_ON: Final = frozenset(
+    {
+        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding",
+        "content-type", "if-match", "if-modified-since", "if-none-match", "kubectl-command",
+        "kubectl-session", "origin", "range", "sec-websocket-extensions", "sec-websocket-key",
+        "sec-websocket-protocol", "sec-websocket-version", "traceparent", "tracestate",
+        "user-agent", "x-stream-protocol-version",
+    }
+)  # fmt: skip
+"""The headers of a call that its target gets to see; all others stay here."""
+
+UNKNOWN_THERE: Final = "does not accept the credentials that the hub holds for it"
+"""What is wrong when a cluster answers 401."""
+
+_PROTOCOLS: Final = "sec-websocket-protocol"
+_TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the word before it
+_HEAD_SECONDS: Final = 60.0
+_LONG_SECONDS: Final = 24 * 3600.0
+"""A log that is followed may say its first word tomorrow, and no header comes before that."""
+_SHORT_BYTES: Final = 256 * 1024
+_ERROR_BYTES: Final = 4 * 1024 * 1024
+_TABLE_BYTES: Final = 64 * 1024 * 1024
+"""A Table is read before it is passed on; this is a row of 600 bytes for a hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where a call goes, and the headers that say as whom."""
+
+    connection: Connection
+    target: str
+    """Path and query, encoded."""
+    identity: Headers
+    is_hub: bool = False
+    """Whether the control plane is at the far end: what it says is said in our own name."""
+    hold: Hold | None = None
+    """What an answer is counted in that is read before it is passed on."""
+
+    @property
+    def cluster(self) -> str:
+        """Who answers."""
+        return self.connection.cluster
+
+    @property
+    def speaker(self) -> str:
+        """Who warnings of the answer are said to be from; nobody, when it is the hub."""
+        return "" if self.is_hub else self.cluster
+
+
+def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a request that go along."""
+    kept = ((name, value) for name, value in pairs if name in PASSED_ON)
+    cleaned = ((name, _cleaned(value) if name == _PROTOCOLS else value) for name, value in kept)
+    return tuple((name, value) for name, value in cleaned if value)
+
+
+def _cleaned(protocols: str) -> str:
+    """Return WebSocket protocols without the one in which browsers hide their token."""
+    named = (each.strip() for each in protocols.split(","))
+    return ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
+
+
+async def relay(call: Call, passage: Passage) -> Response | None:
+    """Ask the target what the call asks and answer what it answers, as it comes."""
+    request = call.request
+    body = await request.read_body(BODY_LIMIT)
+    ask = Ask(
+        call.info.method,
+        passage.target,
+        headers=(*_with_encoding(headers_to_pass(request.headers)), *passage.identity),
+        body=body or None,
+        seconds=_LONG_SECONDS if _may_take_long(call) else _HEAD_SECONDS,
+    )
+    async with AsyncExitStack() as stack:
+        answer = await _open_in_time(stack, call, passage.connection, ask)
+        require_fit(call, passage.cluster, answer.status)
+        if is_short(answer):
+            return await _whole(call, passage, answer)
+        is_whole = call.info.method != "HEAD" and not is_watch(call)
+        if is_whole and wants_table(call) and not passage.is_hub:
+            whole = await answer.read(_TABLE_BYTES, passage.hold)
+            body = clean_table(passage.cluster, whole.body)
+            headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+            return Response(whole.status, headers, body)
+        await pass_back(call, passage, answer)
+        return None
+
+
+def is_short(answer: AnswerStream) -> bool:
+    """Whether an answer can be held in memory without a second thought."""
+    if answer.status >= 400 or answer.status in BODILESS_STATUSES:
+        return True
+    length = answer.headers.get("content-length", "")
+    return length.isdecimal() and int(length) <= _SHORT_BYTES
+
+
+async def pass_back(call: Call, passage: Passage, answer: AnswerStream) -> None:
+    """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
+    require_encoding(passage.cluster, answer.headers)
+    headers = headers_to_return(call, answer.headers, passage.speaker)
+    stream = call.request.start_stream(answer.status, headers)
+    if _may_take_long(call):
+        stream.be_patient()
+    pieces = answer.chunks()
+    if is_watch(call) and not passage.is_hub:
+        pieces = _printable_lines(passage.cluster, answer, has_rows=wants_table(call))
+    try:
+        async for piece in pieces:
+            stream.write(piece)
+            await stream.drain()
+    except ClusterError:
+        stream.abort()
+        return
+    stream.end()
+
+
+async def _printable_lines(
+    cluster: str, answer: AnswerStream, *, has_rows: bool
+) -> AsyncIterator[bytes]:
+    """Yield the events of a watch; packed ones cannot be looked into, and are refused."""
+    if "content-encoding" in answer.headers:
+        raise ClusterMisbehaved(cluster, "sent a watch in an encoding nobody asked for", code=200)
+    splitter = LineSplitter()
+    async for chunk in answer.chunks():
+        try:
+            lines = splitter.feed(chunk)
+        except ValueError as error:
+            raise ClusterMisbehaved(cluster, f"sent {error}") from error
+        if lines:
+            yield _clean_lines(cluster, lines, has_rows=has_rows)
+
+
+def _clean_lines(cluster: str, lines: Iterable[bytes], *, has_rows: bool) -> bytes:
+    cleaned = (clean_event(cluster, line, has_rows=has_rows) for line in lines if line.strip())
+    return b"".join(line + b"\n" for line in cleaned)
+
+
+def _may_take_long(call: Call) -> bool:
+    """Whether it is for the two ends to say how long an answer takes: logs, and what is proxied."""
+    return is_long_running(call) and not call.info.is_watch
+
+
+async def _open_in_time(
+    stack: AsyncExitStack, call: Call, connection: Connection, ask: Ask
+) -> AnswerStream:
+    """Open an answer; one that may take long is in time for as long as the client waits for it."""
+    if not _may_take_long(call):
+        return await open_answer(stack, connection, ask)
+    try:
+        async with asyncio.timeout(None) as waiting, asyncio.TaskGroup() as group:
+            leaving = group.create_task(_expire(waiting, call), name="client leaves")
+            outcome = await _outcome_of_opening(stack, connection, ask)
+            leaving.cancel()
+    except TimeoutError as error:
+        raise statuses.timed_out("the client did not wait for the answer") from error
+    if isinstance(outcome, ClusterError):
+        raise outcome
+    return outcome
+
+
+async def _expire(waiting: asyncio.Timeout, call: Call) -> None:
+    await call.request.wait_disconnected()
+    waiting.reschedule(asyncio.get_running_loop().time())
+
+
+async def _outcome_of_opening(
+    stack: AsyncExitStack, connection: Connection, ask: Ask
+) -> AnswerStream | ClusterError:
+    try:
+        return await open_answer(stack, connection, ask)
+    except ClusterError as error:
+        return error  # a value: out of a group of tasks it would come as a group of errors
+
+
+async def _whole(call: Call, passage: Passage, answer: AnswerStream) -> Response:
+    if call.info.method == "HEAD" or answer.status in BODILESS_STATUSES:
+        headers = headers_to_return(call, answer.headers, passage.speaker)
+        return Response(answer.status, headers)
+    whole = await answer.read(max(_SHORT_BYTES, _ERROR_BYTES), passage.hold)
+    refuse_stranger(passage.cluster, whole)
+    body = whole.body
+    if whole.status >= 400:
+        body = clean_failure(body, whole.headers.get("content-type", ""))
+    elif is_watch(call) and not passage.is_hub:
+        body = _clean_lines(passage.cluster, body.split(b"\n"), has_rows=wants_table(call))
+    elif wants_table(call) and not passage.is_hub:
+        body = clean_table(passage.cluster, body)
+    headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+    return Response(whole.status, headers, body)
+
+
+def refuse_stranger(cluster: str, answer: Answer) -> None:
+    """Raise when a cluster does not know us: its 401 is not about the client, who would think so.
+
+    What runs in a cluster and is reached through it has a 401 of its own, which may pass.
+    """
+    if answer.status == 401 and isinstance(failure_of(cluster, answer), Unauthorized):
+        raise CredentialsUnusable(cluster, UNKNOWN_THERE)
+
+
+async def open_answer(stack: AsyncExitStack, connection: Connection, ask: Ask) -> AnswerStream:
+    """Open an answer to be read bit by bit; leaving the stack ends it."""
+    try:
+        return await stack.enter_async_context(connection.stream(ask))
+    except ClusterUnreachable as error:
+        # A kept connection that the other end closed meanwhile says nothing about the cluster.
+        if not (error.was_sent and ask.is_safe):
+            raise
+    return await stack.enter_async_context(connection.stream(ask))
+
+
+def _with_encoding(headers: Headers) -> Headers:
+    """Ask for plain bytes on behalf of a client that does not say it can unpack others."""
+    if any(name == "accept-encoding" for name, _ in headers):
+        return headers
+    return (*headers, ("accept-encoding", "identity"))

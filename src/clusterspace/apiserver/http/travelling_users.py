@@ -1,0 +1,125 @@
+"""Who a user of the hub is at a member: the names that travel, and those that do not.
+
+A member believes whatever name a request comes with: the impersonator's credential may act as
+anybody. So the names must be such that nobody there, and nobody here, could have been given them
+for something else:
+
+    jane                            jane, with her groups
+    system:serviceaccount:NS:NAME   clusterspace:serviceaccount:NS:NAME
+                                    in clusterspace:serviceaccounts, clusterspace:serviceaccounts:NS
+    system:anonymous, system:*      nobody: refused
+    groups system:*                 left out; `system:masters` travels where the operator says so
+    clusterspace:*                  refused: these names are made here, and given to nobody
+
+An account `shop/robot` of the hub is not the account `shop/robot` of a member, whoever made that
+one. Karmada's guides bind hub accounts on members under their plain names; a gateway can be told to
+keep that for single members, where hub and member are one tenant's anyway.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from clusterspace.apiserver.http.users import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    UNAUTHENTICATED,
+    User,
+)
+from clusterspace.client.requests import Headers
+from clusterspace.client.settings import Impersonation
+from clusterspace.errors import Forbidden
+
+OURS: Final = "clusterspace:"
+"""What the names begin with that are made here."""
+ACCOUNTS: Final = f"{OURS}serviceaccounts"
+"""The group of every hub ServiceAccount on members; with `:NS` behind it, of those of one space."""
+
+_SYSTEM: Final = "system:"
+_ACCOUNT: Final = f"{_SYSTEM}serviceaccount:"
+_ACCOUNT_GROUP: Final = f"{_SYSTEM}serviceaccounts"
+_EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentities:
+    """What the operator says about who travels how."""
+
+    passes_masters: bool = False
+    """Whether `system:masters` of the hub are so on every member too."""
+    plain_accounts: frozenset[str] = frozenset()
+    """The members at which a hub ServiceAccount is the ServiceAccount of the same name."""
+
+    def headers(self, user: User, cluster: str) -> Headers:
+        """Return the headers that make a request this user's own at a member.
+
+        Neither UID nor extra: the role that Karmada gives impersonators on members covers users,
+        groups and accounts, and a member refuses a request that claims more.
+        """
+        _require_plain(user)
+        name, groups = self._there(user, cluster)
+        return Impersonation(name, groups=groups).headers()
+
+    def _there(self, user: User, cluster: str) -> tuple[str, tuple[str, ...]]:
+        own = tuple(group for group in user.groups if self._may_travel(group))
+        if user.name.startswith(_ACCOUNT):
+            namespace, _, name = user.name.removeprefix(_ACCOUNT).partition(":")
+            if not namespace or not name or ":" in name:
+                raise _stays(user, "its name is not that of a ServiceAccount")
+            if cluster in self.plain_accounts:
+                plain = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}")
+                return user.name, (*plain, *own)
+            groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
+            return f"{OURS}serviceaccount:{namespace}:{name}", (*groups, *own)
+        if user.name == ANONYMOUS.name or UNAUTHENTICATED in user.groups:
+            raise _stays(user, "whoever is not known here is nobody there")
+        if user.name.startswith(OURS):
+            raise _stays(user, f"names that begin with {OURS!r} are made by the gateway")
+        # Who may do everything anyway gains nothing by a name: Karmada's administrator is called
+        # system:admin.
+        if user.name.startswith(_SYSTEM) and MASTERS not in own:
+            why = f"names that begin with {_SYSTEM!r} mean something else in every cluster"
+            raise _stays(user, why)
+        return user.name, own
+
+    def _may_travel(self, group: str) -> bool:
+        if group == MASTERS:
+            return self.passes_masters
+        return bool(group) and not group.startswith((_SYSTEM, OURS))
+
+
+def act_at_hub(user: User) -> Headers:
+    """Return the headers that make a request this user's own at the hub, which knows them fully."""
+    _require_plain(user)
+    groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
+    extra = tuple(
+        (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
+    )
+    return Impersonation(user.name, user.uid, groups, extra).headers()
+
+
+def read_members(given: Iterable[str]) -> frozenset[str]:
+    """Return the members named by settings, each of which may name several.
+
+    >>> sorted(read_members(["east,west", " north "]))
+    ['east', 'north', 'west']
+    """
+    return frozenset(name for text in given for each in text.split(",") if (name := each.strip()))
+
+
+def _require_plain(user: User) -> None:
+    """Refuse a name that the far end would read as another one.
+
+    Servers cut blanks off headers, and " system:masters" would be system:masters.
+    """
+    for claim in (user.name, user.uid, *user.groups):
+        if claim != claim.strip() or not claim.isprintable():
+            raise Forbidden(f"the user {user.name!r} cannot be passed on to another cluster")
+    if not user.name:
+        raise Forbidden("a user without a name cannot be passed on to another cluster")
+
+
+def _stays(user: User, why: str) -> Forbidden:
+    return Forbidden(f"the user {user.name!r} is not passed on to member clusters: {why}")

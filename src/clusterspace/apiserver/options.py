@@ -1,0 +1,238 @@
+"""Query parameters and DeleteOptions, read and checked once, with every cause at once."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.apiserver.http.request_info import Query
+from clusterspace.apiserver.tables import read_include
+from clusterspace.errors import BadRequest, Cause
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.resources import GroupKind
+from clusterspace.kube.tables import IncludeObject
+
+_META: Final = "meta.k8s.io"
+_PROPAGATION: Final = ("Foreground", "Background", "Orphan")
+_FIELD_VALIDATION: Final = ("Ignore", "Warn", "Strict")
+_MANAGER_LENGTH: Final = 128
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What create, update and patch may be told."""
+
+    dry_run: bool
+    field_validation: str
+    field_manager: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What delete may be told, by query or body."""
+
+    dry_run: bool = False
+    propagation: str = ""
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What list and watch may be told."""
+
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    version_match: str = ""
+    timeout_seconds: float | None = None
+    allow_bookmarks: bool = False
+    send_initial_events: bool | None = None
+    include: IncludeObject = IncludeObject.METADATA
+
+
+def read_write_options(
+    query: Query, *, kind: str, user_agent: str, is_apply: bool = False
+) -> WriteOptions:
+    """Read CreateOptions, UpdateOptions or PatchOptions, whichever `kind` says."""
+    found = [*_dry_run_causes(query), *_field_validation_causes(query)]
+    manager = query.get("fieldManager")
+    found += _manager_causes(manager)
+    if is_apply and not manager:
+        found.append(causes.required("fieldManager", "is required for apply patch"))
+    force = query.get("force")
+    if force and kind == "PatchOptions" and not is_apply:
+        found.append(causes.forbidden("force", "may not be specified for non-apply patch"))
+    _refuse(kind, found)
+    return WriteOptions(
+        dry_run=bool(query.get_all("dryRun")),
+        field_validation=query.get("fieldValidation") or "Warn",
+        field_manager=manager or manager_from(user_agent),
+        force=query.is_true("force"),
+    )
+
+
+def manager_from(user_agent: str) -> str:
+    """Name the manager after the program, as Kubernetes does: the agent up to its version."""
+    return user_agent.partition("/")[0][:_MANAGER_LENGTH] or "unknown"
+
+
+class _Preconditions(msgspec.Struct):
+    uid: str | None = None
+    resourceVersion: str | None = None  # noqa: N815 - Kubernetes' own spelling
+
+
+class _DeleteBody(msgspec.Struct):
+    """DeleteOptions as clients send them. What cannot be read is refused, never passed over."""
+
+    kind: str = "DeleteOptions"
+    gracePeriodSeconds: int | None = None  # noqa: N815 - Kubernetes' own spelling
+    preconditions: _Preconditions | None = None
+    orphanDependents: bool | None = None  # noqa: N815 - Kubernetes' own spelling
+    propagationPolicy: str | None = None  # noqa: N815 - Kubernetes' own spelling
+    dryRun: list[str] | None = None  # noqa: N815 - Kubernetes' own spelling
+
+
+def _read_delete_body(body: Any) -> _DeleteBody:
+    try:
+        read = msgspec.convert({} if body is None else body, _DeleteBody)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the DeleteOptions in the body cannot be read: {error}") from error
+    if read.kind not in ("", "DeleteOptions"):
+        raise BadRequest(f"a delete takes DeleteOptions in its body, not {read.kind[:64]!r}")
+    return read
+
+
+def read_delete_options(query: Query, body: Any) -> DeleteOptions:
+    """Read DeleteOptions; the body wins where both speak."""
+    held = _read_delete_body(body)
+    propagation = held.propagationPolicy or query.get("propagationPolicy")
+    found = list(_dry_run_causes(query, held.dryRun or []))
+    if propagation and propagation not in _PROPAGATION:
+        supported = (*_PROPAGATION, "nil")
+        found.append(causes.not_supported("propagationPolicy", propagation, supported))
+    if not propagation and (held.orphanDependents or query.is_true("orphanDependents")):
+        propagation = "Orphan"
+    _refuse("DeleteOptions", found)
+    preconditions = held.preconditions or _Preconditions()
+    grace = held.gracePeriodSeconds
+    if grace is None and query.get("gracePeriodSeconds"):
+        grace = _integer(query, "gracePeriodSeconds")
+    return DeleteOptions(
+        dry_run=bool(query.get_all("dryRun") or held.dryRun),
+        propagation=propagation,
+        grace_seconds=grace,
+        uid=preconditions.uid or "",
+        resource_version=preconditions.resourceVersion or "",
+    )
+
+
+def read_list_options(query: Query, *, is_watch: bool) -> ListOptions:
+    """Read ListOptions and refuse the combinations Kubernetes refuses."""
+    send_initial = query.get("sendInitialEvents")
+    options = ListOptions(
+        label_selector=query.get("labelSelector"),
+        field_selector=query.get("fieldSelector"),
+        limit=_integer(query, "limit"),
+        continue_token=query.get("continue"),
+        resource_version=query.get("resourceVersion"),
+        version_match=query.get("resourceVersionMatch"),
+        timeout_seconds=_integer(query, "timeoutSeconds") or None,
+        allow_bookmarks=query.is_true("allowWatchBookmarks"),
+        send_initial_events=query.is_true("sendInitialEvents") if send_initial else None,
+        include=read_include(query.get("includeObject")),
+    )
+    found = _watch_causes(options) if is_watch else _list_causes(options)
+    _refuse("ListOptions", found)
+    return options
+
+
+def _list_causes(options: ListOptions) -> list[Cause]:
+    found: list[Cause] = []
+    field, match, version = "resourceVersionMatch", options.version_match, options.resource_version
+    if match and not version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        found.append(causes.forbidden(field, why))
+    if match and options.continue_token:
+        why = "resourceVersionMatch is forbidden when continue is provided"
+        found.append(causes.forbidden(field, why))
+    if match not in ("", "Exact", "NotOlderThan"):
+        found.append(causes.not_supported(field, match, ("Exact", "NotOlderThan", "")))
+    if match == "Exact" and version == "0":
+        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        found.append(causes.forbidden(field, why))
+    if options.send_initial_events is not None:
+        why = "sendInitialEvents is forbidden for list"
+        found.append(causes.forbidden("sendInitialEvents", why))
+    return found
+
+
+def _watch_causes(options: ListOptions) -> list[Cause]:
+    found: list[Cause] = []
+    field, match = "resourceVersionMatch", options.version_match
+    if options.send_initial_events is not None:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            found.append(causes.forbidden(field, why))
+        if match not in ("", "NotOlderThan"):
+            found.append(causes.not_supported(field, match, ("NotOlderThan",)))
+        if options.continue_token:
+            why = "resourceVersionMatch is forbidden when continue is provided"
+            found.append(causes.forbidden(field, why))
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        found.append(causes.forbidden(field, why))
+    return found
+
+
+def _integer(query: Query, name: str) -> int:
+    text = query.get(name)
+    if not text:
+        return 0
+    if not _INTEGER.fullmatch(text):
+        why = f"strconv.ParseInt: parsing {statuses.quoted(text[:64])}: invalid syntax"
+        raise BadRequest(why)
+    return max(0, int(text))
+
+
+def _dry_run_causes(query: Query, given: list[str] | None = None) -> list[Cause]:
+    values = [*query.get_all("dryRun"), *(given or [])]
+    if all(value == "All" for value in values):
+        return []
+    shown = ",".join(statuses.quoted(value) for value in values)
+    return [
+        Cause(
+            "FieldValueNotSupported",
+            f'Unsupported value: [{shown}]: supported values: "All"',
+            "dryRun",
+        )
+    ]
+
+
+def _field_validation_causes(query: Query) -> list[Cause]:
+    value = query.get("fieldValidation")
+    if not value or value in _FIELD_VALIDATION:
+        return []
+    return [causes.not_supported("fieldValidation", value, ("", *_FIELD_VALIDATION))]
+
+
+def _manager_causes(manager: str) -> list[Cause]:
+    found: list[Cause] = []
+    if len(manager) > _MANAGER_LENGTH:
+        found.append(causes.too_long("fieldManager", _MANAGER_LENGTH))
+    if not manager.isprintable():
+        found.append(
+            causes.invalid("fieldManager", manager, "should only contain printable characters")
+        )
+    return found
+
+
+def _refuse(kind: str, found: list[Cause]) -> None:
+    if found:
+        raise statuses.invalid(GroupKind(_META, kind), "", found)

@@ -1,0 +1,238 @@
+"""Group commit: one thread writes, and all writes that wait share one fsync.
+
+    event loop                          writer thread
+    submit(write) ──── queue ────────>  take everything that waits
+                                        decide each write against what is committed
+                                        one transaction, one fsync
+    publish, then answer  <── one call ─┘
+
+While the disk works on one batch, the next one gathers; the slower the disk, the larger the
+batches. The queue needs no bound of its own: every caller waits for its own write.
+"""
+
+import asyncio
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import structlog
+
+from clusterspace.apiserver.store.files import StoreFile
+from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
+from clusterspace.apiserver.store.writes import Put, Write, decide
+from clusterspace.errors import StoreClosed, StoreError
+
+STORE_FAILED = 74
+"""The exit code of a process whose disk failed: EX_IOERR of sysexits.h."""
+
+MAXIMUM_BATCH = 512
+MAXIMUM_BATCH_BYTES = 8 * 1024 * 1024
+"""A batch larger than this gains nothing and makes its first write wait for its last."""
+
+EndProcess: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A write that waits for its commit."""
+
+    write: Write
+    answer: asyncio.Future[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something else to do with the file, between two commits."""
+
+    run: Callable[[], None]
+    done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a submission."""
+
+    submission: Submission
+    outcome: Event | StoreError
+
+
+def end_process(reason: str) -> None:
+    """End this process at once, with a last line that says why.
+
+    After a failed fsync the kernel may drop the pages it could not write and let the next fsync
+    succeed, so only a new process that reads the file again knows what is on the disk.
+    """
+    structlog.get_logger().critical("the store's disk failed, so this process ends", reason=reason)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(STORE_FAILED)
+
+
+def decide_batch(
+    submissions: Sequence[Submission], heads: dict[str, KeyValue], revision: Revision
+) -> list[Verdict]:
+    """Decide writes in order, each against what is committed and those before it.
+
+    A write that loses its comparison costs the others nothing, not even a revision.
+    """
+    changed: dict[str, KeyValue | None] = {}
+    verdicts: list[Verdict] = []
+    for submission in submissions:
+        key = submission.write.key
+        held = changed[key] if key in changed else heads.get(key)
+        try:
+            event = decide(submission.write, held, Revision(revision + 1))
+        except StoreError as refusal:
+            verdicts.append(Verdict(submission, refusal))
+            continue
+        revision = event.revision
+        changed[key] = None if event.is_delete else event.item
+        verdicts.append(Verdict(submission, event))
+    return verdicts
+
+
+class GroupCommit:
+    """The writer thread of one store file and the queue in front of it.
+
+    `publish` is called in the event loop with the events of each commit, before their writers are
+    answered. `end_process` is called in the writer thread when the disk can no longer be trusted.
+    """
+
+    def __init__(
+        self,
+        file: StoreFile,
+        heads: dict[str, KeyValue],
+        *,
+        publish: Callable[[tuple[Event, ...]], None],
+        end_process: EndProcess = end_process,
+    ) -> None:
+        self._file = file
+        self._heads = heads
+        self._publish = publish
+        self._end_process = end_process
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Submission | Chore] = queue.SimpleQueue()
+        self._set_aside: Chore | None = None
+        self._last: Chore | None = None
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name=f"writer of {file.path.name}")
+        self._thread.daemon = True  # a loop that ended without `stop` must not hang the process
+        self._thread.start()
+
+    def submit(self, write: Write) -> asyncio.Future[Event]:
+        """Queue a write; the future has its event once that is on the disk."""
+        answer: asyncio.Future[Event] = self._loop.create_future()
+        self._queue.put(Submission(write, answer))
+        return answer
+
+    def run(self, chore: Callable[[], None]) -> asyncio.Future[None]:
+        """Queue something else to do with the file, in the writer thread."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put(Chore(chore, done))
+        return done
+
+    async def stop(self) -> None:
+        """Finish everything queued before, close the file, end the thread."""
+        self._last = Chore(self._file.close, self._loop.create_future())
+        self._queue.put(self._last)
+        with contextlib.suppress(StoreClosed):  # a disk that failed has nothing left to close
+            await self._last.done
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            job = self._take()
+            try:
+                self._refuse(job) if self._failed else self._perform(job)
+            # A writer thread that died quietly would leave every caller waiting for ever.
+            except Exception as error:  # noqa: BLE001 - whatever it was, the disk's state is unknown
+                self._failed = True
+                self._end_process(f"{self._file.path}: {type(error).__name__}: {error}")
+                self._refuse(job)
+            if job is self._last:
+                return
+
+    def _take(self) -> list[Submission] | Chore:
+        """Wait for work, then take every write that waits, up to the next chore."""
+        job = self._set_aside or self._queue.get()
+        self._set_aside = None
+        if isinstance(job, Chore):
+            return job
+        batch, size = [job], _size_of(job)
+        while len(batch) < MAXIMUM_BATCH and size < MAXIMUM_BATCH_BYTES:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(job, Chore):
+                self._set_aside = job
+                break
+            batch.append(job)
+            size += _size_of(job)
+        return batch
+
+    def _perform(self, job: list[Submission] | Chore) -> None:
+        if isinstance(job, Chore):
+            self._perform_chore(job)
+        else:
+            self._commit(job)
+            self._file.checkpoint_when_due()
+
+    def _perform_chore(self, chore: Chore) -> None:
+        try:
+            chore.run()
+        except StoreError as error:
+            self._call_loop(_settle, chore.done, error)
+        else:
+            self._call_loop(_settle, chore.done, None)
+
+    def _commit(self, batch: list[Submission]) -> None:
+        verdicts = decide_batch(batch, self._heads, self._file.state.revision)
+        events = tuple([v.outcome for v in verdicts if isinstance(v.outcome, Event)])
+        if events:
+            try:
+                self._file.append(events)
+            except StoreError as error:
+                verdicts, events = [Verdict(s, type(error)(*error.args)) for s in batch], ()
+        for event in events:
+            self._advance(event)
+        self._call_loop(self._deliver, events, verdicts)
+
+    def _advance(self, event: Event) -> None:
+        if event.is_delete:
+            del self._heads[event.key]
+        else:
+            self._heads[event.key] = event.item
+
+    def _deliver(self, events: tuple[Event, ...], verdicts: list[Verdict]) -> None:
+        if events:
+            self._publish(events)
+        for verdict in verdicts:
+            _settle(verdict.submission.answer, verdict.outcome)
+
+    def _refuse(self, job: list[Submission] | Chore) -> None:
+        futures = [job.done] if isinstance(job, Chore) else [s.answer for s in job]
+        for future in futures:
+            self._call_loop(_settle, future, StoreClosed("the store's disk failed"))
+
+    def _call_loop(self, callback: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it who waited
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _settle(future: asyncio.Future[Any], outcome: object) -> None:
+    if future.done():  # the caller gave up waiting
+        return
+    if isinstance(outcome, StoreError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _size_of(submission: Submission) -> int:
+    return len(submission.write.value) if isinstance(submission.write, Put) else 0

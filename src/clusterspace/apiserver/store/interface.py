@@ -1,0 +1,168 @@
+"""The Store protocol, its guarantees stated line by line.
+
+Semantics are etcd's, so that an etcd cluster can stand behind the same interface. Every promise
+below is a test in `clusterspace.testing.store_contract`.
+"""
+
+from typing import Protocol, Self
+
+from clusterspace.apiserver.store.revisions import Event, KeyValue, Page, Revision
+from clusterspace.errors import StoreError
+
+
+class Sink(Protocol):
+    """Receives the events of a subscription, called by the store in the event loop.
+
+    Both methods are called between two steps of the loop: they must not block and must not raise.
+    A sink that raises is ended and reported; the others go on.
+    """
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        """Take the next events, oldest first; never empty."""
+        ...
+
+    def end(self, reason: StoreError) -> None:
+        """Learn that nothing more will come. Not called after the subscription's own `close`."""
+        ...
+
+
+class Subscription(Protocol):
+    """A running delivery of events to a Sink."""
+
+    @property
+    def revision(self) -> Revision:
+        """Everything at or below this revision has been delivered, even if nothing matched."""
+        ...
+
+    def close(self) -> None:
+        """Stop delivering. Closing twice is harmless."""
+        ...
+
+
+class Watch(Protocol):
+    """A running delivery of events to one reader, as an asynchronous iterator.
+
+    Each step yields the events that were committed together, oldest first, never an empty tuple.
+    It raises `Compacted` when the reader must list again because its place was forgotten,
+    `WatcherEvicted` when it let too many events wait, `StoreClosed` when the store was closed.
+    After its own `close` the iterator simply ends.
+    """
+
+    @property
+    def revision(self) -> Revision:
+        """Everything at or below this revision has been handed to the reader.
+
+        It moves on when other keys change too, so it is what a bookmark may say, and
+        `watch(prefix, after=revision)` always resumes without a gap or a repeat.
+        """
+        ...
+
+    def __aiter__(self) -> Self:
+        """Iterate over this watch."""
+        ...
+
+    async def __anext__(self) -> tuple[Event, ...]:
+        """Wait for the next events."""
+        ...
+
+    def close(self) -> None:
+        """End the watch and wake its reader. Closing twice is harmless."""
+        ...
+
+
+class Store(Protocol):
+    """A revisioned key-value log.
+
+    Writing
+      - A call that returned is on disk (or, for a store that says so, as safe as memory).
+      - Every change makes exactly one new revision of the whole store, one higher than the last.
+        Revisions never go back and are never used twice, across crashes and restarts too.
+      - `expected` compares and sets in one step. Of two writers that expect the same revision,
+        one wins; the other gets `RevisionMismatch`, which carries the actual revision.
+      - A refused write changes nothing and uses up no revision.
+      - A call that was cancelled, or that ended with the process, may or may not have happened.
+
+    Reading
+      - A read shows every change whose call has returned, and no change that could still be lost.
+      - A read at an older revision shows exactly what was there then: `Compacted` below
+        `oldest_revision`, `FutureRevision` above `current_revision`.
+      - Keys are ordered by code point. A prefix matches as text, so end it with the separator:
+        `/pods/` does not match `/podsets/web`.
+
+    Watching
+      - A watch delivers every matching change above `after`: in order, without a gap, without a
+        repeat, all events of one revision in one step.
+      - `after` below `oldest_revision` raises `Compacted`, from the call or from the first read.
+      - `after` above `current_revision` waits for the revisions beyond it and delivers nothing
+        older.
+      - No change is delivered before it is readable and safe.
+      - A reader that lets too many events wait is evicted. Nobody waits for it.
+    """
+
+    @property
+    def current_revision(self) -> Revision:
+        """The newest revision a read can show."""
+        ...
+
+    @property
+    def oldest_revision(self) -> Revision:
+        """The oldest revision that can still be read, and watched `after`."""
+        ...
+
+    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+        """Set the key and return it as it now is.
+
+        `expected` is the key's mod revision, `ABSENT` (0) if it must not exist, or None to put
+        whatever is there. Raises `RevisionMismatch`, `StoreFull`, `StoreClosed`, `Unstorable`.
+        """
+        ...
+
+    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+        """Delete the key and return its last value with the revision of the delete.
+
+        A delete always names the revision it deletes: nobody deletes what they have not seen.
+        A key that is not there is a `RevisionMismatch` with actual revision 0.
+        """
+        ...
+
+    async def get(self, key: str, *, at: Revision | None = None) -> KeyValue | None:
+        """Return the key as it is, or was at a revision; None when it is not there."""
+        ...
+
+    async def range(
+        self,
+        prefix: str,
+        *,
+        start_after: str | None = None,
+        limit: int | None = None,
+        at: Revision | None = None,
+    ) -> Page:
+        """Return the keys with the prefix in order, from just behind `start_after` on."""
+        ...
+
+    async def count(self, prefix: str) -> int:
+        """Return how many keys have the prefix now."""
+        ...
+
+    def watch(self, prefix: str, *, after: Revision) -> Watch:
+        """Watch the keys with the prefix for changes above the revision."""
+        ...
+
+    def subscribe(self, prefix: str, *, after: Revision, sink: Sink) -> Subscription:
+        """Deliver changes above the revision to a sink; the promises are those of a watch.
+
+        Live events reach the sink before the write that made them returns to its caller. What is
+        kept of the past is delivered first, before this call returns where that needs no waiting.
+        """
+        ...
+
+    async def compact(self, revision: Revision) -> None:
+        """Forget every older revision; what is there now stays, and so does what was at it.
+
+        At or below `oldest_revision` it does nothing; `FutureRevision` above the current one.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish the writes already taken, end every watch, let go of everything."""
+        ...

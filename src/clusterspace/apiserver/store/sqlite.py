@@ -1,0 +1,135 @@
+"""The durable implementation: the index of `indexed.py` over a log in a SQLite file.
+
+Reads come from memory and never touch the disk. A write is in the file, fsynced, before it is in
+the index; so nothing is ever shown that a crash could take back.
+"""
+
+import asyncio
+from collections import deque
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from clusterspace.apiserver.store.commits import EndProcess, GroupCommit, end_process
+from clusterspace.apiserver.store.files import StoreFile, take_lock
+from clusterspace.apiserver.store.indexed import IndexedStore
+from clusterspace.apiserver.store.loading import Loaded, load, superseded
+from clusterspace.apiserver.store.revisions import KeyValue, Revision
+from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
+from clusterspace.apiserver.store.writes import Delete, Put, Write, answer_to, checked
+from clusterspace.errors import FutureRevision
+
+COMPACTION_BATCH = 500
+"""How many records are erased per transaction: writers wait a few milliseconds behind one."""
+
+
+class SqliteStore(IndexedStore):
+    """A Store in one SQLite file, used by one process at a time. Make one with `open`."""
+
+    def __init__(
+        self,
+        file: StoreFile,
+        lock: IO[bytes],
+        loaded: Loaded,
+        *,
+        maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS,
+        end_process: EndProcess = end_process,
+    ) -> None:
+        super().__init__(loaded.index, maximum_waiting_events=maximum_waiting_events)
+        everything = loaded.index.page("", start_after=None, limit=None, at=None)
+        self._file = file
+        self._lock = lock
+        self._needless = deque(loaded.leftover)
+        self._compacting = asyncio.Lock()
+        self._commits = GroupCommit(
+            file,
+            {item.key: item for item in everything.items},
+            publish=self._publish,
+            end_process=end_process,
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS,
+        end_process: EndProcess = end_process,
+        vfs: str | None = None,
+    ) -> "SqliteStore":
+        """Open the file, or make it, and read it into memory.
+
+        `end_process` is called, from the writer thread, when the disk can no longer be trusted;
+        `vfs` names another SQLite file layer than the operating system's.
+        Raises `StoreUnreadable` (not a store, a newer format, in use) or `StoreCorrupt`.
+        """
+        lock = take_lock(path)
+        try:
+            file = await asyncio.to_thread(partial(StoreFile.open, path, vfs=vfs))
+            loaded = await asyncio.to_thread(_load_or_close, file)
+        except BaseException:
+            lock.close()
+            raise
+        return cls(
+            file,
+            lock,
+            loaded,
+            maximum_waiting_events=maximum_waiting_events,
+            end_process=end_process,
+        )
+
+    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+        """Set the key and return it as it now is, on disk."""
+        return await self._write(Put(key, value, expected))
+
+    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+        """Delete the key and return its last value with the revision of the delete."""
+        return await self._write(Delete(key, expected))
+
+    async def compact(self, revision: Revision) -> None:
+        """Forget every older revision: first in writing, then in memory, then on disk in batches.
+
+        Interrupted at any point, by cancellation or a crash, the next compaction goes on with
+        what is left.
+        """
+        self._check_open()
+        if revision > self._index.revision:
+            raise FutureRevision(revision, self._index.revision)
+        async with self._compacting:
+            if revision > self._index.oldest:
+                await self._commits.run(partial(self._file.record_compaction, revision))
+                self._index.compact(revision)
+            while dropped := self._index.drop_compacted(COMPACTION_BATCH):
+                self._needless.extend(superseded(dropped))
+                await self._erase_needless()
+            await self._erase_needless()
+
+    async def close(self) -> None:
+        """Finish the writes already taken, end every watch, close the file, free the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._commits.stop()
+        self._watchers.close()
+        self._lock.close()
+
+    async def _write(self, write: Write) -> KeyValue:
+        self._check_open()
+        return answer_to(await self._commits.submit(checked(write)))
+
+    async def _erase_needless(self) -> None:
+        while self._needless:
+            self._check_open()
+            batch = list(islice(self._needless, COMPACTION_BATCH))
+            await self._commits.run(partial(self._file.erase, batch))
+            for _ in batch:
+                self._needless.popleft()
+
+
+def _load_or_close(file: StoreFile) -> Loaded:
+    try:
+        return load(file.records(), file.state)
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,108 @@
+"""`clusters/NAME/proxy/PATH`: a member's own API, through the hub, with the caller's rights there.
+
+The right to `clusters/proxy` says who may reach a member at all; what they may do there is for the
+member to decide. Who may `get` it may look; a shell or a proxy behind it takes `create`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from clusterspace.apis.clusters import (
+    CLUSTERS,
+    SecretRef,
+    impersonator_ref_of,
+    secret_ref_of,
+)
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.relays import Passage, relay
+from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.tunnels import tunnel
+from clusterspace.apiserver.verbs.asks import Ask
+from clusterspace.apiserver.verbs.parts import Verb
+from clusterspace.client.connections import Connections
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
+
+UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], ConnectionSettings]
+"""A Cluster, its Secret and its impersonator's Secret to how users reach it; ClusterError if not"""
+
+_PART: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
+_VERBS: Final = ("get", "create", "update", "patch", "delete", "options")
+_OWN_SEGMENTS: Final = 7
+"""/apis/GROUP/VERSION/clusters/NAME/proxy, and the nothing before the first slash."""
+
+
+class ClusterProxy:
+    """Passes calls on to members; keeps one set of connections for each."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        user_settings: UserSettings,
+        identities: MemberIdentities,
+    ) -> None:
+        self._connections = connections
+        self._user_settings = user_settings
+        self._identities = identities
+
+    def verbs(self) -> Mapping[tuple[str, str], Verb]:
+        """Return the verbs for the route table: all of them do the same."""
+        return {(_PART, verb): self.pass_on for verb in _VERBS}
+
+    async def pass_on(self, ask: Ask) -> Response | None:
+        """Answer what the member answers."""
+        if ask.info.name == "*":
+            raise statuses.method_not_served(
+                "the hub passes requests on to one cluster; ask the fleet API server for all"
+            )
+        call = ask.call
+        settings = await self._settings(ask)
+        target = target_of(call)
+        path, _, query = target.partition("?")
+        inner = read_request(call.info.method, path, query)
+        connection = await self._connections.get(settings)
+        identity = self._identities.headers(call.user, ask.info.name)
+        passage = Passage(connection, target, identity)
+        if call.request.is_upgrade:
+            return await tunnel(call, passage, inner)
+        return await relay(call, passage)
+
+    async def _settings(self, ask: Ask) -> ConnectionSettings:
+        entry = await ask.hub.store.get(ask.key)
+        if entry is None:
+            await self._connections.forget(ask.info.name)
+            raise ask.not_found()
+        cluster = forms.decode_stored(entry, ask.served.form)
+        own = await _find_secret(ask, secret_ref_of(cluster))
+        impersonator = await _find_secret(ask, impersonator_ref_of(cluster))
+        return self._user_settings(cluster, own, impersonator)
+
+
+async def _find_secret(ask: Ask, ref: SecretRef | None) -> Object | None:
+    if ref is None:
+        return None
+    served = ask.hub.catalog.get_storage("", "secrets")
+    entry = await ask.hub.store.get(served.key(ref.namespace, ref.name))
+    return None if entry is None else forms.decode_stored(entry, served.form)
+
+
+def read_hub_info(request: Request) -> RequestInfo:
+    """Return what a request asks of the hub; what it has a member do counts as well."""
+    info = read_request(request.method, request.path, request.query)
+    is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _PART
+    if not is_proxied or info.is_watch_path:
+        return info
+    inner = read_request(info.method, "/" + "/".join(info.rest), request.query)
+    return replace(info, verb=reach_verb(info.method, inner, is_upgrade=request.is_upgrade))
+
+
+def target_of(call: Call) -> str:
+    """Return the part of the URL that is the member's, as it was written."""
+    path = "/" + "/".join(call.request.path.split("/")[_OWN_SEGMENTS:])
+    return f"{path}?{call.request.query}" if call.request.query else path

@@ -1,0 +1,153 @@
+"""Volumes and claims, the classes they come from, and the drivers behind them."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from clusterspace.builtins.printers.cells import (
+    AGE,
+    NAME,
+    UNSET,
+    PrintedColumn,
+    flag,
+    items_at,
+    joined,
+    printer,
+    shown,
+    size,
+    text,
+    texts_at,
+    wide,
+)
+from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of, name_of
+from clusterspace.kube.tables import Column
+
+_ACCESS_MODES: Final = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_MARKS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def _access_modes(modes: list[str]) -> str:
+    """Return each mode once, abbreviated, in Kubernetes' order."""
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
+
+
+def _phase(kube_object: Object) -> str:
+    if metadata_of(kube_object).get("deletionTimestamp"):
+        return "Terminating"
+    return str(find_at(kube_object, "status", "phase") or "")
+
+
+def _class_name(kube_object: Object) -> str:
+    old = annotations_of(kube_object).get(_OLD_CLASS)
+    return str(old or find_at(kube_object, "spec", "storageClassName") or "")
+
+
+def _claim(volume: Object) -> str:
+    claim: Object | None = find_at(volume, "spec", "claimRef")
+    return f"{claim.get('namespace')}/{claim.get('name')}" if claim else ""
+
+
+_CLASS: Final = shown("StorageClass", _class_name)
+_ATTRIBUTES_CLASS: Final = text(
+    "VolumeAttributesClass", "spec", "volumeAttributesClassName", when_absent=UNSET
+)
+_VOLUME_MODE: Final = wide("VolumeMode", lambda held: find_at(held, "spec", "volumeMode") or UNSET)
+
+PERSISTENT_VOLUMES: Final = printer(
+    NAME,
+    text("Capacity", "spec", "capacity", "storage"),
+    shown("Access Modes", lambda held: _access_modes(texts_at(held, "spec", "accessModes"))),
+    text("Reclaim Policy", "spec", "persistentVolumeReclaimPolicy"),
+    shown("Status", _phase),
+    shown("Claim", _claim),
+    _CLASS,
+    _ATTRIBUTES_CLASS,
+    text("Reason", "status", "reason"),
+    AGE,
+    _VOLUME_MODE,
+)
+
+
+def _when_bound(read: Callable[[Object], str]) -> Callable[[Object], str]:
+    return lambda claim: read(claim) if find_at(claim, "spec", "volumeName") else ""
+
+
+def _granted(claim: Object) -> str:
+    return str(find_at(claim, "status", "capacity", "storage") or "0")
+
+
+PERSISTENT_VOLUME_CLAIMS: Final = printer(
+    NAME,
+    shown("Status", _phase),
+    text("Volume", "spec", "volumeName"),
+    shown("Capacity", _when_bound(_granted)),
+    shown(
+        "Access Modes",
+        _when_bound(lambda held: _access_modes(texts_at(held, "status", "accessModes"))),
+    ),
+    _CLASS,
+    _ATTRIBUTES_CLASS,
+    AGE,
+    _VOLUME_MODE,
+)
+
+
+def _marked_name(storage_class: Object) -> str:
+    annotations = annotations_of(storage_class)
+    is_default = any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS)
+    return f"{name_of(storage_class)} (default)" if is_default else name_of(storage_class)
+
+
+STORAGE_CLASSES: Final = printer(
+    PrintedColumn(Column("Name", format="name"), lambda held, _: _marked_name(held)),
+    text("Provisioner", "provisioner"),
+    text("ReclaimPolicy", "reclaimPolicy"),
+    text("VolumeBindingMode", "volumeBindingMode"),
+    shown("AllowVolumeExpansion", lambda held: bool(held.get("allowVolumeExpansion"))),
+    AGE,
+)
+
+VOLUME_ATTRIBUTES_CLASSES: Final = printer(NAME, text("DriverName", "driverName"), AGE)
+
+VOLUME_ATTACHMENTS: Final = printer(
+    NAME,
+    PrintedColumn(
+        Column("Attacher", format="name"), lambda held, _: find_at(held, "spec", "attacher") or ""
+    ),
+    text("PV", "spec", "source", "persistentVolumeName"),
+    text("Node", "spec", "nodeName"),
+    flag("Attached", "status", "attached"),
+    AGE,
+)
+
+
+def _attach_required(driver: Object) -> bool:
+    required: Any = find_at(driver, "spec", "attachRequired")
+    return True if required is None else bool(required)
+
+
+def _audiences(driver: Object) -> str:
+    requests = items_at(driver, "spec", "tokenRequests")
+    return joined([str(held.get("audience") or "") for held in requests], UNSET)
+
+
+CSI_DRIVERS: Final = printer(
+    NAME,
+    shown("AttachRequired", _attach_required, "boolean"),
+    flag("PodInfoOnMount", "spec", "podInfoOnMount"),
+    flag("StorageCapacity", "spec", "storageCapacity"),
+    shown("TokenRequests", _audiences),
+    flag("RequiresRepublish", "spec", "requiresRepublish"),
+    shown("Modes", lambda held: joined(texts_at(held, "spec", "volumeLifecycleModes"), UNSET)),
+    AGE,
+)
+
+CSI_NODES: Final = printer(NAME, size("Drivers", "spec", "drivers"), AGE)

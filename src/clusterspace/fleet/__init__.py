@@ -1,0 +1,10 @@
+"""The fleet: many clusters usable as one. Three flows, and the member end of the second.
+
+gateway/      1  request  -> route -> target clusters -> ask -> merge -> response
+propagation/  2  template -> policy -> binding -> work, and statuses back
+execution/       work -> member object: takeover, apply, prune, observe
+membership/   3  join -> heartbeat -> leave
+
+The four are strangers: they meet only in the API of the hub, which may be ours (`apiserver`) or any
+kube-apiserver.
+"""

@@ -1,0 +1,118 @@
+"""An object that lives on a member, made a template of the hub: what is written, what changes.
+
+The template is the object as it runs, so that taking it over changes nothing; the policy places it
+on the cluster it came from, and leaves it there should the template ever be deleted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apis import policies, stamps
+from clusterspace.apis.interpreter import kinds
+from clusterspace.apis.interpreter.kinds import kind_of
+from clusterspace.apis.interpreter.pruning import pruned
+from clusterspace.client.places import Place
+from clusterspace.fleet.execution.apply import content_difference, leaf_paths
+from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE
+from clusterspace.kube.managed_fields.field_sets import path_text
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    namespace_of,
+    with_metadata,
+)
+from clusterspace.kube.resources import GroupKind
+
+_POD_TEMPLATES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
+    kinds.DEPLOYMENT: ("spec", "template"),
+    kinds.STATEFUL_SET: ("spec", "template"),
+    kinds.DAEMON_SET: ("spec", "template"),
+}
+"""Where kinds that replace their pods have what pods are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What is written on the hub."""
+
+    template: Object
+    policy: Object
+
+    @property
+    def policy_place(self) -> Place:
+        """Where the policy is."""
+        namespace = namespace_of(self.policy)
+        if namespace:
+            return Place(policies.PROPAGATION_POLICIES, namespace, name_of(self.policy))
+        return Place(policies.CLUSTER_PROPAGATION_POLICIES, name=name_of(self.policy))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a takeover changes on the member, stamps aside, and what that does to pods."""
+
+    fields: tuple[str, ...]
+    on_pods: str = ""
+    """Why pods would restart or go; empty when they would not notice."""
+
+
+def plan_promotion(live: Object, cluster_name: str, policy_name: str = "") -> Promotion:
+    """Return the template and the policy for an object of a member."""
+    template = pruned(live)
+    annotations = {stamps.CONFLICT_RESOLUTION: OVERWRITE, **annotations_of(template)}
+    named = policy_name or stamps.promoted_policy_name(
+        str(live.get("apiVersion")), str(live.get("kind")), namespace_of(live), name_of(live)
+    )
+    return Promotion(
+        with_metadata(template, annotations=annotations), _policy(live, cluster_name, named)
+    )
+
+
+def expected_manifest(template: Object) -> Object:
+    """Return about the manifest a Work will hold: the template with the stamp of a managed one."""
+    labels = {**labels_of(template), stamps.MANAGED: MANAGED}
+    return with_metadata(template, labels=labels)
+
+
+def effect_of(before: Object, after: Object) -> Effect:
+    """Return what it does to an object to become another."""
+    paths = leaf_paths(content_difference(before, after))
+    fields = tuple(path_text(path).removeprefix(".") for path in paths)
+    return Effect(fields, _effect_on_pods(before, after, fields))
+
+
+def _effect_on_pods(before: Object, after: Object, fields: tuple[str, ...]) -> str:
+    place = ".".join(_POD_TEMPLATES.get(kind_of(before), ()))
+    changed = [each for each in fields if place and each.startswith(f"{place}.")]
+    if changed:
+        return f"pods would restart, for {', '.join(changed)} would change"
+    had, wanted = find_at(before, "spec", "replicas"), find_at(after, "spec", "replicas")
+    if isinstance(had, int) and isinstance(wanted, int) and wanted < had:
+        return f"{had - wanted} of {had} pods would go"
+    return ""
+
+
+def _policy(live: Object, cluster_name: str, name: str) -> Object:
+    namespace = namespace_of(live)
+    selector = {
+        "apiVersion": live.get("apiVersion"),
+        "kind": live.get("kind"),
+        "name": name_of(live),
+        **({"namespace": namespace} if namespace else {}),
+    }
+    kind = policies.PROPAGATION_POLICY if namespace else policies.CLUSTER_PROPAGATION_POLICY
+    return {
+        "apiVersion": policies.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {
+            "conflictResolution": policies.OVERWRITE,
+            "placement": {"clusterAffinity": {"clusterNames": [cluster_name]}},
+            "preserveResourcesOnDeletion": True,
+            "resourceSelectors": [selector],
+        },
+    }

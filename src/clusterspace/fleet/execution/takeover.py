@@ -1,0 +1,101 @@
+"""May we touch what is already there? Conflict resolution and ownership, as pure decisions.
+
+    nothing is there                              create it
+    it is on its way out                          wait until it is gone
+    it bears the stamp of our Work or binding     update it
+    it is not ours, and we are told to overwrite  adopt it
+    it is not ours, and may be had if it agrees   adopt it if the manifest says the same
+    it is a namespace nobody asked us to own      leave it as it is, and use it
+    it is not ours                                a conflict: it is not touched, and we say so
+
+The manifest says whether to overwrite: its annotation was made from policy and template before.
+"""
+
+from enum import Enum
+from typing import Final
+
+from clusterspace.apis import stamps
+from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
+from clusterspace.apis.interpreter.kinds import kind_of
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from clusterspace.kube.resources import GroupKind
+
+OVERWRITE: Final = "overwrite"
+MANAGED: Final = "true"
+
+_NAMESPACE: Final = GroupKind("", "Namespace")
+_IDENTITIES: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDING_ID)
+"""Labels whose values no other hub gives out, and which outlive whatever bears them."""
+
+
+class Verdict(Enum):
+    """What to do with the place a manifest is meant for."""
+
+    CREATE = "create"
+    WAIT = "wait"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    ADOPT_IF_SAME = "adopt if it says the same"
+    LEAVE = "leave"
+    CONFLICT = "conflict"
+
+
+def judge(manifest: Object, live: Object | None) -> Verdict:
+    """Decide what may be done about a manifest, seeing what is there."""
+    if live is None:
+        return Verdict.CREATE
+    if is_being_deleted(live):
+        return Verdict.WAIT
+    if is_ours(manifest, live):
+        return Verdict.UPDATE
+    if annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) == OVERWRITE:
+        return Verdict.ADOPT
+    if annotations_of(manifest).get(TAKE_OVER) == IF_NO_DIFF:
+        return Verdict.ADOPT_IF_SAME
+    if _is_shared_namespace(manifest):
+        return Verdict.LEAVE
+    return Verdict.CONFLICT
+
+
+def is_managed(live: Object) -> bool:
+    """Whether an object says that some hub looks after it."""
+    return labels_of(live).get(stamps.MANAGED) == MANAGED
+
+
+def is_ours(manifest: Object, live: Object) -> bool:
+    """Whether an object bears our own stamps, and not those of another hub or binding.
+
+    A Work that was made anew for the same binding has another ID, and is still the same order.
+    """
+    if not is_managed(live):
+        return False
+    wanted, held = labels_of(manifest), labels_of(live)
+    return any(wanted.get(label) and wanted[label] == held.get(label) for label in _IDENTITIES)
+
+
+def owner_text(live: Object) -> str:
+    """Return who looks after an object that is not ours, as a sentence says it."""
+    if not is_managed(live):
+        return "no hub manages it"
+    annotations = annotations_of(live)
+    work = f"{annotations.get(stamps.WORK_NAMESPACE, '')}/{annotations.get(stamps.WORK_NAME, '')}"
+    return f"it is managed by Work {work} of another binding or hub"
+
+
+def subject_text(manifest: Object) -> str:
+    """Return what a manifest is for, as Karmada's messages name it."""
+    key = f"{namespace_of(manifest)}/{name_of(manifest)}"
+    return f"resource(kind={manifest.get('kind')}, {key})"
+
+
+def _is_shared_namespace(manifest: Object) -> bool:
+    """Whether a namespace is wanted for what goes into it, and not for its own sake."""
+    is_asked_for = stamps.CONFLICT_RESOLUTION in annotations_of(manifest)
+    return kind_of(manifest) == _NAMESPACE and not is_asked_for

@@ -1,0 +1,258 @@
+"""What every answer works with: the request, its route, and the way to each cluster."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.middleware.authorize import refusal
+from clusterspace.apiserver.http.negotiation import JSON, Representation, negotiate
+from clusterspace.apiserver.http.relays import Passage, headers_to_pass
+from clusterspace.apiserver.http.request_info import Query, reach_verb
+from clusterspace.apiserver.http.travelling_users import MemberIdentities, act_at_hub
+from clusterspace.client.answer_memory import AnswerMemory, Hold
+from clusterspace.client.requests import Ask, Headers
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    Expired,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
+)
+from clusterspace.fleet.gateway.directory import Directory, Link
+from clusterspace.fleet.gateway.flow import HUB, Reply, Route, Skipped
+from clusterspace.fleet.gateway.identity import Gatekeeper, HubReviews, proxy_request
+from clusterspace.fleet.gateway.merge import versions
+from clusterspace.fleet.gateway.merge.failures import Verdict
+from clusterspace.fleet.gateway.routes import FleetRequest
+from clusterspace.fleet.gateway.sessions import Sessions
+from clusterspace.fleet.gateway.targets import Candidate, Targets, pick_targets
+from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.gateway.watching import ClientStreams
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How long clusters may take, and how many are asked at once."""
+
+    list_seconds: float = 8.0
+    """For each cluster's part of a list: well within the 32 s that clients wait for an answer."""
+    request_seconds: float = 55.0
+    """For one cluster that a request names: within the 60 s of a request, to say who was slow."""
+    document_seconds: float = 4.0
+    """For what a cluster serves; what it said last is good enough."""
+    clusters_at_once: int = 64
+    answer_bytes: int = 128 * 1024 * 1024
+    """For each cluster's answer: some 15,000 pods with all their managed fields, unpaged. Taking
+    such an answer apart holds the loop for a tenth of a second."""
+    answers_bytes: int = 512 * 1024 * 1024
+    """For all answers that are read or worked on at the same time."""
+    grace_seconds: float = 30.0
+    """How long a cluster may answer wrongly before informers are served without it."""
+    lost_seconds: float = 300.0
+    """The same for a cluster that cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One fleet as the gateway sees it."""
+
+    directory: Directory
+    reviews: HubReviews
+    gatekeeper: Gatekeeper
+    sessions: Sessions
+    memory: AnswerMemory
+    """What the answers of all clusters are counted in."""
+    lapses: Lapses
+    """Since when clusters fail to list, and what their word about versions is worth."""
+    federation: bool = True
+    """Whether the control plane is one of the clusters, and the one a bare name means."""
+    limits: FleetLimits = field(default_factory=FleetLimits)
+    streams: ClientStreams = field(default_factory=ClientStreams)
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
+
+    def everybody(self) -> tuple[str, ...]:
+        """Return the clusters that a list is of, in the order of answers."""
+        members = self.directory.members()
+        return (HUB, *members) if self.federation else members
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One request on its way to clusters."""
+
+    fleet: Fleet
+    call: Call
+    request: FleetRequest
+    route: Route
+    hold: Hold | None = None
+    """What the answers of clusters are counted in while this request is answered."""
+
+    @property
+    def representation(self) -> Representation:
+        """What the answer looks like; clusters themselves are asked for JSON."""
+        return negotiate(self.call.header("accept"))
+
+    async def targets(self, clusters: Iterable[str]) -> Targets:
+        """Choose whom to ask of these, and say who is left out and why."""
+        named = tuple(clusters)
+        directory = self.fleet.directory
+        members = [each for each in named if each != HUB]
+        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
+
+        def candidate(cluster: str) -> Candidate:
+            if cluster == HUB:
+                return Candidate(HUB)
+            reason = reachable.find_refusal(cluster)
+            problem = directory.problem_with(cluster) or directory.troubles.find(cluster)
+            refused = None if reason is None else self._refusal("get", cluster, reason)
+            return Candidate(cluster, refused, problem)
+
+        return pick_targets(map(candidate, named))
+
+    async def link(self, cluster: str) -> Link:
+        """Return the way to the one cluster a request is for, if the caller may go it."""
+        request, info = self.call.request, self.route.info
+        await self.require(cluster, reach_verb(info.method, info, is_upgrade=request.is_upgrade))
+        return await self.fleet.directory.link(cluster)
+
+    async def require(self, cluster: str, verb: str) -> None:
+        """Refuse a cluster the caller may not reach with this right; then one that is not there.
+
+        In this order, so that only who may reach a cluster learns whether there is one.
+        """
+        info = self.route.info
+        if cluster != HUB:
+            reachable = await self.fleet.gatekeeper.admit(self.call.user, verb, (cluster,))
+            reason = reachable.find_refusal(cluster)
+            if reason is not None:
+                raise self._refusal(verb, cluster, reason)
+        is_create = info.verb == "create" and not info.name
+        self.fleet.directory.require(cluster, is_create=is_create)
+
+    async def links(self, clusters: Sequence[str]) -> list[Link]:
+        """Return the ways to clusters that were chosen as targets."""
+        return [await self.fleet.directory.link(each) for each in clusters]
+
+    def note(self, reply: Reply) -> Reply:
+        """Remember how asking a member went."""
+        if reply.cluster != HUB:
+            self.fleet.directory.troubles.note(reply.cluster, reply.failure)
+        return reply
+
+    @property
+    def resource(self) -> str:
+        """What is asked for, whoever is asked and in whichever namespace."""
+        return f"{self.route.info.resource}.{self.route.info.group}"
+
+    @property
+    def api_version(self) -> str:
+        """The version of what is asked for, as objects say it."""
+        info = self.route.info
+        return f"{info.group}/{info.version}" if info.group else info.version
+
+    def note_list(self, reply: Reply, *, is_whole: bool = True) -> None:
+        """Remember how a list went; one that is to go on has not gone well yet."""
+        failure = reply.failure
+        if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
+            failure = None  # an answer in good form: it has no such thing, or not for the caller
+        if reply.cluster != HUB and (failure is not None or is_whole):
+            self.fleet.lapses.note(reply.cluster, self.resource, failure)
+
+    def note_skipped(self, skipped: Iterable[Skipped]) -> None:
+        """Remember that clusters fail still: they were not asked because they would."""
+        for each in skipped:
+            if isinstance(each.error, ClusterError):
+                self.fleet.lapses.note(each.cluster, self.resource, each.error)
+
+    def is_given_up(self, cluster: str, failure: ApiError | ClusterError) -> bool:
+        """Whether a cluster that failed has failed for so long that nobody waits for it."""
+        return self.fleet.lapses.is_set_aside(cluster, self.resource, failure)
+
+    def refuse_or_warn(self, verdict: Verdict) -> None:
+        """Raise what is to be answered instead, and warn of what is missing either way."""
+        if verdict.warning:
+            self.call.warn(verdict.warning)
+        if verdict.error is not None:
+            raise verdict.error
+
+    async def positions(self, version: str) -> dict[str, str]:
+        """Return how far each cluster has been told, by a version that the client sends back."""
+        everybody = self.fleet.directory.everybody()
+        known = await self._visible() if versions.is_vector(version) else everybody
+        return versions.decode(version, known)
+
+    async def version_for(self, cluster: str, *said: bytes) -> Callable[[str], str]:
+        """Return how a resourceVersion is put into the words of one cluster.
+
+        `said` is all that may hold one: where it holds none, nobody is asked who may reach what.
+        """
+        is_told = any(versions.MARK.encode() in each for each in said)
+        known = await self._visible() if is_told else ()
+
+        def translate(version: str) -> str:
+            part = versions.part_for(version, cluster, known)
+            if part is None:
+                raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
+            return part
+
+        return translate
+
+    async def _visible(self) -> tuple[str, ...]:
+        """Return the clusters that a version may speak of: those the caller may reach.
+
+        Anybody can make up a version of clusters with any names. Read with all the names there
+        are, it would be Expired for a name that is wrong and good for one that is right.
+        """
+        members = self.fleet.directory.members()
+        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
+        return (HUB, *(each for each in members if reachable.find_refusal(each) is None))
+
+    def identity_for(self, link: Link) -> Headers:
+        """Return the headers that make a request the caller's own at a cluster."""
+        if link.is_hub:
+            return act_at_hub(self.call.user)
+        return self.fleet.identities.headers(self.call.user, link.cluster)
+
+    def ask(self, link: Link, query: Query, *, body: bytes = b"", seconds: float) -> Ask:
+        """Return the request as a cluster gets it, when its answer will be read here."""
+        kept = headers_to_pass(self.call.request.headers)
+        headers = tuple(pair for pair in kept if pair[0] not in ("accept", "accept-encoding"))
+        return Ask(
+            self.call.info.method,
+            self.path,
+            query=query.pairs,
+            headers=(*headers, ("accept", _accept(self.representation)), *self.identity_for(link)),
+            body=body or None,
+            seconds=seconds,
+            most_bytes=self.fleet.limits.answer_bytes,
+            hold=self.hold,
+        )
+
+    def passage(self, link: Link, query: Query) -> Passage:
+        """Return where the request goes when its answer passes unread."""
+        if self.route.is_relayed:
+            raw_query = self.call.request.query
+            target = self.request.raw_path + (f"?{raw_query}" if raw_query else "")
+        else:
+            target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
+        identity = self.identity_for(link)
+        return Passage(link.connection, target, identity, link.is_hub, self.hold)
+
+    @property
+    def path(self) -> str:
+        """The path in the words of a single cluster, encoded."""
+        return quote(self.route.info.path, safe="/:")
+
+    def _refusal(self, verb: str, cluster: str, reason: str) -> Forbidden:
+        return refusal(self.call.user, proxy_request(verb, cluster), reason)
+
+
+def _accept(representation: Representation) -> str:
+    if not representation.transform:
+        return JSON
+    # A server that knows no such form answers with the object itself.
+    return f"{JSON};as={representation.transform};v=v1;g=meta.k8s.io,{JSON}"

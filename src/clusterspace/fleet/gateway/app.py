@@ -1,0 +1,72 @@
+"""Mounts the flow under the gateway's URL space: a call to its route, its route to its answer."""
+
+from dataclasses import replace
+
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.fleet.gateway.answers.asking import Asking, Fleet
+from clusterspace.fleet.gateway.answers.documents import Documents
+from clusterspace.fleet.gateway.answers.every import list_every
+from clusterspace.fleet.gateway.answers.every_watch.watch import watch_every
+from clusterspace.fleet.gateway.answers.follow_ups import kept_in_place
+from clusterspace.fleet.gateway.answers.one import answer_one
+from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
+from clusterspace.fleet.gateway.answers.search import answer_found
+from clusterspace.fleet.gateway.flow import BodyNames, Reach, Subject
+from clusterspace.fleet.gateway.rewriting import inbound
+from clusterspace.fleet.gateway.routes import FleetRequest, read_fleet_request, route_for
+
+
+def read_fleet_info(request: Request) -> RequestInfo:
+    """Return what a request asks, without the words that say of which cluster."""
+    return read_fleet_request(request.method, request.path, request.query).info
+
+
+class FleetApp:
+    """Answers authenticated calls; what they may do is for each cluster to decide."""
+
+    def __init__(self, fleet: Fleet, documents: Documents) -> None:
+        self._fleet = fleet
+        self._documents = documents
+
+    async def __call__(self, call: Call) -> Response | None:
+        """Answer a call; what clusters answered counts until the client has it."""
+        with self._fleet.memory.holding() as hold:
+            return await self._answer(replace(await self._route(call), hold=hold))
+
+    async def _answer(self, asking: Asking) -> Response | None:
+        route = asking.route
+        if is_review(route):
+            return await answer_review(asking)
+        if route.reach is Reach.ONE:
+            return await answer_one(asking, route.naming)
+        if not route.info.is_resource:
+            return await self._documents.answer(asking)
+        if route.reach is not Reach.EVERY:
+            return await answer_found(asking)
+        if route.info.is_watch:
+            return await watch_every(asking)
+        return await list_every(asking)
+
+    async def _route(self, call: Call) -> Asking:
+        raw = call.request
+        request = read_fleet_request(raw.method, raw.path, raw.query)
+        body = await self._body_of(call, request)
+
+        def body_names() -> BodyNames:
+            return inbound.names_in(body, call.header("content-type"), Subject.of(request.info))
+
+        federation = self._fleet.federation
+        route = await call.run(
+            lambda: route_for(request, federation=federation, body_names=body_names)
+        )
+        return kept_in_place(Asking(self._fleet, call, request, route))
+
+    async def _body_of(self, call: Call, request: FleetRequest) -> bytes:
+        """Return the body of a create: nothing else says what the new object is called."""
+        is_create = request.info.verb == "create" and not request.info.name
+        if request.is_prefix or not is_create:
+            return b""
+        return await call.read_body()

@@ -1,0 +1,324 @@
+"""When some clusters fail: fail too, or answer with the rest and say who is missing.
+
+What a cluster could not tell is unknown, and unknown is never reported as "not there": clients take
+a 404, or a gap in a list, for a deletion.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from clusterspace.errors import (
+    ApiError,
+    BadGateway,
+    BadRequest,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterUnreachable,
+    CredentialsUnusable,
+    DeadlineExceeded,
+    Details,
+    Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
+    ServiceUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
+from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway.flow import Reply, Skipped
+from clusterspace.kube import statuses
+
+RETRY_AFTER_SECONDS: Final = 1
+"""Clients try again only when they are told after how long."""
+
+_MOST_NAMED: Final = 10
+_LONGEST_WHY: Final = 100
+"""With these two a Warning stays far below the 4096 characters a server sends at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to make of many replies: the ones to answer with, or the error to answer instead."""
+
+    answered: tuple[Reply, ...] = ()
+    warning: str = ""
+    """One sentence about all that is missing from the answer; empty when nothing is."""
+    error: ApiError | None = None
+
+
+IsGivenUp: TypeAlias = Callable[[str, ApiError | ClusterError], bool]
+"""Whether a cluster that failed like this has failed for so long that nobody waits for it."""
+
+
+def _nobody_is(_cluster: str, _failure: ApiError | ClusterError) -> bool:
+    return False
+
+
+class _Loss(Enum):
+    """Why a cluster has no part in an answer."""
+
+    LACKS = "lacks"
+    """It does not have such a thing, and says so."""
+    OUT_OF_REACH = "out of reach"
+    """The caller may not reach the cluster at all: the hub's decision."""
+    REFUSES = "refuses"
+    """The caller may reach it, and may not do this there."""
+    REJECTS = "rejects"
+    """It does not accept the request as it is."""
+    UNKNOWN = "unknown"
+    """It could not be asked, or could not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    cluster: str
+    loss: _Loss
+    error: ApiError | ClusterError
+
+    @property
+    def why(self) -> str:
+        said = self.error.why if isinstance(self.error, ClusterError) else self.error.message
+        return said if len(said) <= _LONGEST_WHY else f"{said[:_LONGEST_WHY]}..."
+
+
+def judge(
+    replies: Sequence[Reply],
+    skipped: Sequence[Skipped] = (),
+    *,
+    held: Collection[str] = (),
+    is_given_up: IsGivenUp = _nobody_is,
+) -> Verdict:
+    """Decide about a list or a watch of every cluster.
+
+    Whatever a cluster says, the others are shown, with a Warning about it. A reflector keeps a
+    copy and would delete there what is missing here: `held` are the clusters it may have objects
+    of. It is told to come back while one of those fails, until that is given up; but not for
+    clusters that refuse: whom a cluster admits does not change from one list to the next.
+    """
+    answered, missing = _sort_out(replies, skipped)
+    losses = [each for each in missing if each.loss in _COUNTED]
+    asked = len(answered) + len(losses)
+    if too_old := next(filter(statuses.is_about_the_version, _api_errors(missing)), None):
+        return Verdict(error=too_old)
+    waited_for = [each for each in losses if not _is_left_out(each, is_given_up)]
+    if not answered:
+        return _nobody_answers(missing, is_given_up)
+    if gap := [
+        each for each in waited_for if each.cluster in held and each.loss is not _Loss.REFUSES
+    ]:
+        return Verdict(error=_unavailable(_summary(gap, asked)))
+    return Verdict(answered, _missing_from(losses, asked))
+
+
+def judge_page(
+    lost: Sequence[Reply], asked: int, *, held: Collection[str], is_given_up: IsGivenUp
+) -> Verdict:
+    """Decide about a page that some clusters fail to go on with, of so many that were asked.
+
+    Nobody has no more of a list that it began: that it has none now is as odd as any failure.
+    """
+    _, missing = _sort_out(lost, ())
+    waited_for = [each for each in missing if not is_given_up(each.cluster, each.error)]
+    if gap := [each for each in waited_for if each.cluster in held]:
+        return Verdict(error=_unavailable(_summary(gap, asked)))
+    return Verdict(warning=_missing_from(missing, asked))
+
+
+def judge_search(  # noqa: PLR0913 - replies, and what is known of the question
+    replies: Sequence[Reply],
+    skipped: Sequence[Skipped] = (),
+    *,
+    name: str,
+    any_will_do: bool = False,
+    home: str = "",
+    is_given_up: IsGivenUp = _nobody_is,
+) -> Verdict:
+    """Decide which cluster's object a name without a cluster means; it is the only one answered.
+
+    `any_will_do` asks no more than whether it is anywhere, and takes the first that has it. `home`
+    is the cluster that bare names mean, if there is one: when it says that it has no such thing,
+    that stands, even where others do not let the caller look.
+    """
+    answered, missing = _sort_out(replies, skipped)
+    if not answered:
+        if any(each.cluster == home and each.loss is _Loss.LACKS for each in missing):
+            missing = [each for each in missing if each.loss is not _Loss.REFUSES]
+        return _nobody_answers(missing, is_given_up)
+    found = answered[0]
+    if any_will_do:
+        return Verdict((found,))
+    if len(answered) > 1:
+        return Verdict(error=_ambiguous(name, [each.cluster for each in answered]))
+    losses = [each for each in missing if each.loss in _COUNTED]
+    note = _missing_from(losses, len(answered) + len(losses))
+    where = f"{name} was found in cluster {found.cluster}: {names.qualify(name, found.cluster)}"
+    return Verdict((found,), f"{where}; {note}" if note else where)
+
+
+def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
+    """Return what a client is told when the one cluster it asked could not answer.
+
+    Clients send a request again when they are told after how long, whatever it does. So they are
+    not told so of a write that may have been carried out.
+    """
+    if isinstance(error, ClusterMisbehaved) and error.is_unfit:
+        carried_out = "; the request may have been carried out there" if is_write else ""
+        return BadGateway(f"{error}{carried_out}")
+    if is_write and _may_have_had_an_effect(error):
+        return DeadlineExceeded(f"{error}; the request may have been carried out there")
+    return _unavailable(str(error))
+
+
+def may_recover(error: ApiError | ClusterError | None) -> bool:
+    """Whether a cluster that failed like this may soon do what it was asked."""
+    return error is not None and _loss_of(error) is _Loss.UNKNOWN
+
+
+_COUNTED: Final = (_Loss.UNKNOWN, _Loss.REFUSES, _Loss.REJECTS)
+"""What is worth a word. That a cluster lacks an API, or is none of the caller's, is no news."""
+
+_HEADINGS: Final = {
+    _Loss.UNKNOWN: "unreachable",
+    _Loss.REFUSES: "not allowed",
+    _Loss.REJECTS: "rejected the request",
+    _Loss.LACKS: "no longer have it",
+}
+
+
+def _sort_out(
+    replies: Iterable[Reply], skipped: Iterable[Skipped]
+) -> tuple[tuple[Reply, ...], list[_Missing]]:
+    """Tell those who answered from those who did not, each in the order answers have."""
+    ordered = sorted(replies, key=lambda reply: names.position(reply.cluster))
+    failed = [
+        _Missing(reply.cluster, _loss_of(error), error)
+        for reply in ordered
+        if (error := _failure_of(reply)) is not None
+    ]
+    left_out = [_left_out(each) for each in skipped]
+    missing = sorted([*failed, *left_out], key=lambda each: names.position(each.cluster))
+    return tuple(reply for reply in ordered if _failure_of(reply) is None), missing
+
+
+def _failure_of(reply: Reply) -> ApiError | ClusterError | None:
+    """Return why there is no answer; a status nobody translated is a fault, whatever its code.
+
+    A proxy's page with a 404 must not pass for a cluster that lacks something.
+    """
+    if reply.failure is not None or 200 <= reply.status < 300:
+        return reply.failure
+    return ClusterMisbehaved(reply.cluster, f"answered {reply.status}", code=reply.status)
+
+
+def _left_out(skipped: Skipped) -> _Missing:
+    error = skipped.error or ClusterError(skipped.cluster, skipped.why)
+    loss = _Loss.OUT_OF_REACH if isinstance(error, Forbidden) else _loss_of(error)
+    return _Missing(skipped.cluster, loss, error)
+
+
+def _loss_of(error: ApiError | ClusterError) -> _Loss:
+    match error:
+        case NotServed() | NotFound() | MethodNotAllowed():
+            return _Loss.LACKS
+        case Forbidden():
+            return _Loss.REFUSES
+        case ClusterError() | TooManyRequests() | Unauthorized():
+            # Not to be let in is our own failing: the cluster does not know the gateway.
+            return _Loss.UNKNOWN
+        case ApiError():
+            return _Loss.REJECTS if error.code < 500 else _Loss.UNKNOWN
+
+
+def _may_have_had_an_effect(error: ClusterError) -> bool:
+    match error:
+        case ClusterUnreachable():
+            return error.was_sent
+        case CredentialsUnusable():
+            return False
+        case _:
+            return True
+
+
+def _nobody_answers(missing: Sequence[_Missing], is_given_up: IsGivenUp) -> Verdict:
+    """Decide for those that are waited for, if there are any; of the others a Warning tells.
+
+    A cluster that fails for good would otherwise make everything unknown that nobody else has.
+    """
+    waited_for = [each for each in missing if not _is_left_out(each, is_given_up)]
+    if not any(each.loss is not _Loss.OUT_OF_REACH for each in waited_for):
+        return Verdict(error=_nobody(missing))
+    left_out = [each for each in missing if _is_left_out(each, is_given_up)]
+    counted = sum(each.loss is not _Loss.OUT_OF_REACH for each in missing)
+    return Verdict(error=_nobody(waited_for), warning=_missing_from(left_out, counted))
+
+
+def _is_left_out(missing: _Missing, is_given_up: IsGivenUp) -> bool:
+    is_failure = missing.loss in (_Loss.UNKNOWN, _Loss.REJECTS)
+    return is_failure and is_given_up(missing.cluster, missing.error)
+
+
+def _nobody(missing: Sequence[_Missing]) -> ApiError:
+    """Return the error for an answer nobody has a part in.
+
+    A request that is wrong is told first: trying again would not help. Then what is unknown,
+    because it could be anything.
+    """
+    by_loss = {loss: [each for each in missing if each.loss is loss] for loss in _Loss}
+    if rejected := list(_api_errors(by_loss[_Loss.REJECTS])):
+        return rejected[0]
+    if unknown := by_loss[_Loss.UNKNOWN]:
+        # Those the caller may not reach are not even counted.
+        return _unavailable(_listed(unknown, len(missing) - len(by_loss[_Loss.OUT_OF_REACH])))
+    if refused := by_loss[_Loss.REFUSES]:
+        return _refused(refused)
+    if lacking := list(_api_errors(by_loss[_Loss.LACKS])):
+        return next((each for each in lacking if not isinstance(each, NotServed)), lacking[0])
+    if by_loss[_Loss.OUT_OF_REACH]:
+        return Forbidden("the hub lets you reach no cluster that could answer this", Details())
+    return NotServed(statuses.unknown_path().message, Details())
+
+
+def _refused(refused: Sequence[_Missing]) -> Forbidden:
+    first = next(_api_errors(refused))
+    if len(refused) == 1:
+        return Forbidden(first.message, first.details)
+    who = _enumerated([each.cluster for each in refused])
+    return Forbidden(f"{first.message} (so in each of the clusters {who})", first.details)
+
+
+def _ambiguous(name: str, clusters: Sequence[str]) -> BadRequest:
+    candidates = _enumerated([names.qualify(name, cluster) for cluster in clusters])
+    return BadRequest(f"{name} is in {len(clusters)} clusters; say which one: {candidates}")
+
+
+def _unavailable(why: str) -> ServiceUnavailable:
+    return ServiceUnavailable(why, Details(retry_after_seconds=RETRY_AFTER_SECONDS))
+
+
+def _missing_from(losses: Sequence[_Missing], asked: int) -> str:
+    """Return one sentence about every loss, or nothing."""
+    said = _summary(losses, asked)
+    return f"the answer is incomplete: {said}" if said else ""
+
+
+def _summary(losses: Sequence[_Missing], asked: int) -> str:
+    by_loss = ((loss, [each for each in losses if each.loss is loss]) for loss in _HEADINGS)
+    return "; ".join(_listed(lost, asked) for _, lost in by_loss if lost)
+
+
+def _listed(lost: Sequence[_Missing], asked: int) -> str:
+    who = _enumerated([f"{each.cluster} ({each.why})" for each in lost])
+    return f"{len(lost)} of {asked} clusters {_HEADINGS[lost[0].loss]}: {who}"
+
+
+def _enumerated(items: Sequence[str]) -> str:
+    more = len(items) - _MOST_NAMED
+    listed = ", ".join(items[:_MOST_NAMED])
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _api_errors(missing: Iterable[_Missing]) -> Iterator[ApiError]:
+    return (each.error for each in missing if isinstance(each.error, ApiError))

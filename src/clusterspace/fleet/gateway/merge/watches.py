@@ -1,0 +1,203 @@
+"""Many event streams to one, each event stamped with how far the whole stream has come.
+
+Each cluster of a stream is in one of four places:
+
+    untold ──first item──> in part ──last item of the last page──> followed at a version
+      │                      ^                                        │
+      └──an empty list───────┼───────────────────────────────────────>│
+                             └────────the cluster forgot the version──┘
+
+    untold      the client has nothing of it; the vector does not speak of it
+    in part     the client has some of it; the vector says so, and nobody can go on from there
+    followed    the client has all of it up to a version; the vector has that version
+
+A vector is a promise: who has read all up to an event may go on from its vector and misses nothing.
+So an event is stamped in the very call that moves the vector, and whatever a call returns is
+written before the next call is made. To stamp first and to queue later would let another cluster's
+event overtake, and its vector would promise an event that is still to come.
+
+What is unknown stays as it is: a cluster that is silent is not spoken of and nothing is deleted.
+When it has forgotten how to go on it is listed again, and the difference to what this stream has
+told of it is told. A stream that did not tell it all itself cannot know that difference: it ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from clusterspace.errors import ClusterMisbehaved, Expired
+from clusterspace.fleet.gateway.flow import Naming
+from clusterspace.fleet.gateway.merge.parts import Part
+from clusterspace.fleet.gateway.merge.sent_objects import SentObjects
+from clusterspace.fleet.gateway.merge.versions import RunningVector, placed
+from clusterspace.fleet.gateway.merge.watch_items import Change, Item, gone, read_event, read_items
+from clusterspace.fleet.gateway.merge.watch_styles import Style
+from clusterspace.kube.objects import Object
+
+
+@dataclass(slots=True)
+class _Member:
+    """One cluster of the stream."""
+
+    naming: Naming
+    position: str | None
+    """None when it is untold, empty when it is told in part."""
+    sent: SentObjects | None
+    """None when the client has objects of it that this stream has not told."""
+    listed: set[str] = field(default_factory=set[str])
+    """What the list under way has had so far."""
+    columns: tuple[Object, ...] = ()
+    like: Part | None = None
+    """A part without objects that has the kind of what was told."""
+
+
+class WatchMerger:
+    """The state of one client's watch. Every call returns the lines to write, in their order."""
+
+    def __init__(
+        self, style: Style, *, wants_bookmarks: bool = False, wants_initial_end: bool = False
+    ) -> None:
+        self._style = style
+        self._wants_bookmarks = wants_bookmarks
+        self._owes_initial_end = wants_initial_end and wants_bookmarks
+        self._members: dict[str, _Member] = {}
+        self._awaited: set[str] = set()
+        self._vector = RunningVector()
+
+    def follow(self, naming: Naming, version: str) -> None:
+        """Take in a cluster of which the client has everything up to this version."""
+        self._members[naming.cluster] = _Member(naming, None, None)
+        self._move(self._members[naming.cluster], version)
+
+    def splice(self, naming: Naming, *, is_awaited: bool = False) -> None:
+        """Take in a cluster of which the client has nothing yet.
+
+        The initial events are complete when every cluster is that `is_awaited`.
+        """
+        self._members[naming.cluster] = _Member(naming, None, SentObjects())
+        if is_awaited:
+            self._awaited.add(naming.cluster)
+
+    def learn(self, part: Part) -> None:
+        """Take note of the kind and the columns of a part that will be fed later."""
+        self._style.learn(part)
+
+    def position(self, cluster: str) -> str:
+        """Return the version to watch a cluster from; empty when it is to be listed first."""
+        return self._members[cluster].position or ""
+
+    def feed(self, cluster: str, line: bytes) -> list[bytes]:
+        """Take an event of a cluster that is followed; raise what it tells when it is an error."""
+        member = self._members[cluster]
+        event = read_event(line, member.naming, member.columns)
+        item, version = event.item, event.item.head.resource_version
+        self._style.learn(item.part)
+        if event.change is None:
+            self._move(member, version)
+            return []
+        member.columns = item.part.columns
+        was_told = member.sent is not None and member.sent.has(item.head)
+        if was_told and event.change is not Change.DELETED:
+            self._move(member, version)
+            return []
+        return [self._tell(member, event.change, item, version)]
+
+    def begin_list(self, cluster: str) -> None:
+        """Forget how far a list of the cluster had come: another one begins."""
+        self._members[cluster].listed = set()
+
+    def feed_page(self, cluster: str, page: Part) -> list[bytes]:
+        """Take one page of a list: what differs from what was told, and with the last, is gone."""
+        member, version = self._members[cluster], page.metadata.resource_version
+        if not version:
+            raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
+        self._style.learn(page)
+        member.columns = page.columns
+        member.like = replace(page, items=(), rows=())
+        is_last = not page.metadata.continue_token
+        changes = list(self._differences(member, page))
+        lines = [self._tell(member, change, item, "") for change, item in changes[:-1]]
+        lines += [
+            self._tell(member, change, item, version if is_last else "")
+            for change, item in changes[-1:]
+        ]
+        return lines + self._complete(member, version) if is_last else lines
+
+    def expire(self, cluster: str) -> None:
+        """Take note that a cluster has forgotten how to go on, so that it must be listed again."""
+        member = self._members[cluster]
+        if member.sent is None:
+            raise Expired(f"cluster {cluster} has forgotten the resourceVersion; list again")
+        if member.position is not None:
+            self._move(member, "")
+
+    def leave(self, cluster: str) -> list[bytes]:
+        """Let go of a cluster that left the fleet; raise Expired when the client has some of it."""
+        member = self._members[cluster]
+        if member.position is not None:
+            raise Expired(f"cluster {cluster} has left the fleet; list again")
+        del self._members[cluster]
+        return self._end_of_wait(cluster)
+
+    def withdraw(self, cluster: str) -> list[bytes]:
+        """Take back what was told of a cluster that cannot be listed to its end.
+
+        Afterwards the client has nothing of it, as before it was spliced in.
+        """
+        member = self._members[cluster]
+        lines: list[bytes] = []
+        if member.sent is not None and member.like is not None:
+            version = member.like.metadata.resource_version
+            lines += [
+                self._tell(member, Change.DELETED, gone(head, member.like), "")
+                for head in list(member.sent.missing((), version))
+            ]
+        self._members[cluster] = _Member(member.naming, None, SentObjects())
+        self._vector.remove(cluster)
+        return lines + self._end_of_wait(cluster)
+
+    def bookmark(self) -> list[bytes]:
+        """Tell how far the stream has come, to clients that asked for it."""
+        is_whole = all(member.position != "" for member in self._members.values())
+        if not self._wants_bookmarks or self._awaited or not is_whole:
+            return []
+        line = self._style.bookmark(self._vector.encode(), ends_initial=self._owes_initial_end)
+        if line:
+            self._owes_initial_end = False
+        return [line] if line else []
+
+    def _differences(self, member: _Member, page: Part) -> Iterator[tuple[Change, Item]]:
+        """Yield what a page changes; the last one ends what it does not have."""
+        sent = member.sent
+        if sent is None:
+            return
+        for item in read_items(page):
+            member.listed.add(item.head.key)
+            for change, head in sent.changes(item.head):
+                yield change, gone(head, page) if change is Change.DELETED else item
+        if not page.metadata.continue_token:
+            for head in sent.missing(member.listed, page.metadata.resource_version):
+                yield Change.DELETED, gone(head, page)
+
+    def _tell(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
+        """Move the vector and write the event that has it: one step, whatever else goes on."""
+        if member.sent is not None:
+            member.sent.note(change, item.head)
+        own = item.head.resource_version
+        self._vector.set(member.naming.cluster, placed(position, own))
+        line = self._style.write(change, item, self._vector.encode())
+        self._move(member, position)
+        return line
+
+    def _move(self, member: _Member, position: str) -> None:
+        member.position = position
+        self._vector.set(member.naming.cluster, position)
+
+    def _complete(self, member: _Member, version: str) -> list[bytes]:
+        member.listed = set()
+        self._move(member, version)
+        return self._end_of_wait(member.naming.cluster)
+
+    def _end_of_wait(self, cluster: str) -> list[bytes]:
+        """Say that all initial events are out, or that a cluster in part is whole again."""
+        self._awaited.discard(cluster)
+        return self.bookmark()

@@ -1,0 +1,255 @@
+"""The table of fields that hold names, and what becomes of each on the way out and on the way in.
+
+The table is short on purpose: whatever is changed on the way out must be undone on the way in, in
+every form a client may send it back. Data of ConfigMaps and Secrets and annotations are never
+touched, with one exception: the configuration `kubectl apply` remembers names its own object, and
+an empty difference stays empty only if it is renamed along.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from functools import lru_cache
+from typing import Final
+
+from clusterspace.errors import BadRequest, MalformedObject
+from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway.flow import HUB, Naming, Subject
+from clusterspace.fleet.gateway.renaming import edits
+from clusterspace.fleet.gateway.renaming.edits import Change, Fields, Tree
+from clusterspace.kube.json_pointers import Steps, read_pointer
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+NOT_OBJECTS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+"""Subresources whose bodies are somebody else's bytes."""
+
+_WHOLE_OBJECT: Final = frozenset(
+    {"status", "ephemeralcontainers", "resize", "finalize", "approval"}
+)
+"""Subresources whose body is the whole object."""
+
+_HUB_WORDS: Final = frozenset({HUB, names.HUB_ALIAS})
+
+
+class _Held(Enum):
+    """What a field holds."""
+
+    NAME = auto()
+    NAMESPACE = auto()
+    VERSION = auto()
+
+
+class _Way(Flag):
+    """Which way a field is changed."""
+
+    OUT = auto()
+    IN = auto()
+    BOTH = OUT | IN
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One field, by JSON pointer; `*` stands for each element of a list."""
+
+    pointer: str
+    held: _Held = _Held.NAME
+    way: _Way = _Way.IN
+
+    @property
+    def steps(self) -> Steps:
+        return read_pointer(self.pointer)
+
+
+_NAME: Final = "/metadata/name"
+
+_EVERY_OBJECT: Final = (
+    _Place(_NAME, way=_Way.BOTH),
+    _Place("/metadata/namespace", _Held.NAMESPACE, _Way.BOTH),
+    _Place("/metadata/ownerReferences/*/name", way=_Way.BOTH),
+    _Place("/metadata/resourceVersion", _Held.VERSION),
+)
+
+_DELETE_OPTIONS: Final = (_Place("/preconditions/resourceVersion", _Held.VERSION),)
+
+
+def _containers(pod_spec: str) -> tuple[_Place, ...]:
+    """Return where containers are named; `kubectl run` calls the first one like its object."""
+    return (_Place(f"{pod_spec}/containers/*/name"),)
+
+
+_NODE_NAME: Final = (_Place("/spec/nodeName", way=_Way.BOTH),)
+_ROLE: Final = (_Place("/roleRef/name"), _Place("/subjects/*/namespace", _Held.NAMESPACE))
+_REVIEW: Final = (
+    _Place("/spec/resourceAttributes/name"),
+    _Place("/spec/resourceAttributes/namespace", _Held.NAMESPACE),
+)
+
+
+def _reference(field: str) -> tuple[_Place, ...]:
+    return (
+        _Place(f"/{field}/name", way=_Way.BOTH),
+        _Place(f"/{field}/namespace", _Held.NAMESPACE, _Way.BOTH),
+    )
+
+
+_EVENT: Final = (*_reference("involvedObject"), *_reference("regarding"), *_reference("related"))
+_RBAC: Final = "rbac.authorization.k8s.io"
+_AUTHORIZATION: Final = "authorization.k8s.io"
+
+_OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
+    ("", "pods", ""): (*_NODE_NAME, *_containers("/spec")),
+    ("", "pods", "binding"): (_Place("/target/name"),),
+    ("", "pods", "eviction"): (
+        _Place("/deleteOptions/preconditions/resourceVersion", _Held.VERSION),
+    ),
+    ("", "bindings", ""): (_Place("/target/name"),),
+    ("", "serviceaccounts", "token"): (_Place("/spec/boundObjectRef/name"),),
+    ("", "events", ""): _EVENT,
+    ("events.k8s.io", "events", ""): _EVENT,
+    ("autoscaling", "horizontalpodautoscalers", ""): (_Place("/spec/scaleTargetRef/name"),),
+    ("batch", "jobs", ""): _containers("/spec/template/spec"),
+    ("batch", "cronjobs", ""): _containers("/spec/jobTemplate/spec/template/spec"),
+    (_RBAC, "rolebindings", ""): _ROLE,
+    (_RBAC, "clusterrolebindings", ""): _ROLE,
+    (_AUTHORIZATION, "selfsubjectaccessreviews", ""): _REVIEW,
+    (_AUTHORIZATION, "localsubjectaccessreviews", ""): _REVIEW,
+    (_AUTHORIZATION, "subjectaccessreviews", ""): _REVIEW,
+    (_AUTHORIZATION, "selfsubjectrulesreviews", ""): (_Place("/spec/namespace", _Held.NAMESPACE),),
+}
+"""By group, resource and subresource: what an object has beside its metadata."""
+
+
+def outward(naming: Naming, subject: Subject) -> Tree:
+    """Return what changes in an object on its way to the client; nothing for plain names."""
+    tree = edits.tree_of(
+        (place.steps, change)
+        for place in _places_of(subject)
+        if _Way.OUT in place.way
+        and (change := qualifier(naming, subject, is_namespace=place.held is _Held.NAMESPACE))
+    )
+    return _with_embedded(tree, embedded=tree)
+
+
+@lru_cache(maxsize=4096)
+def renamer(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
+    """Return what renames an object on its way to the client; made once for many objects."""
+    return edits.editor_of(outward(naming, subject))
+
+
+def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
+    """Return what changes in an object on its way to its cluster."""
+    strict = edits.tree_of(_inward_changes(_places_of(subject), naming, version_for))
+    # A copied manifest may remember being applied to another cluster; that is no contradiction.
+    lenient = edits.tree_of(
+        (place.steps, unqualifier(naming.cluster))
+        for place in _places_of(subject)
+        if place.held is not _Held.VERSION
+    )
+    return _with_embedded(strict, embedded=lenient)
+
+
+def naming_places(subject: Subject) -> Iterator[Steps]:
+    """Yield where the body of a create says what it is about; the last step says what it says."""
+    yield from (("metadata", key) for key in ("name", "namespace", "generateName"))
+    if subject.group == _AUTHORIZATION:
+        of_kind = _OF_KIND.get((subject.group, subject.resource, subject.subresource), ())
+        yield from (place.steps for place in of_kind)
+
+
+def inward_delete_options(naming: Naming, version_for: Change) -> Tree:
+    """Return what changes in DeleteOptions."""
+    return edits.tree_of(_inward_changes(_DELETE_OPTIONS, naming, version_for))
+
+
+def qualifier(naming: Naming, subject: Subject, *, is_namespace: bool = False) -> Change | None:
+    """Return how names, or namespaces, become those of the fleet; None where they stay."""
+    is_about_namespaces = (subject.group, subject.resource) == ("", "namespaces")
+    by_name = naming.qualifies_names or (naming.qualifies_namespaces and is_about_namespaces)
+    suffix = names.qualify("", naming.cluster)
+    if naming.qualifies_namespaces if is_namespace else by_name:
+        return lambda name: name + suffix if name else name
+    if naming.qualifies_marked and not is_namespace:
+        return lambda name: name + suffix if names.split(name).cluster else name
+    return None
+
+
+def unqualifier(cluster: str) -> Change:
+    """Return how names become the cluster's own; those of other clusters stay as they are."""
+
+    def unqualify(name: str) -> str:
+        parts = names.split(name)
+        is_ours = parts.cluster is not None and is_same_cluster(parts.cluster, cluster)
+        return parts.name if is_ours else name
+
+    return unqualify
+
+
+def is_same_cluster(one: str, other: str) -> bool:
+    """Tell whether two words mean one cluster: the hub has two."""
+    return one == other or {one, other} <= _HUB_WORDS
+
+
+def _places_of(subject: Subject) -> tuple[_Place, ...]:
+    part = "" if subject.subresource in _WHOLE_OBJECT else subject.subresource
+    return _EVERY_OBJECT + _OF_KIND.get((subject.group, subject.resource, part), ())
+
+
+def _inward_changes(
+    places: tuple[_Place, ...], naming: Naming, version_for: Change
+) -> Iterator[tuple[Steps, Change]]:
+    for place in places:
+        if place.held is _Held.VERSION:
+            yield place.steps, _translator(version_for)
+        else:
+            yield place.steps, _strict_unqualifier(naming.cluster, place.steps)
+
+
+def _strict_unqualifier(cluster: str, steps: Steps) -> Change:
+    def unqualify(name: str) -> str:
+        parts = names.split(name)
+        if parts.cluster is None:
+            return name
+        if is_same_cluster(parts.cluster, cluster):
+            return parts.name
+        place = ".".join(steps)
+        raise BadRequest(
+            f"{place}: {name!r} is in cluster {parts.cluster}, but this request is for "
+            f"cluster {cluster}"
+        )
+
+    return unqualify
+
+
+def _translator(version_for: Change) -> Change:
+    # Empty and "0" mean "any" to every cluster alike.
+    return lambda version: version if version in ("", "0") else version_for(version)
+
+
+def _with_embedded(tree: Tree, embedded: Tree) -> Tree:
+    """Add to the tree of an object the copy of that object which `kubectl apply` keeps in it."""
+    if not embedded:
+        return tree
+    remembered = edits.tree_of([(("metadata", "annotations", LAST_APPLIED), _rewritten(embedded))])
+    metadata = {**_branch(tree, "metadata"), **_branch(remembered, "metadata")}
+    return {**tree, "metadata": metadata}
+
+
+def _branch(tree: Tree, key: str) -> Tree:
+    found = tree.get(key, {})
+    return {} if callable(found) else found
+
+
+def _rewritten(tree: Tree) -> Change:
+    def rewrite(text: str) -> str:
+        try:
+            written = text.encode()
+            edited = edits.edit_object(written, tree)
+        except (MalformedObject, UnicodeEncodeError):
+            return text  # anybody may write anything here; kubectl alone reads it
+        if edited is written:
+            return text
+        # kubectl ends the text with a newline and compares it as a whole.
+        return edited.decode() + ("\n" if text.endswith("\n") else "")
+
+    return rewrite

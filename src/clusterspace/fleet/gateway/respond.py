@@ -1,0 +1,116 @@
+"""The merged answer to HTTP: pieces onto the wire as they are made, with one Warning."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.foreign_answers import (
+    clean_failure,
+    headers_to_return,
+    warnings_in,
+)
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import JSON, YAML, Representation
+from clusterspace.apiserver.http.responses import (
+    headers_for,
+    json_response,
+    value_response,
+    warning_headers,
+)
+from clusterspace.fleet.gateway.flow import HUB, Reply
+
+_AT_ONCE: Final = 64 * 1024
+_MOST_NAMED: Final = 10
+
+
+async def send_merged(
+    call: Call, pieces: Iterable[bytes], replies: Iterable[Reply], representation: Representation
+) -> Response | None:
+    """Answer with a merged document; a long one goes out while it is still being made."""
+    if representation.media_type == YAML or call.info.query.is_true("pretty"):
+        body = b"".join(pieces)
+        call.weigh(body)
+        return await call.run(lambda: _reformatted(call, body, representation))
+    headers = [*headers_for(call, JSON), *warning_headers(_warnings_of(replies))]
+    rest = batches(pieces)
+    first = next(rest, b"")
+    second = next(rest, None)
+    if second is None:
+        return Response(200, headers, first)
+    stream = call.request.start_stream(200, headers)
+    stream.write(first)
+    stream.write(second)
+    await stream.drain()
+    for batch in rest:
+        stream.write(batch)
+        await stream.drain()
+    stream.end()
+    return None
+
+
+def send_one(
+    call: Call, reply: Reply, body: bytes, representation: Representation, speaker: str
+) -> Response:
+    """Answer with what one cluster answered, its body rewritten."""
+    headers = dict(reply.headers)
+    if reply.status >= 400:
+        body = clean_failure(body, headers.get("content-type", ""))
+    if representation.media_type == YAML and body:
+        headers["content-type"] = YAML
+        body = bytes_of(_reformatted(call, body, representation))
+    return Response(reply.status, headers_to_return(call, headers, speaker, is_unpacked=True), body)
+
+
+def bytes_of(response: Response) -> bytes:
+    """Return the body of an answer in one piece."""
+    return response.body if isinstance(response.body, bytes) else b"".join(response.body)
+
+
+def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces, so that each batch is worth a write of its own.
+
+    >>> list(batches([b"a", b"b", b"c" * 65536, b"d"])) == [b"ab" + b"c" * 65536, b"d"]
+    True
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _AT_ONCE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _reformatted(call: Call, body: bytes, representation: Representation) -> Response:
+    if representation.media_type == YAML:
+        return value_response(call, 200, msgspec.json.decode(body), YAML)
+    return json_response(call, 200, body)
+
+
+def _warnings_of(replies: Iterable[Reply]) -> list[str]:
+    """Return what clusters warn of that are shown: each text once, with those that say so.
+
+    The hub's own words come first and by themselves: they are said in the fleet's name.
+    """
+    own: list[str] = []
+    said: dict[str, list[str]] = {}
+    for reply in (each for each in replies if each.failure is None):
+        texts = warnings_in(reply.headers, "")
+        if reply.cluster == HUB:
+            own += texts
+        for text in texts if reply.cluster != HUB else ():
+            said.setdefault(text, []).append(reply.cluster)
+    return [*dict.fromkeys(own), *(f"{_named(who)}: {text}" for text, who in said.items())]
+
+
+def _named(clusters: list[str]) -> str:
+    if len(clusters) == 1:
+        return f"cluster {clusters[0]}"
+    more = len(clusters) - _MOST_NAMED
+    listed = ", ".join(clusters[:_MOST_NAMED])
+    return f"clusters {listed} and {more} more" if more > 0 else f"clusters {listed}"

@@ -1,0 +1,160 @@
+"""Which cluster a command is at, so that what it asks next stays there.
+
+    kubectl logs deploy/web.clusterspace.m1
+      GET  …/deployments/web.clusterspace.m1     names the cluster
+      LIST …/pods?labelSelector=app%3Dweb        means the pods of that Deployment, and does not say
+
+Such a list is told from any other list of pods by three things together: it is of the same run of
+the same command, the command is one that goes on from an object to its pods, and it selects exactly
+what that object selects. Where one of them is in doubt, the list is one of every cluster.
+
+kubectl gives each run a session of its own and says so in every request. One that does not is known
+by its connection, which it shares with nobody; unless something on the way shares connections out.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.calls import Call
+from clusterspace.errors import MalformedSelector
+from clusterspace.kube.selectors import LabelSelector, Operator, Requirement, label_selector_of
+
+REMEMBERED_SECONDS: Final = 60.0
+"""A command asks at once, but waits up to this long for the first pod to appear."""
+
+_MOST_REMEMBERED: Final = 10_000
+_MOST_SESSION_LENGTH: Final = 64
+_GOING_ON: Final = frozenset({"attach", "exec", "logs", "port-forward"})
+"""The commands that take an object and go on to its pods."""
+_KUBECTL: Final = "kubectl/"
+_PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for")
+"""Headers by which something on the way says that it speaks for others."""
+_TYPED: Final = ("*/*", "application/vnd.kubernetes.protobuf")
+"""What clients accept that know the kinds they ask for."""
+_RUN: Final = "gateway.run"
+
+_WITH_SELECTORS: Final = frozenset(
+    {
+        ("apps", "daemonsets"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("batch", "jobs"),
+    }
+)
+_WITH_LABELS: Final = frozenset({("", "replicationcontrollers"), ("", "services")})
+_SAME: Final = {
+    Operator.EQUALS: Operator.IN,
+    Operator.DOUBLE_EQUALS: Operator.IN,
+    Operator.NOT_EQUALS: Operator.NOT_IN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a command, by one user."""
+
+    user: str
+    session: str
+
+
+def run_of(call: Call) -> Run | None:
+    """Return the run a request belongs to; None when it is of another command, or unclear."""
+    session = call.header("kubectl-session")
+    if session:
+        command = call.header("kubectl-command").rpartition(" ")[2]
+        is_known = command in _GOING_ON and len(session) <= _MOST_SESSION_LENGTH
+        return Run(call.user.name, session) if is_known else None
+    if not _is_kubectl_itself(call):
+        return None
+    return Run(call.user.name, call.request.connection_memory.setdefault(_RUN, uuid4().hex))
+
+
+def _is_kubectl_itself(call: Call) -> bool:
+    """Whether kubectl asks, by itself, for what it will look into.
+
+    What it only shows or prunes it gets as plain JSON, and means every cluster: `apply --prune`
+    too selects by labels after it has got objects by name.
+    """
+    accept = call.header("accept")
+    is_direct = not any(call.header(name) for name in _PASSED_ON)
+    is_kubectl = call.header("user-agent").startswith(_KUBECTL)
+    return is_direct and is_kubectl and any(each in accept for each in _TYPED)
+
+
+class _Spec(msgspec.Struct):
+    selector: dict[str, Any] | None = None
+
+
+class _Workload(msgspec.Struct):
+    """As much of an object as tells which pods are its own."""
+
+    spec: _Spec | None = None
+
+
+_workloads: Final = msgspec.json.Decoder(_Workload)
+
+
+def selector_in(group: str, resource: str, body: bytes) -> LabelSelector | None:
+    """Return what an object selects pods by; None when it selects none, or cannot be read."""
+    kind = (group, resource)
+    if kind not in _WITH_SELECTORS and kind not in _WITH_LABELS:
+        return None
+    try:
+        spec = _workloads.decode(body).spec
+        held = spec.selector if spec is not None else None
+        selector = label_selector_of({"matchLabels": held} if kind in _WITH_LABELS else held)
+    except (msgspec.DecodeError, MalformedSelector):
+        return None
+    return selector if selector.requirements else None
+
+
+class Sessions:
+    """What runs of commands have found, for a minute; the oldest goes when there is too much."""
+
+    def __init__(self, clock: Clock, *, most: int = _MOST_REMEMBERED) -> None:
+        self._clock = clock
+        self._most = most
+        self._found: OrderedDict[bytes, _Found] = OrderedDict()
+
+    def note(self, run: Run, namespace: str, selector: LabelSelector, cluster: str) -> None:
+        """Remember that a run has found an object with this selector in a cluster."""
+        key, now = _key(run, namespace, selector), self._clock.monotonic()
+        held = self._found.get(key)
+        is_same = held is None or now >= held.until or held.cluster == cluster
+        self._found[key] = _Found(cluster if is_same else None, now + REMEMBERED_SECONDS)
+        self._found.move_to_end(key)
+        if len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+    def find(self, run: Run, namespace: str, selector: LabelSelector) -> str | None:
+        """Return the cluster in which a run has found the object with this selector.
+
+        None when it has found none, or two.
+        """
+        held = self._found.get(_key(run, namespace, selector))
+        return held.cluster if held and self._clock.monotonic() < held.until else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    cluster: str | None
+    until: float
+
+
+def _key(run: Run, namespace: str, selector: LabelSelector) -> bytes:
+    """Return the same few bytes for the same question, however long it is and however written."""
+    terms = sorted(_term(each) for each in selector.requirements)
+    text = repr((run.user, run.session, namespace, terms))
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _term(requirement: Requirement) -> tuple[str, str, list[str]]:
+    operator = _SAME.get(requirement.operator, requirement.operator)
+    return requirement.key, operator.value, sorted(requirement.values)

@@ -1,0 +1,107 @@
+"""Streams of events as they are on the wire: a client's, written and cut; a cluster's, read."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import msgspec
+
+from clusterspace.apiserver.http.streams import Stream
+from clusterspace.client.answer_memory import AnswerMemory
+from clusterspace.client.answers import AnswerStream
+from clusterspace.client.watch import LONGEST_LINE, LineSplitter
+from clusterspace.errors import ApiError, ClusterMisbehaved, Expired
+from clusterspace.kube import statuses
+from clusterspace.telemetry import metrics
+
+SLOW_BYTES: Final = 2 * 1024 * 1024
+"""A client with this much unread is cut off: it would cost memory and never catch up."""
+
+
+class ClientStream:
+    """The way to the client: whatever the merger returns goes out at once, or not at all."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.turn = asyncio.Lock()
+        """Held to write: a page may fill the buffer, and nobody writes until it is read."""
+
+    def write(self, lines: list[bytes]) -> None:
+        """Write what the merger has just returned; cut a client off that does not read."""
+        if not lines or self.ended.done():
+            return
+        self._stream.write(b"".join(lines))
+        if self._stream.buffered > SLOW_BYTES:
+            metrics.watcher_evicted()
+            self.end(Expired("the watch was too slow and has been closed; list again"))
+
+    async def write_page(self, lines: list[bytes]) -> None:
+        """Write much at once, and wait until the client has read most of it."""
+        if self.ended.done():
+            return
+        self._stream.write(b"".join(lines))
+        # A client that has gone is not ours to report: whoever answers it is being cancelled.
+        with suppress(ConnectionResetError):
+            await self._stream.drain()
+
+    def end(self, error: ApiError | None = None) -> None:
+        """End the stream, telling the client why if there is a reason."""
+        if self.ended.done():
+            return
+        if error is not None:
+            self._stream.write(error_line(error))
+        self._stream.end()
+        self.ended.set_result(None)
+
+
+class ClientStreams:
+    """Every client that watches more than one cluster, so that all can be told goodbye."""
+
+    def __init__(self) -> None:
+        self._held: set[ClientStream] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @contextmanager
+    def holding(self, client_stream: ClientStream) -> Generator[None]:
+        """Know a stream for as long as the block lasts."""
+        self._held.add(client_stream)
+        try:
+            yield
+        finally:
+            self._held.discard(client_stream)
+
+    def end_all(self) -> None:
+        """End every stream in good order: clients go on from where they are, elsewhere."""
+        for each in tuple(self._held):
+            each.end()
+
+
+async def lines_of(
+    cluster: str, answer: AnswerStream, memory: AnswerMemory
+) -> AsyncGenerator[list[bytes]]:
+    """Yield the lines of a watch, those that came together in one list.
+
+    A line that does not end counts among the answers: a thousand streams of a cluster that sends
+    nothing else would have a thousand times its longest line.
+    """
+    splitter = LineSplitter()
+    with memory.holding() as hold:
+        rest = hold.read(cluster, LONGEST_LINE)
+        async for chunk in answer.chunks():
+            try:
+                lines = splitter.feed(chunk)
+            except ValueError as error:
+                raise ClusterMisbehaved(cluster, f"sent {error}") from error
+            rest.resize(splitter.rest_bytes)
+            yield lines
+    if splitter.rest_bytes:
+        raise ClusterMisbehaved(cluster, "the watch ended in the middle of an event")
+
+
+def error_line(error: ApiError) -> bytes:
+    """Return the event that ends a watch with a reason."""
+    return b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(statuses.status_of(error))

@@ -1,0 +1,119 @@
+"""A Cluster and its Secrets to a connection: how the hub reaches each of its Push members.
+
+A token is sent where its own Secret says it belongs, and nowhere else: see
+`apis.cluster_credentials`. Gateway, controllers, the hub's relay and our commands all come by here.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from clusterspace.apis.cluster_credentials import is_claimed, misuse_of
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, secret_ref_of
+from clusterspace.client.addresses import problem_with_host
+from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient, Reader
+from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.errors import AddressNotAllowed, CredentialsUnclaimed, CredentialsUnusable
+from clusterspace.fleet.membership.names import SECRETS
+from clusterspace.fleet.membership.tokens import secret_value
+from clusterspace.kube.objects import Object, find_at, name_of
+
+Connect: TypeAlias = Callable[[ConnectionSettings], ClusterClient]
+"""Opens a client; the process that runs us decides how."""
+
+Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
+"""Returns the client of a Cluster; ClusterError when there can be none."""
+
+
+def require_own(cluster: Object, secret: Object) -> None:
+    """Refuse a Secret that is not this Cluster's, or was given for another address."""
+    misuse = misuse_of(secret, cluster)
+    if misuse and not is_claimed(secret):
+        raise CredentialsUnclaimed(name_of(cluster), misuse)
+    if misuse:
+        raise CredentialsUnusable(name_of(cluster), misuse)
+
+
+def settings_of(
+    cluster: Object, secret: Object, rules: AddressRules | None = None
+) -> ConnectionSettings:
+    """Return how to reach a member with the credentials of this Secret, whosever it is.
+
+    The rules say where members may be. Without any, who asks has chosen the address himself.
+    """
+    name = name_of(cluster)
+    server = str(find_at(cluster, "spec", "apiEndpoint") or "")
+    # What an earlier version of the hub, or a restored one, let in is no better for being stored.
+    problem = endpoint_problem(server)
+    if problem:
+        raise CredentialsUnusable(name, f"its spec.apiEndpoint {problem}")
+    host = urlsplit(server).hostname or ""
+    refused = problem_with_host(rules, host) if rules is not None else ""
+    if refused:
+        raise AddressNotAllowed(name, advice(refused), address=host)
+    token = secret_value(secret, "token").decode()
+    if not token:
+        raise CredentialsUnusable(name, f"Secret {name_of(secret)} on the hub holds no token")
+    skips = bool(find_at(cluster, "spec", "insecureSkipTLSVerification"))
+    authority = b"" if skips else secret_value(secret, "caBundle")
+    return ConnectionSettings(
+        cluster=name,
+        server=server.rstrip("/"),
+        trust=Trust(Pem(authority), skips_verification=skips),
+        identity=Identity(token=token),
+        proxy_url=str(find_at(cluster, "spec", "proxyURL") or ""),
+        address_rules=rules,
+    )
+
+
+async def read_settings(hub: Reader, cluster: Object, rules: AddressRules) -> ConnectionSettings:
+    """Read the credentials of a member and return how to reach it."""
+    ref = secret_ref_of(cluster)
+    is_ours = ref is not None and ref.namespace == CLUSTER_NAMESPACE
+    secret = await hub.find(Place(SECRETS, ref.namespace, ref.name)) if ref and is_ours else None
+    if secret is None:
+        raise CredentialsUnusable(name_of(cluster), "the hub holds no credentials for it")
+    require_own(cluster, secret)
+    return settings_of(cluster, secret, rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    settings: ConnectionSettings
+    member: ClusterClient
+
+
+class MemberClients:
+    """One client for each Push member, replaced when its address or credentials change."""
+
+    def __init__(self, hub: Reader, connect: Connect, rules: AddressRules) -> None:
+        self._hub = hub
+        self._connect = connect
+        self._rules = rules
+        self._held: dict[str, _Held] = {}
+
+    async def reach(self, cluster: Object) -> ClusterClient:
+        """Return the client of a member; a ClusterError when the hub has no way in."""
+        name = name_of(cluster)
+        settings = await read_settings(self._hub, cluster, self._rules)
+        held = self._held.get(name)
+        if held is not None and held.settings == settings:
+            return held.member
+        await self.forget(name)
+        member = self._connect(settings)
+        self._held[name] = _Held(settings, member)
+        return member
+
+    async def forget(self, cluster_name: str) -> None:
+        """Close the connections to a member that left or moved."""
+        held = self._held.pop(cluster_name, None)
+        if held is not None:
+            await held.member.connection.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for name in list(self._held):
+            await self.forget(name)

@@ -1,0 +1,295 @@
+"""The way out: said, told, withdrawn, forgotten; by force when the agent is silent.
+
+    said        a condition and an event tell what will be removed or kept
+    told        the InternalMemberCluster says Leave, and the Cluster is deleted
+    withdrawn   the agent removes what was placed, lets go of its Works and says that it left
+    forgotten   rights, namespace and at last the MemberCluster itself
+
+Every step looks at what is there, so it can be repeated. An agent that is not heard within the
+time set is left where it is, and what it holds is written down.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.member_clusters import (
+    FINALIZER,
+    JOINED,
+    LEAVE,
+    LEAVING,
+    READY_TO_JOIN,
+    conditions_of,
+    find_agent_status,
+    is_forced_out,
+    is_owned_by,
+    is_registered_agent,
+    keeps_resources,
+)
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
+from clusterspace.errors import CannotLeave, Conflict, NotFound
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.cleaning import BeforeRemoval
+from clusterspace.fleet.membership.leave import Leave, keep_resources, placed_objects
+from clusterspace.fleet.membership.member_clusters import manifests, places
+from clusterspace.fleet.membership.member_clusters.inviting import restored
+from clusterspace.fleet.membership.member_clusters.reports import (
+    LEFT_REASON,
+    generation_of,
+    has_left,
+    joined_condition,
+    ready_condition,
+    relayed_status,
+    with_conditions,
+)
+from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
+from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata
+from clusterspace.kube.timestamps import parse_time
+from clusterspace.telemetry import fleet_metrics
+
+FORCE_SECONDS: Final = 900.0
+"""How long an agent may take to clean up before it is given up: KubeFleet's quarter of an hour."""
+
+REMOVING: Final = "RemovingResources"
+KEEPING: Final = "KeepingResources"
+_MOST_NAMED: Final = 5
+
+
+def leaving_condition(placed: list[str], *, keeps: bool, generation: int) -> Condition:
+    """Return what the leave will do, in a sentence, before it does anything."""
+    shown = ", ".join(placed[:_MOST_NAMED])
+    more = f" and {len(placed) - _MOST_NAMED} more" if len(placed) > _MOST_NAMED else ""
+    named = f": {shown}{more}" if placed else ""
+    count = f"{len(placed)} placed objects" if len(placed) != 1 else "1 placed object"
+    if keeps:
+        return Condition(LEAVING, TRUE, KEEPING, f"{count} stay on the member{named}", generation)
+    message = f"{count} will be removed from the member{named}"
+    return Condition(LEAVING, TRUE, REMOVING, message, generation)
+
+
+def is_overdue(member_cluster: Object, now: float, force_seconds: float) -> bool:
+    """Whether an agent had its time; it runs from when the leave was said, not from the deletion.
+
+    So controllers that were away do not begin by giving up a healthy agent.
+    """
+    said = find_condition(conditions_of(member_cluster), LEAVING)
+    if said is None:
+        return False
+    if is_forced_out(member_cluster):
+        return True
+    return now - parse_time(str(said["lastTransitionTime"])) >= force_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is still there of a member."""
+
+    namespace: Object | None
+    internal: Object | None
+    cluster: Object | None
+    falls_silent: bool
+    """Whether the hub no longer lets the agent in once the Cluster is gone."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all is gone."""
+        return self.namespace is None and self.cluster is None
+
+    @property
+    def has_namespace(self) -> bool:
+        """Whether the agent can still be told anything."""
+        return self.namespace is not None and not is_being_deleted(self.namespace)
+
+    @property
+    def was_never_in(self) -> bool:
+        """Whether no agent was ever heard and nothing was ever placed."""
+        is_unheard = self.internal is None or find_agent_status(self.internal) is None
+        return self.cluster is None and is_unheard
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the agent has cleaned up, and said so if it still can.
+
+        The Cluster goes when all Works are withdrawn, so that much is known without it.
+        """
+        if self.cluster is not None:
+            return False
+        return self.falls_silent or self.internal is None or has_left(self.internal)
+
+
+class MemberLeave:
+    """One member on its way out."""
+
+    def __init__(
+        self,
+        hub: Client,
+        member_cluster: Object,
+        events: EventRecorder,
+        clock: Clock,
+        *,
+        force_seconds: float = FORCE_SECONDS,
+    ) -> None:
+        self._hub = hub
+        self._member_cluster = member_cluster
+        self._name = name_of(member_cluster)
+        self._events = events
+        self._clock = clock
+        self._force_seconds = force_seconds
+
+    async def step(self) -> None:
+        """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
+        found = await self._look()
+        if found.is_nothing:
+            await self._release()
+            return
+        await self._say(found)
+        if found.was_never_in:
+            await self._forget(found)
+            raise CannotLeave(self._name, "it never joined; what was made for it is going away")
+        if found.has_namespace:
+            await self._tell(found.internal)
+        obstacle = await self._withdraw(found.cluster)
+        await self._finish(await self._look(), obstacle)
+
+    async def _look(self) -> _Found:
+        hub = self._hub
+        namespace = await hub.find(places.namespace_place(self._name))
+        cluster = await hub.find(names.cluster_place(self._name))
+        return _Found(
+            self._if_ours(namespace),
+            await hub.find(places.internal_place(self._name)),
+            self._if_ours(cluster),
+            falls_silent=is_registered_agent(self._member_cluster),
+        )
+
+    def _if_ours(self, found: Object | None) -> Object | None:
+        is_ours = found is not None and is_owned_by(found, self._member_cluster)
+        return found if is_ours else None
+
+    async def _say(self, found: _Found) -> None:
+        """Say what will happen, once, before anything does; then what the agent says of it."""
+        wanted: list[Condition] = []
+        generation = generation_of(self._member_cluster)
+        if find_condition(conditions_of(self._member_cluster), LEAVING) is None:
+            works = await self._hub.list_objects(names.works_place(self._name))
+            keeps = keeps_resources(self._member_cluster)
+            said = leaving_condition(placed_objects(works), keeps=keeps, generation=generation)
+            self._events.record(self._member_cluster, "MemberClusterLeaving", said.message)
+            wanted.append(said)
+        if found.internal is not None and find_agent_status(found.internal) is not None:
+            wanted.append(joined_condition(found.internal, generation))
+        await self._write(found.internal, wanted)
+
+    async def _write(self, internal: Object | None, wanted: list[Condition]) -> None:
+        before = self._member_cluster
+        relayed = relayed_status(before, internal) if internal else before.get("status") or {}
+        status = with_conditions(relayed, wanted, self._clock.now())
+        place = places.member_cluster_place(self._name)
+        self._member_cluster = await commit(self._hub, place, before, {**before, "status": status})
+
+    async def _tell(self, internal: Object | None) -> None:
+        wanted = manifests.internal(self._member_cluster, LEAVE)
+        place = places.internal_place(self._name)
+        if internal is None:
+            await self._hub.create(place.collection, wanted)
+        else:
+            await commit(self._hub, place, internal, restored(internal, wanted))
+
+    async def _withdraw(self, cluster: Object | None) -> str:
+        """Let the Cluster go: nothing new is placed there; return what its leave waits for."""
+        if cluster is None:
+            return ""
+        leave = Leave(self._hub, self._name, _leave_alone)
+        if not is_being_deleted(cluster):
+            if keeps_resources(self._member_cluster):
+                await keep_resources(self._hub, self._name)
+            await leave.begin()
+        try:
+            await leave.step()
+        except CannotLeave as waiting:
+            return waiting.why
+        except (Conflict, NotFound):
+            return "its Cluster is being let go"  # the controllers took the step first
+        return ""
+
+    async def _finish(self, found: _Found, obstacle: str) -> None:
+        if found.has_left:
+            await self._say_left(found.internal)
+            await self._forget(found)
+            raise CannotLeave(self._name, "its namespace on the hub is going away")
+        if is_overdue(self._member_cluster, self._clock.now(), self._force_seconds):
+            await self._abandon(found.cluster)
+            await self._forget(found)
+            raise CannotLeave(self._name, "its agent is silent, and is left where it is")
+        agent = find_condition(conditions_of(self._member_cluster), JOINED) or {}
+        told = f" ({agent.get('message')})" if agent.get("status") not in (TRUE, FALSE) else ""
+        raise CannotLeave(self._name, f"{obstacle or 'its agent has yet to say it left'}{told}")
+
+    async def _say_left(self, internal: Object | None) -> None:
+        generation = generation_of(self._member_cluster)
+        before = find_condition(conditions_of(self._member_cluster), READY_TO_JOIN) or {}
+        left = Condition(JOINED, FALSE, LEFT_REASON, "all that was placed is withdrawn", generation)
+        await self._write(internal, [left, ready_condition(generation, "the member has left")])
+        if before.get("status") != FALSE:
+            self._events.record(self._member_cluster, LEFT_REASON, "the member has left")
+            fleet_metrics.member_left("left")
+
+    async def _forget(self, found: _Found) -> None:
+        """Take the agent's rights and its namespace away."""
+        for place in places.shared_rights(self._name):
+            await self._remove(place)
+        for place in (places.fleet_works_place(self._name), places.internal_place(self._name)):
+            await self._free(place)
+        if found.has_namespace:
+            await self._remove(places.namespace_place(self._name))
+
+    async def _abandon(self, cluster: Object | None) -> None:
+        """Take the Cluster out by force, and write down what stays on the member."""
+        left: list[str] = []
+        if cluster is not None:
+            left = await Leave(self._hub, self._name, self._say_silent).force()
+        place = names.left_behind_place(self._name)
+        message = (
+            f"its agent is silent; {len(left)} things left behind are in configmap {place.key}"
+        )
+        self._events.record(
+            self._member_cluster, "MemberClusterForceLeft", message, is_warning=True
+        )
+        fleet_metrics.member_left("forced")
+
+    async def _say_silent(self, _hub_id: str, _before_removal: BeforeRemoval) -> None:
+        raise CannotLeave(self._name, "its agent did not clean up in the time it had")
+
+    async def _remove(self, place: Place) -> None:
+        present = await self._hub.find(place)
+        if present is None or not is_owned_by(present, self._member_cluster):
+            return
+        try:
+            await self._hub.delete(place, DeleteOptions(uid_of(present)))
+        except (NotFound, Conflict):
+            return  # gone, or somebody else's by now
+
+    async def _free(self, place: Place) -> None:
+        """Take all finalizers away, so that nothing of a silent agent holds the namespace."""
+        listed = place.collection
+        for each in await self._hub.list_objects(listed):
+            if finalizers_of(each):
+                freed = with_metadata(each, finalizers=None)
+                await commit(self._hub, listed.named(name_of(each)), each, freed)
+
+    async def _release(self) -> None:
+        for place in places.shared_rights(self._name):
+            await self._remove(place)
+        place = places.member_cluster_place(self._name)
+        present = await self._hub.find(place)
+        if present is not None and uid_of(present) == uid_of(self._member_cluster):
+            await release(self._hub, place, present, FINALIZER)
+
+
+async def _leave_alone(_hub_id: str, _before_removal: BeforeRemoval) -> None:
+    """Leave the member alone: its agent cleans it, and its operator takes the agent down."""

@@ -1,0 +1,102 @@
+"""Clusters as a table for people: one glance tells who is well and who has room."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apis.clusters import is_pull, taints_of
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.errors import Malformed
+from clusterspace.fleet.membership.status import ready_status
+from clusterspace.kube.durations import age
+from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.quantities import parse_quantity
+from clusterspace.kube.timestamps import parse_time
+
+_BAR: Final = 10
+_FULL: Final = "█"
+_EMPTY: Final = "░"
+NONE: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cluster, in words."""
+
+    name: str
+    mode: str
+    ready: str
+    version: str
+    nodes: str
+    cpu: str
+    memory: str
+    heartbeat: str
+    taints: str
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the words in the order of the columns."""
+        return (
+            self.name,
+            self.mode,
+            self.ready,
+            self.version,
+            self.nodes,
+            self.cpu,
+            self.memory,
+            self.heartbeat,
+            self.taints,
+        )
+
+
+COLUMNS: Final = (
+    "NAME", "MODE", "READY", "VERSION", "NODES", "CPU", "MEMORY", "HEARTBEAT", "TAINTS",
+)  # fmt: skip
+
+
+def row_of(cluster: Object, lease: Object | None, now: float) -> Row:
+    """Return what there is to say of one cluster."""
+    return Row(
+        name=name_of(cluster),
+        mode=str(find_at(cluster, "spec", "syncMode") or NONE),
+        ready="Leaving" if is_being_deleted(cluster) else ready_status(cluster) or "Unknown",
+        version=str(find_at(cluster, "status", "kubernetesVersion") or NONE),
+        nodes=_nodes(cluster),
+        cpu=usage_bar(cluster, "cpu"),
+        memory=usage_bar(cluster, "memory"),
+        heartbeat=_heartbeat(cluster, lease, now),
+        taints=", ".join(_taint_text(each) for each in taints_of(cluster)) or NONE,
+    )
+
+
+def usage_bar(cluster: Object, resource: str) -> str:
+    """Return how much of a resource is asked for, as a bar with its share."""
+    offered = find_at(cluster, "status", "resourceSummary", "allocatable", resource)
+    if not offered:
+        return NONE
+    asked = find_at(cluster, "status", "resourceSummary", "allocated", resource) or "0"
+    total, used = parse_quantity(str(offered)), parse_quantity(str(asked))
+    share = used.nanos / total.nanos if total else 0.0
+    filled = min(round(share * _BAR), _BAR)
+    return f"{_FULL * filled}{_EMPTY * (_BAR - filled)} {share:4.0%} of {total}"
+
+
+def _nodes(cluster: Object) -> str:
+    summary = find_at(cluster, "status", "nodeSummary")
+    if summary is None:
+        return NONE
+    return f"{find_at(summary, 'readyNum') or 0}/{find_at(summary, 'totalNum') or 0}"
+
+
+def _heartbeat(cluster: Object, lease: Object | None, now: float) -> str:
+    """Return how long ago the agent was last heard; the hub asks Push clusters itself."""
+    renewed = find_at(lease, "spec", "renewTime") if is_pull(cluster) else None
+    if not renewed:
+        return NONE
+    try:
+        return age(max(now - parse_time(str(renewed)), 0.0))
+    except Malformed:
+        return NONE
+
+
+def _taint_text(taint: Object) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"

@@ -1,0 +1,174 @@
+"""Parts of a local fleet as child processes: started, watched, started again, stopped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from clusterspace.aio import backoff
+from clusterspace.aio.clocks import Clock
+from clusterspace.errors import PartFailed
+from clusterspace.roots.stopping import LIFELINE
+
+_STOP_SECONDS: Final = 15.0
+_STEP_SECONDS: Final = 0.05
+_HEALTHY_AFTER_SECONDS: Final = 10.0
+"""A part that ran this long is started again at once; one that keeps falling is not."""
+
+
+class State(Enum):
+    """How a part is doing."""
+
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting to start again"
+    STOPPED = "stopped"
+
+
+async def _nothing() -> None:
+    """Do nothing more: the part is ready as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of a local fleet."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """What comes after `clusterspace` on its command line."""
+    log: Path
+    listens_at: int
+    ready_file: Path | None = None
+    """Appears when the part is ready, if a port that answers does not say enough."""
+    settle: Callable[[], Awaitable[None]] = _nothing
+    """What is done each time the part has started, before it counts as ready."""
+
+
+class Child:
+    """One part, kept running for as long as `run` does."""
+
+    def __init__(
+        self, part: Part, clock: Clock, *, changed: "Callable[[Child], None]", hurry: asyncio.Event
+    ) -> None:
+        self.part = part
+        self.state = State.STOPPED
+        self.restarts = 0
+        self._clock = clock
+        self._changed = changed
+        self._hurry = hurry
+        self._process: asyncio.subprocess.Process | None = None
+        self._was_ready = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def wait_ready(self) -> None:
+        """Wait until the part has been ready once."""
+        await self._was_ready.wait()
+
+    async def run(self) -> None:
+        """Keep the part running; PartFailed when it ends before it was ever ready."""
+        delays = _delays()
+        try:
+            while True:
+                started = self._clock.monotonic()
+                await self._run_once()
+                if not self._was_ready.is_set():
+                    raise PartFailed(self.part.name, self._last_words(), str(self.part.log))
+                if self._clock.monotonic() - started >= _HEALTHY_AFTER_SECONDS:
+                    delays = _delays()
+                self.restarts += 1
+                self._enter(State.WAITING)
+                await self._clock.sleep(next(delays))
+        finally:
+            await self._stop()
+
+    async def _run_once(self) -> None:
+        if self.part.ready_file is not None:
+            self.part.ready_file.unlink(missing_ok=True)
+        self._process = await self._start()
+        self._enter(State.STARTING)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._become_ready())
+            await self._process.wait()
+            looking.cancel()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        # In a session of its own, so that Ctrl-C reaches us alone and we stop the parts in
+        # order. The pipe is its lifeline: it closes when we end, however we end.
+        with self.part.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "clusterspace",
+                *self.part.arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, LIFELINE: "stdin"},
+            )
+
+    async def _become_ready(self) -> None:
+        while not await self._answers():
+            await self._clock.sleep(_STEP_SECONDS)
+        await self.part.settle()
+        self._enter(State.READY)
+        self._was_ready.set()
+
+    async def _answers(self) -> bool:
+        if self.part.ready_file is not None and not self.part.ready_file.exists():
+            return False
+        return await _listens(self.part.listens_at)
+
+    async def _stop(self) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGKILL if self._hurry.is_set() else signal.SIGTERM)
+            await self._wait_for_end(process)
+        self._enter(State.STOPPED)
+
+    async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
+        ended = asyncio.ensure_future(process.wait())  # noqa: TID251 - awaited right here
+        hurried = asyncio.ensure_future(self._hurry.wait())  # noqa: TID251
+        await asyncio.wait(
+            (ended, hurried), timeout=_STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        hurried.cancel()
+        if not ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await ended
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self._changed(self)
+
+    def _last_words(self) -> str:
+        """Return what the part said last: our commands end with one sentence that helps."""
+        lines = self.part.log.read_text(errors="replace").splitlines()
+        said = [line for line in lines if line.startswith("Error: ")]
+        return (said or lines or ["it said nothing"])[-1].removeprefix("Error: ")
+
+
+def _delays() -> Iterator[float]:
+    return backoff.exponential(0.2, 4.0)
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

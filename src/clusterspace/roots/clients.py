@@ -1,0 +1,116 @@
+"""Clients for commands and controllers: kubeconfigs found, connections opened and closed.
+
+And the rules for addresses that others wrote: where members may be.
+"""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+from urllib.parse import urlsplit
+
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.client.addresses import look_up
+from clusterspace.client.connection import Connection
+from clusterspace.client.credentials import CredentialSource
+from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, read_address
+from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
+from clusterspace.client.pools import ConnectionLimits
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Pem
+
+HUB: Final = "hub"
+_LOCAL: Final = Path(".clusterspace") / "kubeconfig"
+
+
+def hub_settings(kubeconfig: Path | None, context: str = "") -> ConnectionSettings:
+    """Return how to reach the hub: the file given, else KUBECONFIG, else the local installation.
+
+    Unless a context is named, the one called `hub` is taken: next to it, the current one of a
+    local fleet is the unified view, which is no hub.
+    """
+    if kubeconfig is not None:
+        files: tuple[Path, ...] = (kubeconfig,)
+    elif os.environ.get("KUBECONFIG"):
+        files = kubeconfig_files(os.environ, Path.home())
+    else:
+        files = (_LOCAL,)
+    found = read_kubeconfig(files)
+    chosen = context or (HUB if HUB in found.contexts else "")
+    return found.settings(chosen, cluster=HUB)
+
+
+def part_settings(part: str, kubeconfig: Path | None) -> ConnectionSettings:
+    """Return how a part of the control plane reaches the hub, as itself.
+
+    The file given, else KUBECONFIG, else what a hub on this machine wrote for the part. Never the
+    administrator's by default: what is not given cannot be stolen.
+    """
+    if kubeconfig is None and not os.environ.get("KUBECONFIG"):
+        local = [_LOCAL.parent / each / "parts" / part / "kubeconfig" for each in ("", HUB)]
+        kubeconfig = next((each for each in local if each.exists()), local[0])
+    return hub_settings(kubeconfig)
+
+
+def member_settings(name: str, kubeconfig: Path, context: str = "") -> ConnectionSettings:
+    """Return how a kubeconfig reaches a cluster that we call by this name."""
+    return read_kubeconfig((kubeconfig,)).settings(context, cluster=name)
+
+
+def read_pem(pem: Pem) -> bytes:
+    """Return what a certificate or key consists of, wherever it is kept."""
+    return pem.data if pem.file is None else pem.file.read_bytes()
+
+
+def connect(
+    settings: ConnectionSettings,
+    clock: Clock | None = None,
+    limits: ConnectionLimits | None = None,
+    credentials: CredentialSource | None = None,
+) -> ClusterClient:
+    """Return a client; whoever asked for it closes its connection."""
+    connection = Connection(
+        settings,
+        clock=clock or SystemClock(),
+        random=SystemRandom(),
+        limits=limits,
+        credentials=credentials,
+    )
+    return ClusterClient(connection)
+
+
+@asynccontextmanager
+async def open_client(settings: ConnectionSettings) -> AsyncGenerator[ClusterClient]:
+    """Open a client for as long as the block lasts."""
+    opened = connect(settings)
+    try:
+        yield opened
+    finally:
+        await opened.connection.close()
+
+
+async def member_rules(hub: ConnectionSettings, allowed: tuple[Network, ...] = ()) -> AddressRules:
+    """Return where members may be, for a process that works with this hub.
+
+    The hub's own addresses are none of theirs: what comes from our side is trusted there. A hub
+    whose name cannot be looked up yet is no reason not to start.
+    """
+    host = urlsplit(hub.server).hostname or ""
+    try:
+        found = await look_up(host, 0)
+    except OSError:
+        found = ()
+    addresses = (read_address(str(each[4][0]).partition("%")[0]) for each in found)
+    return AddressRules(allowed, frozenset(each for each in addresses if each is not None))
+
+
+def command_rules(hub: ConnectionSettings, allowed: tuple[Network, ...] = ()) -> AddressRules:
+    """Return where a command may look for members, on the machine of whoever runs it.
+
+    Next to a hub on this machine, members on this machine are a local fleet.
+    """
+    address = read_address(urlsplit(hub.server).hostname or "")
+    is_local = address is not None and address.is_loopback
+    return AddressRules((*allowed, *LOOPBACK) if is_local else allowed)

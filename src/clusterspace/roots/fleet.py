@@ -1,0 +1,214 @@
+"""The fleet API server as a process: many clusters behind one address."""
+
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.memory import give_back_freed
+from clusterspace.aio.stalls import measure_stalls
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.http.calls import chain
+from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit
+from clusterspace.apiserver.http.middleware.authenticate import Authenticate
+from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
+from clusterspace.apiserver.http.middleware.deadlines import deadlines
+from clusterspace.apiserver.http.middleware.failed_logins import FailedLogins
+from clusterspace.apiserver.http.middleware.impersonate import Impersonate
+from clusterspace.apiserver.http.middleware.limits import InFlightLimits
+from clusterspace.apiserver.http.middleware.measure import Measure
+from clusterspace.apiserver.http.middleware.recheck import Recheck
+from clusterspace.apiserver.http.requests import Handler
+from clusterspace.apiserver.http.site import CountedConnections
+from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.client.answer_memory import AnswerMemory
+from clusterspace.client.endpoints import Network
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.controllers.background import keep_all, report
+from clusterspace.fleet.gateway.answers.asking import Fleet, FleetLimits
+from clusterspace.fleet.gateway.answers.documents import Documents
+from clusterspace.fleet.gateway.answers.surveys import Surveys
+from clusterspace.fleet.gateway.app import FleetApp, read_fleet_info
+from clusterspace.fleet.gateway.directory import Directory
+from clusterspace.fleet.gateway.flow import HUB
+from clusterspace.fleet.gateway.identity import (
+    RECHECK_SECONDS,
+    FleetAuthenticator,
+    Gatekeeper,
+    HubReviews,
+)
+from clusterspace.fleet.gateway.sessions import Sessions
+from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.roots.clients import connect, member_rules
+from clusterspace.roots.fleet_tls import FleetTls
+from clusterspace.roots.hub_chain import handler_of
+from clusterspace.roots.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
+from clusterspace.roots.installation import Installation, server_url, write_private
+from clusterspace.roots.kubeconfigs import kubeconfig_of
+from clusterspace.roots.stopping import stop_event
+from clusterspace.roots.user_access import LIMITS, open_connections, user_settings
+from clusterspace.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
+
+CONTEXT: Final = "fleet"
+"""What the unified view is called in kubeconfigs."""
+
+_DRAIN_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """What a fleet API server is started with."""
+
+    hub: ConnectionSettings
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 7443
+    federation: bool = True
+    limits: FleetLimits = field(default_factory=FleetLimits)
+    server_names: tuple[str, ...] = ()
+    """What else clients call this server: the certificate has these names too."""
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from, if it came from a file."""
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
+    connections: Limits = field(default_factory=Limits)
+    audited_reads: frozenset[str] = AUDITED_READS
+
+
+@dataclass(frozen=True, slots=True)
+class RunningFleet:
+    """A fleet API server that is up."""
+
+    url: str
+    fleet: Fleet
+
+
+@asynccontextmanager
+async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]:
+    """Run a fleet API server for as long as the block lasts."""
+    clock = SystemClock()
+    installation = Installation(settings.data_dir)
+    installation.remove_kubeconfig()
+    authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
+    async with AsyncExitStack() as stack:
+        known_as = HubIdentity(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
+        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, known_as)
+        stack.push_async_callback(hub.connection.close)
+        members = open_connections(clock)
+        stack.push_async_callback(members.close)
+        rules = await member_rules(settings.hub, settings.member_cidrs)
+        directory = Directory(hub, members, partial(user_settings, rules))
+        fleet = build_fleet(settings, hub, directory, clock)
+        documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
+        audit = AuditLog(installation.audit_file)
+        stack.callback(audit.close)
+        guards = (Authenticate(FleetAuthenticator(hub, clock)), Impersonate(fleet.reviews))
+        recheck = Recheck(guards, clock, every_seconds=RECHECK_SECONDS)
+        handler = build_handler(
+            fleet, documents, hub, audit, clock, recheck, settings.audited_reads
+        )
+        tls = await FleetTls.open(installation, authority, hub)
+        server = HttpServer(
+            handler, tls=tls.context, limits=settings.connections, observer=CountedConnections()
+        )
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
+        keep_all(
+            tasks,
+            {
+                "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
+                "freed memory": lambda: give_back_freed(clock),
+                "open streams": recheck.run,
+            },
+        )
+        await directory.wait_synced()
+        await server.listen(settings.host, settings.port)
+        url = server_url(settings.host, server.addresses[0][1])
+
+        async def drain() -> None:
+            documents.is_ready = False
+            await server.drain(_DRAIN_SECONDS, end_streams=fleet.streams.end_all)
+
+        stack.push_async_callback(drain)
+        documents.is_ready = True
+
+        # Where we are and whom to trust. Who people are is in the hub's kubeconfig, or theirs: what
+        # we log in with at the hub is nobody else's.
+        content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, Identity())
+        write_private(installation.kubeconfig, content)
+        # What is alive now stays alive: the collector need not look at it again.
+        gc.freeze()
+        yield RunningFleet(url, fleet)
+
+
+def build_fleet(
+    settings: FleetSettings, hub: ClusterClient, directory: Directory, clock: Clock
+) -> Fleet:
+    """Build what answers work with."""
+    reviews = HubReviews(hub, clock)
+    gatekeeper = Gatekeeper(reviews)
+    sessions = Sessions(clock)
+    limits = settings.limits
+    return Fleet(
+        directory,
+        reviews,
+        gatekeeper,
+        sessions,
+        AnswerMemory(limits.answers_bytes),
+        Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
+        settings.federation,
+        limits,
+        identities=settings.identities,
+    )
+
+
+def build_handler(  # noqa: PLR0913 - the parts of one chain, put together once
+    fleet: Fleet,
+    documents: Documents,
+    hub: ClusterClient,
+    audit: AuditLog,
+    clock: Clock,
+    recheck: Recheck | None = None,
+    audited_reads: frozenset[str] = AUDITED_READS,
+) -> Handler:
+    """Put the chain around the app. Nothing is authorized here: each cluster does that."""
+    answer = chain(
+        (
+            Measure(clock),
+            catch_errors,
+            deadlines,
+            Authenticate(FleetAuthenticator(hub, clock), FailedLogins(clock, audit.write)),
+            Audit(clock, audit.write, audited_reads),
+            Impersonate(fleet.reviews),
+            InFlightLimits(),
+            *((recheck,) if recheck is not None else ()),
+        ),
+        FleetApp(fleet, documents),
+    )
+    return handler_of(answer, read_fleet_info)
+
+
+async def serve_until_stopped(settings: FleetSettings) -> None:
+    """Run a fleet API server until told to stop."""
+    stopped = stop_event()
+    warn_of_full_rights("fleet", settings.hub)
+    async with running_fleet(settings) as running:
+        own = Installation(settings.data_dir).kubeconfig
+        command = f"KUBECONFIG={own}:KUBECONFIG_OF_THE_HUB kubectl"
+        _log.info("fleet is ready", url=running.url, connect_with=command)
+        await stopped.wait()
+        _log.info("fleet is stopping")

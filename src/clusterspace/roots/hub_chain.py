@@ -1,0 +1,81 @@
+"""The chain a request to the hub goes through, readable in the order it is met."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit, AuditSink
+from clusterspace.apiserver.http.middleware.authenticate import Authenticate, Authenticator
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Authorizer
+from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
+from clusterspace.apiserver.http.middleware.deadlines import deadlines
+from clusterspace.apiserver.http.middleware.failed_logins import FailedLogins
+from clusterspace.apiserver.http.middleware.impersonate import Impersonate
+from clusterspace.apiserver.http.middleware.limits import InFlightLimits
+from clusterspace.apiserver.http.middleware.measure import Measure
+from clusterspace.apiserver.http.middleware.recheck import Recheck
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.requests import Handler, Request
+from clusterspace.apiserver.http.responses import error_response
+from clusterspace.apiserver.scopes import RequireScope
+from clusterspace.apiserver.verbs.proxy import read_hub_info
+from clusterspace.errors import ApiError
+from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
+
+ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
+"""Reads what a request asks from its method and URL; an ApiError when it cannot be read."""
+
+
+def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
+    app: CallHandler,
+    catalog: Catalog,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    audit: AuditSink,
+    clock: Clock,
+    recheck: Recheck | None = None,
+    audited_reads: frozenset[str] = AUDITED_READS,
+) -> Handler:
+    """Put the chain around the app: from a request to its answer."""
+    answer = chain(
+        (
+            Measure(clock),
+            catch_errors,
+            deadlines,
+            Authenticate(authenticator, FailedLogins(clock, audit)),
+            Audit(clock, audit, audited_reads),
+            Impersonate(authorizer),
+            InFlightLimits(),
+            RequireScope(catalog, authorizer),
+            Authorize(authorizer),
+            *((recheck,) if recheck is not None else ()),
+        ),
+        app,
+    )
+
+    return handler_of(answer, read_hub_info)
+
+
+def build_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
+    """Return the step that asks again what let long answers in; its `run` must be kept."""
+    guards = (Authenticate(authenticator), Impersonate(authorizer), Authorize(authorizer))
+    return Recheck(guards, clock)
+
+
+def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
+    """Return what makes a request a call, with its own name, and has it answered."""
+
+    async def handle(request: Request) -> Response | None:
+        request_id = accept_request_id(request.headers.get("audit-id"))
+        try:
+            info = read_info(request)
+        except ApiError as error:
+            unread = RequestInfo(method=request.method, path="", verb="")
+            return error_response(Call(request, unread, request_id), error)
+        with request_id_of(request_id):
+            return await answer(Call(request, info, request_id))
+
+    return handle

@@ -1,0 +1,170 @@
+"""The files of one installation: authority, server certificate, kubeconfigs.
+
+D/pki/ca.crt, ca.key          the installation's own certificate authority
+D/pki/server.crt, server.key  what the hub shows its clients
+D/kubeconfig                  the administrator; appears when the hub is ready
+D/parts/PART/kubeconfig       who a part of the control plane is at the hub, in a directory that can
+                              be given to that part alone
+D/store.db                    the objects
+"""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from clusterspace.apis.parts import PARTS
+from clusterspace.apiserver.certificates import Authority, KeyPair, expires_at, server_names
+from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.signing_keys import SigningKey
+from clusterspace.apiserver.store.files import STORE_FILE_NAME
+from clusterspace.client.settings import Identity, Pem
+from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of
+
+_PRIVATE: Final = 0o600
+_RENEW_SHARE: Final = 0.2
+"""A certificate with less than this share of its life left is made anew."""
+
+_YEAR: Final = 365 * 24 * 3600.0
+SERVER_NAMES: Final = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "127.0.0.1",
+    "::1",
+)
+
+
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+def server_url(host: str, port: int) -> str:
+    """Return where a server that listens on this host is reached from this machine."""
+    named = "127.0.0.1" if host in _ANYWHERE else host
+    return f"https://[{named}]:{port}" if ":" in named else f"https://{named}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A data directory with its certificates."""
+
+    directory: Path
+
+    @property
+    def authority_file(self) -> Path:
+        """The authority's certificate, for whoever must trust it."""
+        return self.directory / "pki" / "ca.crt"
+
+    @property
+    def server_files(self) -> tuple[Path, Path]:
+        """The server's certificate and key."""
+        return self.directory / "pki" / "server.crt", self.directory / "pki" / "server.key"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.directory / "kubeconfig"
+
+    def part_kubeconfig(self, part: str) -> Path:
+        """Return the kubeconfig a part of the control plane works with."""
+        return self.directory / "parts" / part / "kubeconfig"
+
+    @property
+    def audit_file(self) -> Path:
+        """Who wrote what, one JSON line each."""
+        return self.directory / "audit.log"
+
+    @property
+    def store_file(self) -> Path:
+        """The objects."""
+        return self.directory / STORE_FILE_NAME
+
+    def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
+        """Make what is missing, renew what is about to expire; return the authority."""
+        (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
+        authority = self._authority(now)
+        certificate, key = self.server_files
+        names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
+        if not certificate.exists() or not key.exists() or _is_stale(certificate, names, now):
+            write_pair(authority.issue_server(names, now), certificate, key)
+        return authority
+
+    def renew_server(self, authority: Authority, now: float) -> None:
+        """Make a new server certificate for the names the present one has."""
+        certificate, key = self.server_files
+        names = sorted(server_names(certificate.read_bytes()))
+        write_pair(authority.issue_server(names, now), certificate, key)
+
+    def signing_key(self) -> SigningKey:
+        """Return the key behind service-account tokens; made when it is not there yet."""
+        path = self.directory / "pki" / "sa.key"
+        if not path.exists():
+            write_private(path, SigningKey.create().pem)
+        return SigningKey.load(path.read_bytes())
+
+    def _authority(self, now: float) -> Authority:
+        key = self.directory / "pki" / "ca.key"
+        if self.authority_file.exists() and key.exists():
+            return Authority.load(KeyPair(self.authority_file.read_bytes(), key.read_bytes()))
+        authority = Authority.create("clusterspace", now)
+        write_pair(authority.pair, self.authority_file, key)
+        return authority
+
+    def write_kubeconfig(
+        self, authority: Authority, server: str, now: float, *, name: str = "hub"
+    ) -> None:
+        """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
+        pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
+        write_private(self.kubeconfig, _kubeconfig(name, server, authority, pair))
+
+    def write_part_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
+        """Write the kubeconfigs of the parts, each with a certificate for that part's own name.
+
+        They are in no group: what a part may do is said by the role of its name.
+        """
+        for part, user in PARTS.items():
+            path = self.part_kubeconfig(part)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            pair = authority.issue_client(user, (), now)
+            write_private(path, _kubeconfig("hub", server, authority, pair, user=part))
+
+    def remove_kubeconfig(self) -> None:
+        """Take the kubeconfig of an earlier run away: it says "ready", and we are not."""
+        self.kubeconfig.unlink(missing_ok=True)
+
+
+def _kubeconfig(
+    name: str, server: str, authority: Authority, pair: KeyPair, *, user: str = ADMIN
+) -> bytes:
+    identity = Identity(certificate=Pem(pair.certificate), key=Pem(pair.key))
+    return kubeconfig_of({name: server}, authority.pair.certificate, identity, user=user)
+
+
+def _is_stale(certificate: Path, names: tuple[str, ...], now: float) -> bool:
+    held = certificate.read_bytes()
+    if expires_at(held) - now < _RENEW_SHARE * _YEAR:
+        return True
+    return not set(names) <= server_names(held)
+
+
+def write_pair(pair: KeyPair, certificate: Path, key: Path) -> None:
+    """Write a certificate and its key, the key first: a certificate without one is useless."""
+    write_private(key, pair.key)
+    write_private(certificate, pair.certificate, mode=0o644)
+
+
+def write_private(path: Path, content: bytes, *, mode: int = _PRIVATE) -> None:
+    """Write a file so that readers see all of it or the old one, and only its owner may read it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

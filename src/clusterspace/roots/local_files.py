@@ -1,0 +1,223 @@
+"""The directory of a local fleet: who runs it, on which ports, with which kubeconfig.
+
+D/kubeconfig   contexts `fleet` and `hub`, for people
+D/up.json      what runs: processes, ports, logs; D/up.lock is held while it does
+D/hub, D/fleet the data of the parts; D/members/NAME those of simulated members
+D/logs/PART.log
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from clusterspace.apiserver.store.files import STORE_FILE_NAME
+from clusterspace.errors import AlreadyRunning, UnusableDirectory
+from clusterspace.roots.installation import Installation, write_private
+
+
+class PartRecord(msgspec.Struct, frozen=True):
+    """One part as `status` shows it."""
+
+    name: str
+    state: str
+    pid: int | None
+    restarts: int
+    port: int | None
+    log: str
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """A local fleet that runs."""
+
+    pid: int
+    started: float
+    is_ready: bool
+    """Whether everything has been ready once."""
+    parts: tuple[PartRecord, ...] = ()
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """Ports that stay the same from one start to the next, by part."""
+
+    chosen: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """Where everything of a local fleet is."""
+
+    directory: Path
+
+    @property
+    def hub(self) -> Path:
+        """The hub's data."""
+        return self.directory / "hub"
+
+    @property
+    def fleet(self) -> Path:
+        """The fleet API server's data."""
+        return self.directory / "fleet"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig for people."""
+        return self.directory / "kubeconfig"
+
+    @property
+    def hub_kubeconfig(self) -> Path:
+        """The hub's own kubeconfig."""
+        return self.hub / "kubeconfig"
+
+    @property
+    def fleet_kubeconfig(self) -> Path:
+        """The fleet API server's own kubeconfig."""
+        return self.fleet / "kubeconfig"
+
+    def part_kubeconfig(self, part: str) -> Path:
+        """Return who a part is at the hub."""
+        return Installation(self.hub).part_kubeconfig(part)
+
+    def member(self, name: str) -> Path:
+        """Return where a simulated member keeps its files."""
+        return self.directory / "members" / name
+
+    def member_kubeconfig(self, name: str) -> Path:
+        """Return the kubeconfig of a simulated member's administrator."""
+        return self.member(name) / "kubeconfig"
+
+    def log(self, part: str) -> Path:
+        """Return the log of a part."""
+        return self.directory / "logs" / f"{part}.log"
+
+    def prepare(self) -> None:
+        """Make the directories; refuse one that holds something else."""
+        if (self.directory / STORE_FILE_NAME).exists():
+            raise UnusableDirectory(
+                f"{self.directory} holds the data of a hub that was started alone: "
+                f"choose another --data-dir, or move its files into {self.hub}"
+            )
+        for each in (self.directory, self.directory / "logs"):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Be the one who runs this fleet; AlreadyRunning when another process does."""
+        with self._lock_file.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise AlreadyRunning(f"the fleet in {self.directory} is running") from error
+            try:
+                self._record_file.unlink(missing_ok=True)
+                yield
+            finally:
+                self._record_file.unlink(missing_ok=True)
+
+    def is_running(self) -> bool:
+        """Whether some process runs this fleet."""
+        if not self._lock_file.exists():
+            return False
+        with self._lock_file.open("r") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def read_record(self) -> RunRecord | None:
+        """Return what runs, or None when nothing does."""
+        if not self.is_running():
+            return None
+        try:
+            return msgspec.json.decode(self._record_file.read_bytes(), type=RunRecord)
+        except FileNotFoundError:
+            return None
+
+    def is_ready_for_people(self) -> bool:
+        """Whether every part that runs is ready and the kubeconfig is there."""
+        record = self.read_record()
+        return record is not None and record.is_ready and self.kubeconfig.exists()
+
+    def write_record(self, record: RunRecord) -> None:
+        """Write down what runs."""
+        write_private(self._record_file, msgspec.json.encode(record))
+
+    def choose_ports(self, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Return a port for each part: the one asked for, else the last one, else a free one."""
+        last: dict[str, int] = {}
+        with suppress(FileNotFoundError):
+            last = msgspec.json.decode(self._ports_file.read_bytes(), type=Ports).chosen
+        chosen = {name: port or _kept(last.get(name)) for name, port in wanted.items()}
+        write_private(self._ports_file, msgspec.json.encode(Ports({**last, **chosen})))
+        return chosen
+
+    def write_kubeconfig(self) -> None:
+        """Put the contexts of the parts into one kubeconfig; the first one is the current one."""
+        parts = [each for each in (self.fleet_kubeconfig, self.hub_kubeconfig) if each.exists()]
+        write_private(self.kubeconfig, merged_kubeconfig([each.read_bytes() for each in parts]))
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.directory / "up.lock"
+
+    @property
+    def _record_file(self) -> Path:
+        return self.directory / "up.json"
+
+    @property
+    def _ports_file(self) -> Path:
+        return self.directory / "ports.json"
+
+
+_LISTS: Final = ("clusters", "users", "contexts")
+
+
+def merged_kubeconfig(parts: list[bytes]) -> bytes:
+    """Return one kubeconfig of several; users are named after their part, so that none collide.
+
+    A context whose own part knows no users is for those of the first part that does: the gateway
+    says where it is, the hub who people are.
+    """
+    read = [yaml.safe_load(each) for each in parts]
+    with_users = next((each for each in read if each["users"]), read[0])
+    documents = [_with_own_users(each, with_users) for each in read]
+    merged: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": documents[0]["current-context"],
+    }
+    for each in _LISTS:
+        merged[each] = [entry for document in documents for entry in document[each]]
+    return msgspec.yaml.encode(merged)
+
+
+def _with_own_users(document: dict[str, Any], with_users: dict[str, Any]) -> dict[str, Any]:
+    part = (document if document["users"] else with_users)["current-context"]
+    users = [{**each, "name": f"{part}-{each['name']}"} for each in document["users"]]
+    contexts = [
+        {**each, "context": {**each["context"], "user": f"{part}-{each['context']['user']}"}}
+        for each in document["contexts"]
+    ]
+    return {**document, "users": users, "contexts": contexts}
+
+
+def _kept(last: int | None) -> int:
+    """Return the last port if it is free, else one that is."""
+    for port in (last or 0, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    raise OSError(os.strerror(24))

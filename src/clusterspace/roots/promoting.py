@@ -1,0 +1,168 @@
+"""`promote` put together: look at the member, say what a takeover changes, write on the hub.
+
+The policy is written before the template: a template that is there first could be claimed by
+another policy, and go where nobody wants it.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from clusterspace.apis.clusters import is_pull
+from clusterspace.client.discovery import Discovery
+from clusterspace.client.endpoints import Network
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
+from clusterspace.fleet.execution.apply import FIELD_MANAGER, plan_update
+from clusterspace.fleet.execution.promotion import (
+    Effect,
+    Promotion,
+    effect_of,
+    expected_manifest,
+    plan_promotion,
+)
+from clusterspace.fleet.execution.takeover import is_managed, owner_text
+from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.connections import read_settings
+from clusterspace.fleet.propagation.explanation.evidence import find_named
+from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
+from clusterspace.roots.clients import command_rules, open_client
+
+Tell: TypeAlias = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteRequest:
+    """Which object is to be taken over, from where, and how."""
+
+    kind: str
+    name: str
+    namespace: str
+    cluster: str
+    member: ConnectionSettings | None = None
+    """The member's administrator; without one the hub looks with its own rights."""
+    policy_name: str = ""
+    creates_policy: bool = True
+    allows_restarts: bool = False
+    member_cidrs: tuple[Network, ...] = ()
+    """Where the member may be, for when the hub's own way in is used from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """An object that can be promoted: where it is, what would be written, what would change."""
+
+    place: Place
+    promotion: Promotion
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    policy: Object
+    is_new: bool
+
+
+async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
+    """Find out what a promotion would do, by a dry run on the member; write nothing."""
+    async with open_client(hub) as hub_client:
+        served = await Discovery(hub_client.connection).served()
+        resource = find_named(served, request.kind)
+        namespace = request.namespace if resource.namespaced else ""
+        place = Place(resource.group_version_resource, namespace, request.name)
+        async with _member(request, hub_client) as member:
+            live = await member.get(place)
+            if is_managed(live):
+                why = f"{place} in {request.cluster} is not to be had: {owner_text(live)}"
+                raise CannotPromote(why)
+            promotion = plan_promotion(live, request.cluster, request.policy_name)
+            effect = effect_of(live, await _taken_over(member, place, promotion, live))
+    return Prospect(place, promotion, effect)
+
+
+async def promote(
+    request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings, tell: Tell
+) -> None:
+    """Write template and policy; CannotPromote when pods would notice, unless that is allowed."""
+    if prospect.effect.on_pods and not request.allows_restarts:
+        raise CannotPromote(f"{prospect.effect.on_pods}; --allow-restarts says that this is fine")
+    async with open_client(hub) as hub_client:
+        if await hub_client.find(prospect.place) is not None:
+            raise CannotPromote(f"{prospect.place} is on the hub already; nothing was changed")
+        written = await _write_policy(hub_client, request, prospect.promotion)
+        try:
+            await hub_client.create(prospect.place.collection, prospect.promotion.template)
+        except (ApiError, ClusterError):
+            if written is not None and written.is_new:
+                options = DeleteOptions(uid_of(written.policy))
+                await hub_client.delete(prospect.promotion.policy_place, options)
+            raise
+    _tell_done(prospect, written, tell)
+
+
+@asynccontextmanager
+async def _member(
+    request: PromoteRequest, hub_client: ClusterClient
+) -> AsyncGenerator[ClusterClient]:
+    cluster = await hub_client.get(names.cluster_place(request.cluster))
+    settings = request.member
+    if settings is None and is_pull(cluster):
+        why = f"the hub has no way into {request.cluster}: --cluster-kubeconfig gives it one"
+        raise CannotPromote(why)
+    if settings is None:
+        rules = command_rules(hub_client.connection.settings, request.member_cidrs)
+        settings = await read_settings(hub_client, cluster, rules)
+    async with open_client(settings) as member:
+        yield member
+
+
+async def _taken_over(
+    member: ClusterClient, place: Place, promotion: Promotion, live: Object
+) -> Object:
+    """Return what the object would be like, as the member itself sees it."""
+    planned = plan_update(expected_manifest(promotion.template), live)
+    if planned is None:
+        return live
+    dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
+    return await member.update(place, planned.body, dry)
+
+
+async def _write_policy(
+    hub_client: ClusterClient, request: PromoteRequest, promotion: Promotion
+) -> _Written | None:
+    """Write the policy, or find it as an interrupted promotion left it."""
+    if not request.creates_policy:
+        return None
+    place = promotion.policy_place
+    try:
+        return _Written(await hub_client.create(place.collection, promotion.policy), is_new=True)
+    except AlreadyExists as error:
+        present = await hub_client.get(place)
+        if _says_the_same(present, promotion.policy):
+            return _Written(present, is_new=False)
+        why = f"{place} is there already: --policy-name chooses another name"
+        raise CannotPromote(why) from error
+    except NotFound as error:
+        why = f"namespace {request.namespace} does not exist on the hub: create it there first"
+        raise CannotPromote(why) from error
+
+
+def _says_the_same(present: Object, policy: Object) -> bool:
+    """Whether a policy, with defaults filled in, is the one we would write."""
+    return {key: present["spec"].get(key) for key in policy["spec"]} == policy["spec"]
+
+
+def _tell_done(prospect: Prospect, written: _Written | None, tell: Tell) -> None:
+    template = prospect.promotion.template
+    tell(f"ResourceTemplate ({_key(template)}) is created successfully")
+    if written is not None:
+        tell(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
+    tell(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
+
+
+def _key(kube_object: Object) -> str:
+    return f"{namespace_of(kube_object)}/{name_of(kube_object)}"

@@ -1,0 +1,148 @@
+"""`token create`, `list` and `delete` put together: what lets a cluster register itself."""
+
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
+from typing import Final
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE
+from clusterspace.apiserver.identity.bootstrap_tokens import (
+    CLUSTER,
+    CLUSTER_TOKEN_SECONDS,
+    NAMESPACE,
+    SPENT_ON,
+    TYPE,
+    cluster_token_secret,
+    has_expired,
+    secret_name,
+)
+from clusterspace.apiserver.identity.reading import secret_text
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
+from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership.agent_credentials import refuse_name
+from clusterspace.fleet.membership.hub_discovery import pins_of
+from clusterspace.kube.objects import Object, annotations_of, uid_of
+from clusterspace.roots.clients import open_client, read_pem
+
+TOKEN_VARIABLE: Final = "CLUSTERSPACE_REGISTER_TOKEN"  # noqa: S105 - a name
+"""What the `--token` of `register` is called in the environment."""
+
+_TOKENS: Final = Place(names.SECRETS, NAMESPACE)
+_OF_OUR_TYPE: Final = ListOptions(field_selector=f"type={TYPE}")
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID_LENGTH: Final = 6
+_SECRET_LENGTH: Final = 26
+"""A little more than 128 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """What whoever registers a cluster has to be told."""
+
+    server: str
+    token: str = field(repr=False)
+    pin: str
+    cluster_name: str
+
+    @property
+    def command(self) -> str:
+        """The command that registers the cluster, for a shell.
+
+        The token is a variable of that one command: what a program is called with is shown to
+        everybody on its machine, what it is given to know is not.
+        """
+        return (
+            f"{TOKEN_VARIABLE}={self.token} clusterspace register {self.server} "
+            f"--discovery-token-ca-cert-hash {self.pin} --cluster-name {self.cluster_name}"
+        )
+
+
+def new_token(random: Random) -> str:
+    """Return a new token: an id, a dot, and the secret."""
+    token_id = "".join(random.choices(_LETTERS, k=_ID_LENGTH))
+    return f"{token_id}.{''.join(random.choices(_LETTERS, k=_SECRET_LENGTH))}"
+
+
+async def create_token(
+    cluster_name: str, hub: ConnectionSettings, *, seconds: int = CLUSTER_TOKEN_SECONDS
+) -> NewToken:
+    """Make a token that lets one cluster register, once; the hub keeps no more than its digest."""
+    refuse_name(cluster_name)
+    pins = authority_pins(hub)
+    if not pins:
+        why = "the hub's kubeconfig names no certificate authority, which a newcomer must check"
+        raise CannotJoin(cluster_name, why)
+    clock, token = SystemClock(), new_token(SystemRandom())
+    secret = cluster_token_secret(token, cluster_name, clock.now(), seconds=seconds)
+    async with open_client(hub) as hub_client:
+        await _ensure_cluster_namespace(hub_client)
+        await hub_client.create(_TOKENS, secret)
+    return NewToken(hub.server, token, pins[0], cluster_name)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownToken:
+    """What the hub tells of a token; its secret half it does not know."""
+
+    token_id: str
+    cluster_name: str
+    """The one cluster it is for; empty for Kubernetes' own kind of token."""
+    state: str
+    expires: str
+
+
+def known_token(secret: Object, now: float) -> KnownToken:
+    """Return what there is to say of a token."""
+    return KnownToken(
+        token_id=secret_text(secret, "token-id"),
+        cluster_name=annotations_of(secret).get(CLUSTER, ""),
+        state=_state_of(secret, now),
+        expires=secret_text(secret, "expiration"),
+    )
+
+
+def _state_of(secret: Object, now: float) -> str:
+    if SPENT_ON in annotations_of(secret):
+        return "used"
+    return "expired" if has_expired(secret, now) else "unused"
+
+
+async def list_tokens(hub: ConnectionSettings) -> list[KnownToken]:
+    """Return every token the hub holds, in the order of their ids."""
+    now = SystemClock().now()
+    async with open_client(hub) as hub_client:
+        secrets = await hub_client.list_objects(_TOKENS, _OF_OUR_TYPE)
+    return sorted((known_token(each, now) for each in secrets), key=lambda each: each.token_id)
+
+
+async def delete_token(token: str, hub: ConnectionSettings) -> str:
+    """Delete a token, given whole or by its id, so that it lets nobody in; return the id."""
+    token_id = token.partition(".")[0]
+    place = _TOKENS.named(secret_name(token_id))
+    async with open_client(hub) as hub_client:
+        secret = await hub_client.find(place)
+        if secret is None or secret.get("type") != TYPE:
+            raise NotFound(f"there is no token {token_id}")
+        await hub_client.delete(place, DeleteOptions(uid_of(secret)))
+    return token_id
+
+
+async def _ensure_cluster_namespace(hub: ClusterClient) -> None:
+    """Make the namespace of the heartbeats, which agents may not make."""
+    place = names.namespace_place(CLUSTER_NAMESPACE)
+    if await hub.find(place) is not None:
+        return
+    try:
+        await hub.create(place.collection, manifests.namespace(CLUSTER_NAMESPACE))
+    except AlreadyExists:
+        return
+
+
+def authority_pins(hub: ConnectionSettings) -> tuple[str, ...]:
+    """Return the fingerprints of the authorities a hub's kubeconfig trusts."""
+    held = read_pem(hub.trust.authority)
+    return pins_of(held) if held else ()

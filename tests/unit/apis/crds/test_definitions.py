@@ -1,0 +1,214 @@
+from typing import Any
+
+import pytest
+
+from clusterspace.apis.crds import definitions
+from clusterspace.apis.crds.notation import KindBlock, read_blocks
+from clusterspace.apis.crds.schemas import schema_of
+from clusterspace.apiserver.served_definitions import resource_of
+from clusterspace.builtins.definitions.checks import validate_definition
+from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.strategies.creation import with_stored_version
+from clusterspace.kube.objects import find_at, name_of
+
+OURS = {name_of(each): each for each in definitions()}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_definition_is_one_we_would_take(name):
+    assert validate_definition(with_stored_version({**OURS[name], "status": {}})) == ()
+
+
+def _version(name: str, version: str) -> dict[str, Any]:
+    versions = OURS[name]["spec"]["versions"]
+    return next(each for each in versions if each["name"] == version)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "path"),
+    [
+        ("propagationpolicies.policy.karmada.io", "v1alpha1", "spec.conflictResolution"),
+        ("clusterpropagationpolicies.policy.karmada.io", "v1alpha1", "spec.suspension.dispatching"),
+        ("overridepolicies.policy.karmada.io", "v1alpha1", "spec.overriders.plaintext"),
+        ("resourcebindings.work.karmada.io", "v1alpha2", "spec.gracefulEvictionTasks"),
+        ("clusterresourcebindings.work.karmada.io", "v1alpha2", "status.aggregatedStatus"),
+        ("works.work.karmada.io", "v1alpha1", "spec.suspendDispatching"),
+        ("works.work.karmada.io", "v1alpha1", "spec.preserveResourcesOnDeletion"),
+        ("clusters.cluster.karmada.io", "v1alpha1", "spec.insecureSkipTLSVerification"),
+        ("clusters.cluster.karmada.io", "v1alpha1", "status.resourceSummary.allocatable"),
+        ("memberclusters.cluster.kubernetes-fleet.io", "v1beta1", "spec.deleteOptions"),
+        ("memberclusters.cluster.kubernetes-fleet.io", "v1", "spec.identity.name"),
+        ("works.placement.kubernetes-fleet.io", "v1beta1", "spec.reportBackStrategy.type"),
+        ("clusterproperties.about.k8s.io", "v1beta1", "spec.value"),
+    ],
+)
+def test_clients_find_the_fields_they_use(name, version, path):
+    schema = _version(name, version)["schema"]["openAPIV3Schema"]
+    for step in path.split("."):
+        schema = schema["properties"][step]
+    assert schema.get("type")
+
+
+def test_fields_that_only_one_version_has_are_not_in_the_other():
+    name = "memberclusters.cluster.kubernetes-fleet.io"
+    schema = _version(name, "v1")["schema"]["openAPIV3Schema"]
+    assert "deleteOptions" not in schema["properties"]["spec"]["properties"]
+
+
+def test_clusters_are_listed_with_karmadas_columns():
+    columns = _version("clusters.cluster.karmada.io", "v1alpha1")["additionalPrinterColumns"]
+    always = [column["name"] for column in columns if not column.get("priority")]
+    assert always == ["VERSION", "MODE", "READY", "AGE"]
+
+
+def _rules(name: str, version: str):
+    definition = read_definition(OURS[name])
+    chosen = next(each for each in definition.versions if each.name == version)
+    return resource_of(definition, chosen).rules
+
+
+def _object(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "fields"),
+    [
+        ("m1", {"syncMode": "Push", "apiEndpoint": "https://1.2.3.4:6443"}, []),
+        ("m1", {"syncMode": "Neither"}, ["spec.syncMode", "<nil>"]),
+        ("m1", {}, ["spec.syncMode", "<nil>"]),
+        ("m.1", {"syncMode": "Pull"}, ["<nil>"]),
+        ("m" * 49, {"syncMode": "Pull"}, ["<nil>"]),
+        ("m1", {"syncMode": "Pull", "zone": "a", "zones": ["b"]}, ["spec"]),
+        ("m1", {"syncMode": "Pull", "proxyURL": "ftp://x"}, ["spec.proxyURL"]),
+    ],
+)
+def test_a_cluster_must_be_one_that_can_be_reached(name, spec, fields):
+    rules = _rules("clusters.cluster.karmada.io", "v1alpha1")
+    found = rules.validate_create(_object(name, spec))
+    assert [cause.field for cause in found] == fields
+
+
+def test_a_policy_is_filled_in_as_karmada_does():
+    rules = _rules("propagationpolicies.policy.karmada.io", "v1alpha1")
+    selectors = [{"apiVersion": "v1", "kind": "ConfigMap"}]
+    filled = rules.default(_object("p", {"resourceSelectors": selectors}))
+    assert filled["spec"]["conflictResolution"] == "Abort"
+    assert filled["spec"]["preemption"] == "Never"
+    assert filled["spec"]["schedulerName"] == "default-scheduler"
+    assert filled["spec"]["priority"] == 0
+    assert rules.validate_create(filled) == ()
+
+
+def test_a_placement_keeps_its_kind_of_policy():
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", "v1beta1")
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    spec = {"resourceSelectors": selectors, "policy": {"placementType": "PickAll"}}
+    old = rules.default(_object("p", spec))
+    fixed = {"placementType": "PickFixed", "clusterNames": ["a"]}
+    new = rules.default(_object("p", {**spec, "policy": fixed}))
+    assert rules.validate_create(old) == ()
+    (cause,) = rules.validate_update(new, old, "")
+    assert cause.field == "spec.policy"
+    assert "self.placementType != oldSelf.placementType" in cause.message
+
+
+FIXED = {"placementType": "PickFixed", "clusterNames": ["a"]}
+SO_MANY = {"placementType": "PickN", "numberOfClusters": 1}
+EVERY = {"placementType": "PickAll"}
+SPREAD = {"topologySpreadConstraints": [{"topologyKey": "zone"}]}
+TOLERATING = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+NEARBY = {"affinity": {"clusterAffinity": {}}}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {**FIXED, **NEARBY},
+        {**FIXED, "numberOfClusters": 1},
+        {**FIXED, **SPREAD},
+        {**FIXED, **TOLERATING},
+        {**EVERY, "clusterNames": ["a"]},
+        {**EVERY, "numberOfClusters": 1},
+        {**EVERY, **SPREAD},
+        {**SO_MANY, "clusterNames": ["a"]},
+        {"placementType": "PickN"},
+        {**SO_MANY, "numberOfClusters": -1},
+        {**EVERY, "tolerations": [{"key": "gpu", "operator": "Exists", "value": "yes"}]},
+        {**EVERY, "tolerations": [{"operator": "Equal", "value": "yes"}]},
+        {**EVERY, "tolerations": [{"key": "gpu", "operator": "Near"}]},
+        {**EVERY, "tolerations": [{"key": "gpu", "effect": "NoExecute"}]},
+        {**SO_MANY, "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 0}]},
+        {"placementType": "PickSome"},
+    ],
+    ids=str,
+)
+def test_a_placement_takes_only_what_its_type_can_mean(version, policy):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", version)
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    wanted = rules.default(_object("p", {"resourceSelectors": selectors, "policy": policy}))
+    assert any(cause.field.startswith("spec.policy") for cause in rules.validate_create(wanted))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize(
+    "policy", [FIXED, EVERY, {**EVERY, **TOLERATING, **NEARBY}, {**SO_MANY, **SPREAD}], ids=str
+)
+def test_a_placement_may_have_all_that_its_type_can_mean(version, policy):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", version)
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    wanted = rules.default(_object("p", {"resourceSelectors": selectors, "policy": policy}))
+    assert rules.validate_create(wanted) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"policy": EVERY}, {}),
+        ({"strategy": {"type": "External"}}, {"strategy": {"type": "RollingUpdate"}}),
+        ({"statusReportingScope": "NamespaceAccessible"}, {}),
+    ],
+    ids=["policy taken away", "no longer external", "another scope of reports"],
+)
+def test_a_placement_keeps_what_cannot_be_changed(before, after):
+    rules = _rules("clusterresourceplacements.placement.kubernetes-fleet.io", "v1beta1")
+    selectors = [{"group": "", "version": "v1", "kind": "Namespace", "name": "n"}]
+    old = rules.default(_object("p", {"resourceSelectors": selectors, **before}))
+    new = rules.default(_object("p", {"resourceSelectors": selectors, **after}))
+    assert rules.validate_create(old) == ()
+    assert rules.validate_update(new, old, "") != ()
+
+
+def test_the_notation_says_what_a_schema_needs_to_know():
+    text = """
+type Part
+  name! s
+
+kind K g.io/v1 Cluster ks short=k status storage
+column A string .spec.a wide
+rule `has(self.spec)`
+  spec! {}
+    count i default=3 minimum=1
+    parts []Part list=map:name maxItems=2 rule `self.size() > 0`
+    texts map[s]
+    raw []{} preserve-unknown embedded
+"""
+    part, kind = read_blocks(text)
+    assert isinstance(kind, KindBlock)
+    schema = schema_of(kind.fields, {"Part": part.fields})
+    spec = schema["properties"]["spec"]["properties"]
+    assert schema["required"] == ["spec"]
+    assert spec["count"] == {"type": "integer", "default": 3, "minimum": 1}
+    assert spec["parts"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert spec["parts"]["x-kubernetes-validations"] == [{"rule": "self.size() > 0"}]
+    assert spec["parts"]["items"]["required"] == ["name"]
+    assert find_at(spec, "texts", "additionalProperties", "type") == "string"
+    assert spec["raw"]["items"]["x-kubernetes-embedded-resource"]
+    assert (kind.rules, kind.columns[0].is_wide) == (("has(self.spec)",), True)
+
+
+def test_a_fact_that_nobody_knows_is_a_mistake_in_the_file():
+    (block,) = read_blocks("type T\n  name s colour=red")
+    with pytest.raises(ValueError, match="colour"):
+        schema_of(block.fields, {})

@@ -1,0 +1,371 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterspace.apis.interpreter.aggregation import Reports, aggregated_status, is_aggregated
+from clusterspace.apis.works import Report
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import GroupKind
+
+
+def template(
+    api_version: str, kind: str, *, generation: int = 2, status: Object | None = None, **spec: Any
+) -> Object:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web", "generation": generation},
+        "spec": spec,
+        "status": status or {},
+    }
+
+
+def told(*statuses: Object | None, due: int | None = None) -> Reports:
+    reports = tuple(
+        Report(f"member{number}", is_applied=True, status=status)
+        for number, status in enumerate(statuses, 1)
+    )
+    return Reports(reports, len(reports) if due is None else due)
+
+
+def seen(generation: int = 2, **counters: int) -> Object:
+    """Return what a cluster reports that works on this generation of the template."""
+    return {
+        "generation": 5,
+        "observedGeneration": 5,
+        "resourceTemplateGeneration": generation,
+        **counters,
+    }
+
+
+def deployment_status(reports: Reports, **status: Any) -> Object:
+    return aggregated_status(template("apps/v1", "Deployment", status=status), reports)
+
+
+COUNTED = [
+    (
+        "Deployment",
+        (
+            "availableReplicas",
+            "readyReplicas",
+            "replicas",
+            "unavailableReplicas",
+            "updatedReplicas",
+        ),
+    ),
+    ("ReplicaSet", ("availableReplicas", "fullyLabeledReplicas", "readyReplicas", "replicas")),
+    (
+        "StatefulSet",
+        ("availableReplicas", "currentReplicas", "readyReplicas", "replicas", "updatedReplicas"),
+    ),
+    (
+        "DaemonSet",
+        (
+            "currentNumberScheduled",
+            "desiredNumberScheduled",
+            "numberAvailable",
+            "numberMisscheduled",
+            "numberReady",
+            "numberUnavailable",
+            "updatedNumberScheduled",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields"), COUNTED)
+def test_the_counters_of_workloads_are_summed(kind: str, fields: tuple[str, ...]) -> None:
+    counters = dict.fromkeys(fields, 2)
+
+    status = aggregated_status(template("apps/v1", kind), told(seen(**counters), seen(**counters)))
+
+    assert status == {**dict.fromkeys(fields, 4), "observedGeneration": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "zeros"),
+    [
+        ("Deployment", ()),
+        ("ReplicaSet", ("replicas",)),
+        ("StatefulSet", ("availableReplicas", "replicas")),
+        (
+            "DaemonSet",
+            (
+                "currentNumberScheduled",
+                "desiredNumberScheduled",
+                "numberMisscheduled",
+                "numberReady",
+            ),
+        ),
+    ],
+)
+def test_zeros_are_told_only_where_kubernetes_requires_them(
+    kind: str, zeros: tuple[str, ...]
+) -> None:
+    held = {"readyReplicas": 3, "numberAvailable": 3}
+
+    status = aggregated_status(template("apps/v1", kind, status=held), told())
+
+    assert {**dict.fromkeys(zeros, 0)}.items() <= status.items()
+    counted = dict(COUNTED)[kind]
+    assert {key for key in status if key in counted} == set(zeros)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in COUNTED])
+def test_a_generation_is_observed_when_every_cluster_works_on_it(kind: str) -> None:
+    workload = template("apps/v1", kind, status={"observedGeneration": 1})
+
+    everywhere = aggregated_status(workload, told(seen(), seen()))
+    not_yet = aggregated_status(workload, told(seen(), seen(generation=1)))
+
+    assert everywhere["observedGeneration"] == 2
+    assert not_yet["observedGeneration"] == 1
+
+
+def test_a_generation_the_member_has_but_did_not_look_at_is_not_observed() -> None:
+    lagging = {"generation": 5, "observedGeneration": 4, "resourceTemplateGeneration": 2}
+
+    assert "observedGeneration" not in deployment_status(told(seen(), lagging))
+
+
+def test_a_cluster_that_has_not_reported_yet_holds_the_generation_back() -> None:
+    assert "observedGeneration" not in deployment_status(told(seen(), None))
+    assert "observedGeneration" not in deployment_status(told(seen(), due=2))
+
+
+def test_nobody_observes_what_is_nowhere() -> None:
+    assert deployment_status(told(), observedGeneration=1) == {"observedGeneration": 1}
+
+
+def test_what_others_wrote_into_the_status_stays() -> None:
+    conditions = [{"type": "Tested", "status": "True"}]
+
+    status = deployment_status(told(seen(replicas=1)), conditions=conditions, replicas=9)
+
+    assert (status["conditions"], status["replicas"]) == (conditions, 1)
+
+
+def test_a_cluster_that_reports_nonsense_counts_for_nothing() -> None:
+    nonsense: Object = {"replicas": "many", "readyReplicas": None}
+
+    assert deployment_status(told(seen(replicas=2), nonsense))["replicas"] == 2
+
+
+@given(st.lists(st.integers(0, 1000), max_size=8))
+def test_the_sum_does_not_depend_on_the_order_of_clusters(replicas: list[int]) -> None:
+    forth = deployment_status(told(*(seen(replicas=count) for count in replicas)))
+    back = deployment_status(told(*(seen(replicas=count) for count in reversed(replicas))))
+
+    assert forth == back
+    assert forth.get("replicas", 0) == sum(replicas)
+
+
+def job_status(*statuses: Object | None, due: int | None = None, **held: Any) -> Object:
+    return aggregated_status(template("batch/v1", "Job", status=held), told(*statuses, due=due))
+
+
+def ended(condition_type: str, moment: str, **status: Any) -> Object:
+    condition = {"type": condition_type, "status": "True", "lastTransitionTime": moment}
+    return {"conditions": [condition], **status}
+
+
+def test_a_job_is_summed_and_began_when_its_first_part_did() -> None:
+    status = job_status(
+        {"active": 1, "startTime": "2026-01-01T00:00:05Z"},
+        {"active": 2, "succeeded": 1, "failed": 1, "startTime": "2026-01-01T00:00:01Z"},
+    )
+
+    assert status == {
+        "active": 3,
+        "succeeded": 1,
+        "failed": 1,
+        "startTime": "2026-01-01T00:00:01Z",
+    }
+
+
+def test_a_job_is_complete_when_it_is_complete_everywhere() -> None:
+    first = ended("Complete", "2026-01-01T00:01:00Z", completionTime="2026-01-01T00:00:59Z")
+    last = ended("Complete", "2026-01-01T00:02:00Z", completionTime="2026-01-01T00:01:59Z")
+
+    assert "conditions" not in job_status(first, {"active": 1})
+    assert "conditions" not in job_status(first, due=2)
+    status = job_status(first, last)
+
+    assert status["completionTime"] == "2026-01-01T00:01:59Z"
+    assert [(each["type"], each["reason"]) for each in status["conditions"]] == [
+        ("SuccessCriteriaMet", "CompletionsReached"),
+        ("Complete", "Completed"),
+    ]
+    assert status["conditions"][1]["lastTransitionTime"] == "2026-01-01T00:02:00Z"
+
+
+def test_a_job_failed_when_it_failed_anywhere() -> None:
+    failed = ended("Failed", "2026-01-01T00:01:00Z", failed=1)
+
+    (condition,) = job_status({"active": 1}, failed)["conditions"]
+
+    assert (condition["type"], condition["reason"]) == ("Failed", "JobFailed")
+    assert "member2" in condition["message"]
+
+
+def test_a_finished_job_stays_finished() -> None:
+    held = ended("Complete", "2026-01-01T00:01:00Z", succeeded=2)
+
+    assert job_status({"active": 1}, **held) == held
+
+
+def test_a_cron_job_lists_all_that_runs_and_when_it_last_ran_anywhere() -> None:
+    status = aggregated_status(
+        template("batch/v1", "CronJob", status={"lastScheduleTime": "2020-01-01T00:00:00Z"}),
+        told(
+            {"active": [{"name": "a"}], "lastScheduleTime": "2026-01-01T00:00:00Z"},
+            {"active": [{"name": "b"}], "lastScheduleTime": "2026-01-02T00:00:00Z"},
+            {"lastSuccessfulTime": "2026-01-01T10:00:00Z"},
+        ),
+    )
+
+    assert status == {
+        "active": [{"name": "a"}, {"name": "b"}],
+        "lastScheduleTime": "2026-01-02T00:00:00Z",
+        "lastSuccessfulTime": "2026-01-01T10:00:00Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("phases", "worst"),
+    [
+        (["Succeeded", "Running"], "Running"),
+        (["Running", "Pending"], "Pending"),
+        (["Pending", "Failed"], "Failed"),
+        (["Succeeded", "Succeeded"], "Succeeded"),
+        (["Running", None], "Pending"),
+        (["Dreaming"], "Dreaming"),
+    ],
+)
+def test_a_pod_is_in_the_worst_phase_it_is_in_anywhere(
+    phases: list[str | None], worst: str
+) -> None:
+    reports = told(*(None if phase is None else {"phase": phase} for phase in phases))
+
+    assert aggregated_status(template("v1", "Pod"), reports)["phase"] == worst
+
+
+def test_a_pod_tells_of_its_containers_whether_they_are_ready_and_what_they_do() -> None:
+    running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    container = {"name": "main", "image": "web:1", "imageID": "x", "ready": True, "state": running}
+    blank = {"name": "", "image": "", "imageID": "", "restartCount": 0}
+
+    status = aggregated_status(
+        template("v1", "Pod"), told({"phase": "Running", "containerStatuses": [container]})
+    )
+
+    assert status["containerStatuses"] == [{**blank, "ready": True, "state": running}]
+
+
+def test_a_pod_of_which_nothing_is_known_keeps_its_status() -> None:
+    held = {"phase": "Running"}
+
+    assert aggregated_status(template("v1", "Pod", status=held), told()) == held
+
+
+@pytest.mark.parametrize(
+    "balanced",
+    [
+        template("v1", "Service", type="LoadBalancer"),
+        template("networking.k8s.io/v1", "Ingress"),
+    ],
+)
+def test_a_load_balancer_has_the_entrances_of_all_clusters_each_once(balanced: Object) -> None:
+    one, two = {"ip": "10.0.0.1"}, {"ip": "10.0.0.2", "hostname": "two"}
+
+    status = aggregated_status(
+        balanced,
+        told({"loadBalancer": {"ingress": [two]}}, {"loadBalancer": {"ingress": [one, two]}}, {}),
+    )
+
+    assert status == {"loadBalancer": {"ingress": [one, two]}}
+
+
+def test_a_service_inside_its_cluster_has_no_status_to_sum_up() -> None:
+    service = template("v1", "Service", status={"loadBalancer": {}}, type="ClusterIP")
+
+    assert aggregated_status(service, told({"loadBalancer": {"ingress": [{"ip": "1"}]}})) == {
+        "loadBalancer": {}
+    }
+
+
+@pytest.mark.parametrize(
+    ("phases", "phase"),
+    [
+        (["Bound", "Bound"], "Bound"),
+        (["Bound", "Pending"], "Pending"),
+        (["Pending", "Lost", "Bound"], "Lost"),
+    ],
+)
+def test_a_claim_is_bound_when_it_is_bound_everywhere(phases: list[str], phase: str) -> None:
+    claim = template("v1", "PersistentVolumeClaim")
+
+    assert aggregated_status(claim, told(*({"phase": each} for each in phases))) == {"phase": phase}
+    assert aggregated_status(claim, told(None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("phases", "phase"),
+    [
+        (["Released", "Bound"], "Bound"),
+        (["Bound", "Available"], "Available"),
+        (["Available", "Pending"], "Pending"),
+        (["Pending", "Failed"], "Failed"),
+    ],
+)
+def test_a_volume_is_in_the_worst_phase_it_is_in_anywhere(phases: list[str], phase: str) -> None:
+    volume = template("v1", "PersistentVolume")
+
+    assert aggregated_status(volume, told(*({"phase": each} for each in phases))) == {
+        "phase": phase
+    }
+    assert aggregated_status(volume, told(None)) == {}
+
+
+def test_a_disruption_budget_is_summed_and_names_pods_with_their_clusters() -> None:
+    counters = {
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "disruptionsAllowed": 1,
+        "expectedPods": 2,
+    }
+    first = {**counters, "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}}
+    held = {"disruptedPods": {"member9/old": "2020-01-01T00:00:00Z"}}
+
+    budget = template("policy/v1", "PodDisruptionBudget", status=held)
+    status = aggregated_status(budget, told(first, counters))
+
+    assert status == {
+        "currentHealthy": 4,
+        "desiredHealthy": 2,
+        "disruptionsAllowed": 2,
+        "expectedPods": 4,
+        "disruptedPods": {"member1/web-1": "2026-01-01T00:00:00Z"},
+    }
+    assert "disruptedPods" not in aggregated_status(budget, told(counters))
+
+
+def test_an_autoscaler_is_summed() -> None:
+    scaler = template("autoscaling/v2", "HorizontalPodAutoscaler")
+
+    status = aggregated_status(
+        scaler, told({"currentReplicas": 1, "desiredReplicas": 2}, {"desiredReplicas": 3})
+    )
+
+    assert status == {"currentReplicas": 1, "desiredReplicas": 5}
+
+
+def test_a_strangers_status_is_left_to_strangers() -> None:
+    widget = template("example.com/v1", "Deployment", status={"size": 1})
+
+    assert aggregated_status(widget, told({"size": 5})) == {"size": 1}
+    assert not is_aggregated(GroupKind("example.com", "Deployment"))
+    assert not is_aggregated(GroupKind("", "ConfigMap"))
+    assert is_aggregated(GroupKind("apps", "Deployment"))

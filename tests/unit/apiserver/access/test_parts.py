@@ -1,0 +1,120 @@
+"""What the parts of the control plane may do, where a role cannot say it."""
+
+import pytest
+
+from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
+from clusterspace.apiserver.access.default_roles import PART_BINDINGS, PART_ROLES
+from clusterspace.apiserver.access.parts import lendable, limit_of, only_marks
+from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import User
+from clusterspace.kube.objects import Object
+
+FLEET = User(FLEET_USER)
+CONTROLLERS = User(CONTROLLERS_USER)
+JANE = User("jane")
+RBAC = "rbac.authorization.k8s.io"
+
+
+def request(verb: str, resource: str, namespace: str = "", **more: str) -> RequestInfo:
+    group, _, plural = resource.rpartition("/")
+    return RequestInfo(
+        method="",
+        path="",
+        verb=verb,
+        is_resource=True,
+        group=group,
+        resource=plural,
+        namespace=namespace,
+        subresource=more.get("subresource", ""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "info", "name"),
+    [
+        (FLEET, request("list", "/secrets", "karmada-cluster"), ""),
+        (CONTROLLERS, request("list", "/secrets"), ""),
+        (CONTROLLERS, request("delete", "/secrets", "karmada-cluster"), "west"),
+        (CONTROLLERS, request("delete", "/namespaces"), "karmada-es-west"),
+        (CONTROLLERS, request("delete", "/namespaces"), "fleet-member-west"),
+        (CONTROLLERS, request("delete", f"{RBAC}/clusterroles"), "fleet-role-west"),
+        (CONTROLLERS, request("patch", "apps/deployments", "shop", subresource="status"), "web"),
+        (JANE, request("delete", "/namespaces"), "shop"),
+        (JANE, request("impersonate", "/users"), "carl"),
+    ],
+)
+def test_roles_decide_about_what_a_part_needs_and_about_everybody_else(
+    user: User, info: RequestInfo, name: str
+) -> None:
+    assert limit_of(user, info, name) == ""
+
+
+@pytest.mark.parametrize(
+    ("user", "info", "name"),
+    [
+        (FLEET, request("list", "/secrets"), ""),
+        (FLEET, request("get", "/secrets", "shop"), "till"),
+        (CONTROLLERS, request("delete", "/secrets", "shop"), "till"),
+        (CONTROLLERS, request("deletecollection", "/secrets", "shop"), ""),
+        (CONTROLLERS, request("delete", "/namespaces"), "shop"),
+        (CONTROLLERS, request("delete", "/namespaces"), "karmada-cluster"),
+        (CONTROLLERS, request("delete", f"{RBAC}/clusterroles"), "view"),
+        (CONTROLLERS, request("deletecollection", f"{RBAC}/clusterroles"), ""),
+        (CONTROLLERS, request("get", "cluster.karmada.io/clusters", subresource="proxy"), "west"),
+        (CONTROLLERS, request("create", "/serviceaccounts", "shop", subresource="token"), "clerk"),
+        (JANE, request("impersonate", "/users"), CONTROLLERS_USER),
+        (JANE, request("impersonate", "/users"), "system:karmada:agent:west"),
+        (JANE, request("impersonate", "/groups"), "system:karmada:agents"),
+    ],
+)
+def test_no_role_gets_past_a_limit(user: User, info: RequestInfo, name: str) -> None:
+    assert limit_of(user, info, name)
+
+
+def test_what_the_controllers_hold_on_everything_is_not_theirs_to_give() -> None:
+    everything = Rule(("patch",), (EVERYTHING,), (EVERYTHING,))
+    works = Rule(("get",), ("work.karmada.io",), ("works",))
+
+    assert lendable(CONTROLLERS, (everything, works)) == (works,)
+    assert lendable(JANE, (everything, works)) == (everything, works)
+
+
+def role(**metadata: object) -> Object:
+    return {"kind": "ClusterRole", "metadata": {"name": "reader", **metadata}, "rules": []}
+
+
+def test_marks_of_propagation_on_a_role_change_nothing_that_it_says() -> None:
+    marked = role(
+        labels={"clusterpropagationpolicy.karmada.io/permanent-id": "1"},
+        annotations={"clusterpropagationpolicy.karmada.io/name": "all"},
+        resourceVersion="2",
+    )
+
+    assert only_marks(CONTROLLERS, marked, role())
+    assert not only_marks(JANE, marked, role())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {**role(), "rules": [{"verbs": ["*"]}]},
+        role(labels={"rbac.authorization.k8s.io/aggregate-to-admin": "true"}),
+        role(labels={"karmada.io.example.com/x": "1"}),
+        role(ownerReferences=[{"uid": "1"}]),
+        role(finalizers=["example.com/hold"]),
+    ],
+)
+def test_anything_else_on_a_role_is_more_than_a_mark(changed: Object) -> None:
+    assert not only_marks(CONTROLLERS, changed, role())
+
+
+def test_no_part_may_do_everything_or_grant_freely() -> None:
+    rules = [rule for each in PART_ROLES for rule in each.rules]
+
+    assert not [rule for rule in rules if EVERYTHING in rule.verbs and EVERYTHING in rule.groups]
+    assert not {"escalate", "bind", "approve", "sign"} & {
+        verb for each in rules for verb in each.verbs
+    }
+    assert {user for each in PART_BINDINGS for user in each.users} == {FLEET_USER, CONTROLLERS_USER}
+    assert {each.groups for each in PART_BINDINGS} == {()}

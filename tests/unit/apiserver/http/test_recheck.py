@@ -1,0 +1,136 @@
+import asyncio
+
+import pytest
+
+from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.messages import Headers, Response
+from clusterspace.apiserver.http.middleware.recheck import RECHECK_SECONDS, Recheck
+from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.users import User
+from clusterspace.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
+from clusterspace.testing.clocks import ManualClock
+
+WATCH = "watch=1"
+
+
+class FakeRequest(Request):
+    """A request that can be cut."""
+
+    def __init__(self) -> None:
+        self.headers = Headers((("authorization", "Bearer x"),))
+        self.is_upgrade = False
+        self.cuts: list[bool] = []
+
+    def cut(self) -> None:
+        self.cuts.append(True)
+
+
+class Guards:
+    """Lets everybody in, until told otherwise."""
+
+    def __init__(self) -> None:
+        self.user = User("jane")
+        self.refusal: ApiError | None = None
+
+    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+        assert call.request.headers.get("authorization") == "Bearer x"
+        if self.refusal is not None:
+            raise self.refusal
+        call.user = self.user
+        return await rest(call)
+
+
+class Stage:
+    """One call that stays open, and who is asked about it."""
+
+    def __init__(self, query: str = WATCH) -> None:
+        self.clock = ManualClock()
+        self.guards = Guards()
+        self.recheck = Recheck((self.guards,), self.clock)
+        self.request = FakeRequest()
+        info = read_request("GET", "/api/v1/pods", query)
+        self.call = Call(self.request, info, "id-1")
+        self.ended: list[ApiError] = []
+        self.call.on_end = self.ended.append
+
+    async def open(self, group: asyncio.TaskGroup) -> None:
+        async def strip_then_stay(call: Call) -> None:
+            call.request.headers = Headers(())
+            await asyncio.get_running_loop().create_future()
+
+        answer = chain((self.guards, self.recheck), strip_then_stay)
+        self.answering = group.create_task(self._until_cancelled(answer))
+        self.running = group.create_task(self.recheck.run())
+        await asyncio.sleep(0)
+
+    async def _until_cancelled(self, answer: CallHandler) -> None:
+        await answer(self.call)
+
+    def close(self) -> None:
+        self.answering.cancel()
+        self.running.cancel()
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("no"), Unauthorized("who?")])
+async def test_a_call_that_is_refused_now_is_ended_with_the_reason(refusal: ApiError) -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        await stage.clock.advance(RECHECK_SECONDS)
+        assert stage.ended == []
+
+        stage.guards.refusal = refusal
+        await stage.clock.advance(RECHECK_SECONDS)
+        stage.close()
+
+    assert stage.ended[0] is refusal
+
+
+async def test_who_cannot_be_asked_ends_nothing() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        stage.guards.refusal = ServiceUnavailable("the hub is starting")
+        await stage.clock.advance(3 * RECHECK_SECONDS)
+        stage.close()
+
+    assert stage.ended == []
+
+
+async def test_a_credential_that_became_somebody_elses_ends_what_it_opened() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        stage.guards.user = User("jane", ("admins",))
+        await stage.clock.advance(RECHECK_SECONDS)
+        stage.close()
+
+    assert [each.code for each in stage.ended] == [401]
+
+
+async def test_what_the_answer_itself_requires_is_asked_again() -> None:
+    stage = Stage()
+
+    async def is_reachable() -> None:
+        raise Forbidden("the cluster is out of reach")
+
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        stage.call.guards.append(is_reachable)
+        stage.call.on_end = None
+        await stage.clock.advance(RECHECK_SECONDS)
+        stage.close()
+
+    assert stage.request.cuts
+
+
+async def test_short_calls_are_not_asked_about() -> None:
+    stage = Stage(query="")
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        stage.guards.refusal = Forbidden("no")
+        await stage.clock.advance(3 * RECHECK_SECONDS)
+        stage.close()
+
+    assert stage.ended == []

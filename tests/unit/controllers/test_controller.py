@@ -1,0 +1,141 @@
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from clusterspace.controllers.controller import Controller, ControllerSettings, Result
+from clusterspace.controllers.reconcile import (
+    Done,
+    Outcome,
+    Request,
+    RequeueAfter,
+    Terminal,
+    request_for,
+)
+from clusterspace.errors import ClusterTimeout, Conflict
+from clusterspace.telemetry.request_ids import current_request_id
+from clusterspace.testing.clocks import ManualClock, settle
+
+WEB = Request("web", "default")
+
+
+class Counted:
+    """Answers in turn, the last answer for ever; counts what the controller made of it."""
+
+    def __init__(self, *answers: Outcome | Exception) -> None:
+        self._answers = list(answers)
+        self.ids: list[str] = []
+        self.results: list[Result] = []
+
+    async def reconcile(self, request: Request) -> Outcome:
+        assert request == WEB
+        self.ids.append(current_request_id())
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def attempted(self, result: Result, seconds: float) -> None:
+        assert seconds >= 0
+        self.results.append(result)
+
+
+@asynccontextmanager
+async def running(
+    reconcile: Callable[[Request], Awaitable[Outcome]], clock: ManualClock, observer: Counted
+) -> AsyncGenerator[Controller]:
+    settings = ControllerSettings(first_retry_seconds=1, observer=observer)
+    controller = Controller("test", reconcile, clock=clock, random=Random(1), settings=settings)
+    task = asyncio.create_task(controller.run())
+    try:
+        yield controller
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_done_is_done_until_something_changes():
+    clock, counted = ManualClock(), Counted(Done())
+    async with running(counted.reconcile, clock, counted) as controller:
+        controller.add(WEB)
+        await clock.advance(3600)
+        assert counted.results == [Result.DONE]
+        controller.add(WEB)
+        await settle()
+
+    assert counted.results == [Result.DONE] * 2
+    assert len(set(counted.ids)) == 2
+
+
+async def test_thousands_of_attempts_with_nothing_to_do_do_not_keep_others_waiting():
+    reconciled: list[str] = []
+
+    async def reconcile(request: Request) -> Outcome:
+        reconciled.append(request.name)
+        return Done()
+
+    async with running(reconcile, ManualClock(), Counted(Done())) as controller:
+        for number in range(1000):
+            controller.add(Request(f"web-{number}", "default"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        in_ten_turns = len(reconciled)
+        while len(reconciled) < 1000:  # noqa: ASYNC110 - it is turns that are counted
+            await asyncio.sleep(0)
+
+    assert 0 < in_ten_turns <= 10 * ControllerSettings().workers
+
+
+async def test_requeue_after_comes_back_in_time():
+    clock, counted = ManualClock(), Counted(RequeueAfter(10))
+    async with running(counted.reconcile, clock, counted) as controller:
+        controller.add(WEB)
+        await clock.advance(35)
+
+    assert counted.results == [Result.AGAIN_LATER] * 4
+
+
+@pytest.mark.parametrize(
+    "failure", [ClusterTimeout("west", "late"), Conflict("somebody was faster"), KeyError("a bug")]
+)
+async def test_a_failure_is_tried_again_later_and_later(failure: Exception):
+    clock, counted = ManualClock(), Counted(failure)
+    async with running(counted.reconcile, clock, counted) as controller:
+        controller.add(WEB)
+        await clock.advance(1)
+        soon = len(counted.results)
+        await clock.advance(60)
+
+    assert soon == 2
+    assert 4 <= len(counted.results) <= 9
+    assert set(counted.results) == {Result.FAILED}
+
+
+async def test_success_makes_the_next_retry_a_quick_one_again():
+    late = ClusterTimeout("west", "late")
+    clock, counted = ManualClock(), Counted(late, late, late, Done(), late, Done())
+    async with running(counted.reconcile, clock, counted) as controller:
+        controller.add(WEB)
+        await clock.advance(60)
+        controller.add(WEB)
+        await clock.advance(1)
+
+    assert len(counted.results) == 6
+
+
+async def test_terminal_is_not_tried_again():
+    clock, counted = ManualClock(), Counted(Terminal("the name is taken for ever"))
+    async with running(counted.reconcile, clock, counted) as controller:
+        controller.add(WEB)
+        await clock.advance(3600)
+
+    assert counted.results == [Result.TERMINAL]
+
+
+def test_a_key_and_its_request_lead_to_each_other():
+    assert request_for("default/web") == WEB
+    assert request_for("node1") == Request("node1")
+    assert WEB.key == "default/web"
+    assert str(Request("web", "default", "west")) == "west:default/web"

@@ -1,0 +1,106 @@
+from tests.unit.controllers.hub_in_memory import HubInMemory
+
+from clusterspace.controllers.events import (
+    BURST,
+    MOST_WAITING,
+    REFILL_SECONDS,
+    Buckets,
+    EventRecorder,
+    TokenBucket,
+)
+from clusterspace.errors import ClusterTimeout
+from clusterspace.testing.builders import pod
+from clusterspace.testing.clocks import ManualClock
+
+WEB = pod("web", uid="u")
+
+
+def recorder(hub_client: HubInMemory, clock: ManualClock) -> EventRecorder:
+    return EventRecorder(hub_client, component="scheduler", clock=clock)
+
+
+async def test_the_same_thing_again_adds_to_a_count():
+    hub_client, clock = HubInMemory(), ManualClock()
+    events = recorder(hub_client, clock)
+
+    for _ in range(3):
+        events.record(WEB, "Failed", "no room", is_warning=True)
+    await events.flush()
+    await clock.advance(60)
+    events.record(WEB, "Failed", "no room", is_warning=True)
+    await events.flush()
+
+    (event,) = hub_client.objects.values()
+    assert event["count"] == 4
+    assert event["type"] == "Warning"
+    assert event["involvedObject"]["uid"] == "u"
+    assert event["firstTimestamp"] < event["lastTimestamp"]
+
+
+async def test_a_restarted_recorder_goes_on_counting():
+    hub_client, clock = HubInMemory(), ManualClock()
+    for _ in range(2):
+        events = recorder(hub_client, clock)
+        events.record(WEB, "Failed", "no room")
+        await events.flush()
+
+    assert [event["count"] for event in hub_client.objects.values()] == [2]
+
+
+async def test_an_object_with_too_many_different_events_loses_some():
+    hub_client, clock = HubInMemory(), ManualClock()
+    events = recorder(hub_client, clock)
+
+    for number in range(BURST + 5):
+        events.record(WEB, "Noise", f"number {number}")
+    await events.flush()
+
+    assert len(hub_client.objects) == BURST
+    assert events.dropped == 5
+
+
+async def test_a_hub_that_cannot_be_written_stops_nobody():
+    hub_client = HubInMemory()
+    hub_client.failure = ClusterTimeout("hub", "late")
+    events = recorder(hub_client, ManualClock())
+
+    events.record(WEB, "Failed", "no room")
+    await events.flush()
+
+    assert events.dropped == 1
+
+
+async def test_an_object_without_a_namespace_has_its_events_in_default():
+    hub_client = HubInMemory()
+    events = recorder(hub_client, ManualClock())
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "n"}}
+
+    events.record(node, "Ready", "it is")
+    await events.flush()
+
+    assert [place.namespace for place in hub_client.objects] == ["default"]
+
+
+def test_a_bucket_refills_slowly_and_not_over_its_rim():
+    bucket = TokenBucket(0)
+    taken = [bucket.take(0) for _ in range(BURST + 1)]
+
+    assert taken == [True] * BURST + [False]
+    assert bucket.take(REFILL_SECONDS)
+    assert not bucket.take(REFILL_SECONDS)
+    assert [bucket.take(1e6) for _ in range(BURST + 1)][-1] is False
+
+
+def test_objects_that_had_no_events_for_a_while_are_forgotten():
+    buckets = Buckets()
+    for number in range(MOST_WAITING):
+        for _ in range(3):
+            buckets.take(f"uid-{number}", now=0)
+
+    buckets.take("busy", now=REFILL_SECONDS / 2)
+    before = len(buckets)
+    for number in range(MOST_WAITING):
+        buckets.take(f"new-{number}", now=3 * REFILL_SECONDS)
+
+    assert before == MOST_WAITING + 1
+    assert len(buckets) <= MOST_WAITING + 1

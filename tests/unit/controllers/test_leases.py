@@ -1,0 +1,154 @@
+import asyncio
+from random import Random
+
+import pytest
+from tests.unit.controllers.hub_in_memory import HubInMemory
+
+from clusterspace.client.places import Place
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.leases import (
+    LEASES,
+    Candidacy,
+    LeaderElection,
+    Sighting,
+    epoch_of,
+    may_claim,
+)
+from clusterspace.errors import ClusterUnreachable, LeadershipLost
+from clusterspace.kube.objects import Object, uid_of
+from clusterspace.testing.clocks import ManualClock, settle
+
+PLACE = Place(LEASES, "kube-system", "controllers")
+DOWN = ClusterUnreachable("hub", "down", was_sent=False)
+
+
+class Process:
+    """A candidate whose work only waits."""
+
+    def __init__(self, name: str, hub_client: HubInMemory, clock: ManualClock) -> None:
+        candidacy = Candidacy(PLACE, name)
+        self.election = LeaderElection(hub_client, candidacy, clock=clock, random=Random(1))
+        self.epochs: list[int] = []
+        self.is_working = False
+        self.task = asyncio.create_task(self.election.lead(self._work))
+
+    async def _work(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+        self.is_working = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_working = False
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+def lease(holder: str) -> Object:
+    return {"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15}}
+
+
+@pytest.mark.parametrize(
+    ("present", "now", "free"),
+    [
+        (None, 0, True),
+        (lease(""), 0, True),
+        (lease("me"), 0, True),
+        (lease("other"), 14.9, False),
+        (lease("other"), 15, True),
+    ],
+)
+def test_a_lease_is_free_when_nobody_was_seen_to_renew_it(
+    present: Object | None, now: float, free: bool
+):
+    assert may_claim(present, "me", Sighting("5", at=0), now) is free
+
+
+async def test_of_two_one_leads_and_the_other_takes_over_when_it_stops():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await settle()
+    second = Process("b", hub_client, clock)
+    await clock.advance(60)
+
+    assert (first.is_working, second.is_working) == (True, False)
+    await first.stop()
+    await clock.advance(3)
+
+    assert second.is_working
+    assert (first.epochs, second.epochs) == ([1], [2])
+    await second.stop()
+
+
+async def test_a_leader_that_vanished_is_followed_only_after_its_lease():
+    hub_client, clock = HubInMemory(), ManualClock()
+    vanished = {**lease("gone"), "metadata": {"name": PLACE.name}}
+    await hub_client.create(PLACE.collection, vanished)
+    second = Process("b", hub_client, clock)
+
+    await clock.advance(14)
+    assert not second.is_working
+    await clock.advance(6)
+
+    assert second.is_working
+    await second.stop()
+
+
+async def test_a_leader_that_cannot_renew_stops_before_others_may_start():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    assert first.election.is_leader
+
+    hub_client.failure = DOWN
+    await clock.advance(9)
+    still_leading = first.election.is_leader
+    await clock.advance(4)
+
+    assert not still_leading
+    assert not first.is_working
+    with pytest.raises(LeadershipLost, match="renewed in time"):
+        await first.task
+
+
+async def test_a_short_outage_changes_nothing():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+
+    hub_client.failure = DOWN
+    await clock.advance(6)
+    hub_client.failure = None
+    await clock.advance(60)
+
+    assert first.is_working
+    assert first.epochs == [1]
+    await first.stop()
+
+
+async def test_a_lease_somebody_else_took_ends_the_work():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    held = hub_client.objects[PLACE]
+    await hub_client.update(PLACE, {**held, "spec": {**held["spec"], "holderIdentity": "b"}})
+
+    await clock.advance(3)
+
+    assert not first.is_working
+    with pytest.raises(LeadershipLost, match="taken over"):
+        await first.task
+
+
+async def test_a_lease_deleted_under_its_leader_comes_back_with_the_same_epoch():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    await hub_client.delete(PLACE, DeleteOptions(uid=uid_of(hub_client.objects[PLACE])))
+
+    await clock.advance(5)
+
+    assert first.is_working
+    assert epoch_of(hub_client.objects[PLACE]) == 1
+    await first.stop()

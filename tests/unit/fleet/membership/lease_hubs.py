@@ -1,0 +1,56 @@
+"""A hub for the unit tests of heartbeats."""
+
+from typing import Any
+
+from clusterspace.client.places import Place
+from clusterspace.errors import ClusterUnreachable
+from clusterspace.fleet.membership import names
+from clusterspace.kube.objects import Object, with_metadata
+
+
+class LeaseHub:
+    """A hub that holds one Cluster and its lease, and can be out of reach."""
+
+    def __init__(self, held_cluster: Object) -> None:
+        self.cluster = held_cluster
+        self.lease: Object | None = None
+        self.writes = 0
+        self.is_reachable = True
+
+    async def get(self, place: Place) -> Object:
+        assert place == names.cluster_place("west")
+        return self.cluster
+
+    async def find(self, place: Place) -> Object | None:
+        self._reach()
+        return self.lease
+
+    async def create(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+        return self._hold(kube_object)
+
+    async def patch(self, place: Place, patch_type: Any, patch: Any, options: Any = None) -> Object:
+        self._reach()
+        assert self.lease is not None
+        return self._hold({**self.lease, "spec": {**self.lease["spec"], **patch["spec"]}})
+
+    async def list_objects(self, place: Place, options: Any = None) -> list[Object]:
+        raise NotImplementedError
+
+    async def update(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+        raise NotImplementedError
+
+    async def apply(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+        raise NotImplementedError
+
+    async def delete(self, place: Place, options: Any) -> Object:
+        raise NotImplementedError
+
+    def _hold(self, lease: Object) -> Object:
+        self._reach()
+        self.writes += 1
+        self.lease = with_metadata(lease, resourceVersion=str(self.writes))
+        return self.lease
+
+    def _reach(self) -> None:
+        if not self.is_reachable:
+            raise ClusterUnreachable("hub", "no route", was_sent=False)

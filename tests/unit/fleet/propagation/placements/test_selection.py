@@ -1,0 +1,185 @@
+"""Which objects are selected, by a book of them held in memory."""
+
+from typing import Any
+
+import pytest
+
+from clusterspace.apis.policies import ResourceSelector
+from clusterspace.client.places import Place
+from clusterspace.errors import MalformedSelector
+from clusterspace.fleet.propagation.placements.selection import (
+    Selection,
+    read_selectors,
+    select,
+    still_means,
+)
+from clusterspace.fleet.propagation.templates import TemplateRequest
+from clusterspace.kube.objects import Object, name_of, namespace_of
+from clusterspace.kube.resources import GroupVersionKind, ResourceInfo
+from clusterspace.testing.builders import config_map, namespace
+
+INFOS = {
+    GroupVersionKind("", "v1", kind): ResourceInfo(
+        "", "v1", kind, plural, "", namespaced=is_namespaced, verbs=()
+    )
+    for kind, plural, is_namespaced in (
+        ("Namespace", "namespaces", False),
+        ("ConfigMap", "configmaps", True),
+        ("Endpoints", "endpoints", True),
+        ("Service", "services", True),
+        ("PersistentVolume", "persistentvolumes", False),
+    )
+}
+
+
+class Book:
+    """Objects of a hub."""
+
+    def __init__(self, *objects: Object) -> None:
+        self._objects = {self._place(each): each for each in objects}
+
+    def _place(self, made: Object) -> Place:
+        info = INFOS[GroupVersionKind.of(made["apiVersion"], made["kind"])]
+        return Place(info.group_version_resource, namespace_of(made), name_of(made))
+
+    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        return INFOS.get(kind)
+
+    def find_at(self, place: Place) -> Object | None:
+        return self._objects.get(place)
+
+    def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
+        return self.find_at(Place(INFOS[kind].group_version_resource, namespace, name))
+
+    def selected_by(self, selector: ResourceSelector, namespace: str = "") -> list[TemplateRequest]:
+        wanted = INFOS[GroupVersionKind.of(selector.api_version, selector.kind)]
+        return [
+            self._request(place)
+            for place in self._objects
+            if place.resource == wanted.group_version_resource
+            and selector.name in ("", place.name)
+            and selector.namespace in ("", place.namespace)
+        ]
+
+    def within(self, namespace: str) -> list[TemplateRequest]:
+        return [self._request(place) for place in self._objects if place.namespace == namespace]
+
+    def _request(self, place: Place) -> TemplateRequest:
+        return TemplateRequest(place.name, place.namespace, resource=place.resource)
+
+
+def plain(kind: str, name: str, within: str = "", **labels: str) -> Object:
+    metadata: Object = {"name": name, "labels": labels}
+    if within:
+        metadata["namespace"] = within
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+
+
+def selecting(*selectors: Object) -> Object:
+    whole = [{"group": "", "version": "v1", "kind": "Namespace", **each} for each in selectors]
+    return {"spec": {"resourceSelectors": whole}}
+
+
+def chosen(book: Book, *selectors: Object) -> Selection:
+    return select(read_selectors(selecting(*selectors)), book)
+
+
+def names(selection: Selection) -> list[str]:
+    return [f"{each['kind']}/{name_of(each)}" for each in selection.templates]
+
+
+APP = Book(
+    namespace("app"),
+    namespace("other"),
+    config_map("b", namespace="app"),
+    config_map("a", namespace="app"),
+    config_map("c", namespace="other"),
+)
+
+
+def test_a_namespace_takes_its_content_along() -> None:
+    selection = chosen(APP, {"name": "app"})
+
+    assert names(selection) == ["Namespace/app", "ConfigMap/a", "ConfigMap/b"]
+    assert selection.namespaces == {"app"}
+
+
+def test_a_namespace_alone_stays_without_its_content() -> None:
+    selection = chosen(APP, {"name": "app", "selectionScope": "NamespaceOnly"})
+
+    assert names(selection) == ["Namespace/app"]
+    assert selection.namespaces == frozenset()
+
+
+def test_part_of_a_namespace_stays_within_that_namespace() -> None:
+    part = {"name": "app", "selectionScope": "NamespaceWithResourceSelectors"}
+
+    assert names(chosen(APP, part, {"kind": "ConfigMap"})) == [
+        "Namespace/app", "ConfigMap/a", "ConfigMap/b",
+    ]  # fmt: skip
+
+
+def test_labels_select_some_and_nothing_selects_all() -> None:
+    volumes = Book(plain("PersistentVolume", "x", team="a"), plain("PersistentVolume", "y"))
+
+    some = {"kind": "PersistentVolume", "labelSelector": {"matchLabels": {"team": "a"}}}
+    assert names(chosen(volumes, some)) == ["PersistentVolume/x"]
+    assert len(names(chosen(volumes, {"kind": "PersistentVolume"}))) == 2
+
+
+def test_an_object_that_is_not_there_is_no_problem() -> None:
+    assert chosen(APP, {"name": "missing"}) == Selection()
+
+
+def test_namespaces_of_the_hub_are_passed_over_when_not_named() -> None:
+    book = Book(namespace("app"), namespace("kube-system"), namespace("default"))
+
+    assert names(chosen(book, {})) == ["Namespace/app"]
+
+
+def test_endpoints_that_a_service_brings_about_stay_where_they_are() -> None:
+    book = Book(
+        namespace("app"),
+        plain("Service", "web", "app"),
+        plain("Endpoints", "web", "app"),
+        plain("Endpoints", "by-hand", "app"),
+    )
+
+    assert names(chosen(book, {"name": "app"})) == [
+        "Namespace/app", "Endpoints/by-hand", "Service/web",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("selector", "problem"),
+    [
+        ({"kind": "Rocket"}, "the hub serves no Rocket of v1"),
+        ({"kind": "ConfigMap"}, "ConfigMap is namespaced: select its namespace instead"),
+        ({"name": "default"}, "namespace default belongs to the hub and is never placed"),
+    ],
+)
+def test_what_cannot_be_selected_is_said(selector: Any, problem: str) -> None:
+    assert chosen(APP, selector).problems == (problem,)
+
+
+def test_an_object_selected_twice_is_a_problem() -> None:
+    twice = chosen(APP, {"name": "app", "selectionScope": "NamespaceOnly"}, {"name": "app"})
+
+    assert twice.problems == ("Namespace app is selected more than once",)
+
+
+def test_labels_that_cannot_be_read_name_their_place() -> None:
+    bad = {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Nearby"}]}}
+
+    with pytest.raises(MalformedSelector, match=r"spec.resourceSelectors\[0\].labelSelector"):
+        read_selectors(selecting(bad))
+
+
+def test_an_object_that_a_cache_missed_is_still_meant() -> None:
+    selectors = read_selectors(selecting({"name": "app"}))
+    selection = select(selectors, APP)
+
+    assert still_means(selectors, config_map("new", namespace="app"), selection)
+    assert not still_means(selectors, config_map("new", namespace="other"), selection)
+    leaving = config_map("new", namespace="app", deletionTimestamp="2026-01-01T00:00:00Z")
+    assert not still_means(selectors, leaving, selection)
