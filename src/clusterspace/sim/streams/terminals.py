@@ -18,6 +18,12 @@ _CLOSE_SIGNAL: Final = 255
 
 _HELD_PIECES: Final = 16
 _OPEN_SECONDS: Final = 30.0
+_START_SECONDS: Final = 0.1
+"""What a container runtime takes at least to start a process.
+
+kubectl begins to read a WebSocket while it is still setting up its channels, and drops what comes
+for one that is not there yet: a command that ends at once would fail for lack of its exit code.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,8 @@ class ChannelTerminal:
                 await self._typed.put(b"")
 
     async def open(self) -> None:
-        """Channels need no opening."""
+        """Wait as long as any program takes to start: channels are not announced."""
+        await asyncio.sleep(_START_SECONDS)
 
     async def read(self) -> bytes:
         """Return what was typed."""
