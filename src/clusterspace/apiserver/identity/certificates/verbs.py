@@ -47,7 +47,7 @@ from clusterspace.apiserver.writing import Edit
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, metadata_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
 
 _GROUP: Final = "certificates.k8s.io"
 _SAID_BY_APPROVERS: Final = ("Approved", "Denied")
@@ -98,14 +98,23 @@ class CertificateRequestVerbs:
         return await self._write(ask, "sign", _read_patch, merge_status)
 
     async def _write(self, ask: Ask, right: str, read: _ReadEdit, merge: _Merge) -> Response:
-        await self._require(ask, right)
         door = replace(ask, served=replace(ask.served, rules=_door_rules(ask)))
         edit, options = await read(door)
-        changed = await change(door, lambda old: merge(door, old, edit(old)), options)
-        return await answer_changed(ask, changed)
+        judged = await self._require(ask, right)
 
-    async def _require(self, ask: Ask, right: str) -> None:
-        """Refuse whoever may not approve, or sign, for the signer of this request."""
+        def merged(old: Object) -> Object:
+            # Another request may have taken the name since, and its signer is another matter.
+            if uid_of(old) != judged:
+                raise statuses.conflict(ask.served.info.group_resource, ask.info.name)
+            return merge(door, old, edit(old))
+
+        return await answer_changed(ask, await change(door, merged, options))
+
+    async def _require(self, ask: Ask, right: str) -> str:
+        """Refuse whoever may not approve, or sign, for the signer of this request.
+
+        Returns the UID of the request this was asked about, for the answer holds for no other.
+        """
         entry = await ask.hub.store.get(ask.key)
         if entry is None:
             raise ask.not_found()
@@ -115,7 +124,7 @@ class CertificateRequestVerbs:
         for name in (signer, f"{domain}/*"):
             asked = _signer_request(right, name)
             if (await self._authorizer.decide(ask.call.user, asked)).allowed:
-                return
+                return uid_of(held)
         quoted = statuses.quoted(signer)
         why = f"user not permitted to {right} requests with signerName {quoted}"
         raise statuses.forbidden(ask.served.info.group_resource, ask.info.name, why)
