@@ -159,6 +159,18 @@ TO_ME = {"subjects": bound("", "", FLEET_USER)["subjects"]}
 PATCHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["patch"]}]
 READING = [{"apiGroups": ["*"], "resources": ["secrets"], "verbs": ["get"]}]
 
+DELETING = [
+    {"apiGroups": [""], "resources": ["namespaces", "secrets"], "verbs": ["delete"]},
+    {
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["rolebindings"],
+        "verbs": ["delete"],
+    },
+]
+REPORTING = [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["get"]}]
+GATHERING = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+GATHERED = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "1"}
 
 BOTH: dict[str, tuple[Any, ...]] = {
@@ -244,6 +256,29 @@ CONTROLLERS_ONLY: dict[str, tuple[Any, ...]] = {
         "POST",
         f"{RBAC}/clusterroles",
         role("fleet-role-mallory", READING),
+    ),
+    "lend out what it removes": (
+        "POST",
+        f"{RBAC}/clusterroles",
+        role("fleet-role-mallory", DELETING),
+    ),
+    "lend out what it removes, in a namespace of its own": (
+        "POST",
+        f"{RBAC}/namespaces/karmada-cluster/roles",
+        {**role("fleet-role-mallory", DELETING), "kind": "Role"},
+    ),
+    "gather the rights of others": (
+        "POST",
+        f"{RBAC}/clusterroles",
+        {**role("fleet-role-mallory", []), "aggregationRule": GATHERING},
+    ),
+    "put rights into everybody's role": (
+        "POST",
+        f"{RBAC}/clusterroles",
+        {
+            **role("fleet-role-mallory", REPORTING),
+            "metadata": {"name": "fleet-role-mallory", "labels": GATHERED},
+        },
     ),
     "bind somebody to a great role": (
         "POST",
@@ -358,6 +393,11 @@ async def test_more_roles_do_not_lift_the_limits_of_a_part(theft: Theft) -> None
         (await theft.ask("controllers", "GET", f"{CLUSTERS}/west/proxy/version"))[0],
         (
             await theft.ask(
+                "controllers", "POST", f"{RBAC}/clusterroles", role("fleet-role-me", DELETING)
+            )
+        )[0],
+        (
+            await theft.ask(
                 "controllers", "PATCH", f"{SHOP}/secrets/till", {"data": {}, "type": "x"},
                 content_type=MERGE,
             )
@@ -366,7 +406,50 @@ async def test_more_roles_do_not_lift_the_limits_of_a_part(theft: Theft) -> None
     for user in PARTS.values():
         await theft.ask("admin", "DELETE", f"{path}/{user.replace(':', '-')}")
 
-    assert codes == [403, 403, 403, 403]
+    assert codes == [403] * 5
+
+
+EVERYBODY = (
+    ("Group", "system:unauthenticated"),
+    ("Group", "system:authenticated"),
+    ("Group", "system:serviceaccounts"),
+    ("Group", "system:masters"),
+    ("User", "system:anonymous"),
+)
+
+
+async def test_the_controllers_grant_to_somebody_and_never_to_everybody(theft: Theft) -> None:
+    """What may be granted to an agent is granted to it, and the same to all is refused."""
+    name, path = "fleet-role-mallory", f"{RBAC}/clusterrolebindings"
+    binding = bound("fleet-rolebinding-mallory", name, "mallory")
+    made = await theft.ask("controllers", "POST", f"{RBAC}/clusterroles", role(name, REPORTING))
+    codes: list[int] = []
+    for kind, everybody in EVERYBODY:
+        subject = {**binding["subjects"][0], "kind": kind, "name": everybody}
+        subjects = [*binding["subjects"], subject]
+        answer = await theft.ask("controllers", "POST", path, {**binding, "subjects": subjects})
+        codes.append(answer[0])
+    to_one = await theft.ask("controllers", "POST", path, binding)
+    widened = await theft.ask(
+        "controllers",
+        "PATCH",
+        f"{path}/fleet-rolebinding-mallory",
+        {"subjects": [{**binding["subjects"][0], "kind": "Group", "name": EVERYBODY[0][1]}]},
+        content_type=MERGE,
+    )
+    gathered = await theft.ask(
+        "controllers",
+        "PATCH",
+        f"{RBAC}/clusterroles/{name}",
+        {"metadata": {"labels": GATHERED}},
+        content_type=MERGE,
+    )
+    for each in (f"{path}/fleet-rolebinding-mallory", f"{RBAC}/clusterroles/{name}"):
+        assert (await theft.ask("controllers", "DELETE", each))[0] == 200
+
+    assert (made[0], to_one[0]) == (201, 201)
+    assert codes == [403] * len(EVERYBODY)
+    assert (widened[0], gathered[0]) == (403, 403)
 
 
 async def test_the_controllers_may_still_mark_any_template_and_sum_up_its_status(

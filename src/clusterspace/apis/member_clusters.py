@@ -66,6 +66,7 @@ _EVERYBODY: Final = frozenset(
     {"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
 )
 _NOBODY: Final = "system:anonymous"
+_MASTERS: Final = "system:masters"
 
 
 def member_namespace(cluster_name: str) -> str:
@@ -80,6 +81,11 @@ def identity_of(member_cluster: Object) -> Object:
     if subject.get("kind") == "ServiceAccount":
         return subject
     return {**subject, "apiGroup": given.get("apiGroup") or _RBAC}
+
+
+def is_everybody(kind: str, name: str) -> bool:
+    """Whether a subject is no one's own: a group everybody is in, or who did not log in."""
+    return (kind == "Group" and name in _EVERYBODY) or name == _NOBODY
 
 
 def names_user(identity: Object, user_name: str, groups: Iterable[str]) -> bool:
@@ -182,6 +188,7 @@ def member_cluster_causes(member_cluster: Object, *, is_new: bool) -> tuple[Caus
     given = cast("list[Any]", taints) if isinstance(taints, list) else []
     return (
         *name,
+        *(_masters_causes(subject) if is_new else ()),
         *_identity_causes(subject, name_of(member_cluster)),
         *_taint_causes(cast("Object", each) if isinstance(each, dict) else {} for each in given),
     )
@@ -196,10 +203,18 @@ def _identity_causes(identity: Object, cluster_name: str) -> tuple[Cause, ...]:
         return (causes.not_supported(f"{where}.kind", kind, _KINDS),)
     if kind == "ServiceAccount" and not identity.get("namespace"):
         return (causes.required(f"{where}.namespace", "a service account is in a namespace"),)
-    if (kind == "Group" and name in _EVERYBODY) or name == _NOBODY:
+    if is_everybody(kind, name):
         why = "everybody would be this member's agent"
         return (causes.invalid(f"{where}.name", name, why),)
     return _agent_causes(kind, name, cluster_name)
+
+
+def _masters_causes(identity: Object) -> tuple[Cause, ...]:
+    """Refuse the administrators; what is there already must still be able to leave."""
+    if (identity.get("kind"), identity.get("name")) != ("Group", _MASTERS):
+        return ()
+    why = "administrators are no member's agent"
+    return (causes.invalid("spec.identity.name", _MASTERS, why),)
 
 
 def _agent_causes(kind: str, name: str, cluster_name: str) -> tuple[Cause, ...]:

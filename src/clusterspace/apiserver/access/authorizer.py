@@ -59,8 +59,8 @@ class HubAuthorizer:
         return self._snapshot.grants.held_by(user, namespace).rules
 
     def lendable_rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
-        """Return the rules among those that the user may grant to others."""
-        return lendable(user, self.rules_of(user, namespace))
+        """Return the rules among those that the user may grant to others there."""
+        return lendable(user, self.rules_of(user, namespace), namespace)
 
 
 def name_asked_for(info: RequestInfo) -> str:

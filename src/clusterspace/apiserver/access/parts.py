@@ -10,7 +10,7 @@ the scope of agents does.
     controllers  delete execution namespaces, namespaces of members and their rights; no others
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone
                  patch, of what is not their own, the marks of propagation and summed up statuses
-                 grant what their role names, and not what they hold on everything
+                 grant what agents of members need, in the namespaces of members, to somebody
                  use no subresource that is a door: proxy, exec, token, approval
 
 And nobody becomes an agent or a part by impersonation: those names come with a certificate.
@@ -22,20 +22,21 @@ from typing import Any, Final, cast
 from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
 from clusterspace.apis.interpreter.aggregation import is_aggregated
-from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
+from clusterspace.apis.member_clusters import NAMESPACE_PREFIX, is_everybody
 from clusterspace.apis.parts import (
     CONTROLLERS_LEASE,
     CONTROLLERS_USER,
     FLEET_USER,
     PART_USER_PREFIX,
 )
+from clusterspace.apiserver.access.coverage import missing_atoms
 from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
 from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.state import HubState
 from clusterspace.kube import statuses
-from clusterspace.kube.objects import Object, metadata_of, name_of, namespace_of
+from clusterspace.kube.objects import Object, labels_of, metadata_of, name_of, namespace_of
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _MEMBER_ROLES: Final = ("fleet-role-",)
@@ -71,6 +72,33 @@ _INSIDE: Final = {
 }
 """Where the controllers create, replace and delete such things."""
 
+_READ: Final = ("get", "list", "watch")
+_CHANGE: Final = ("get", "update", "patch")
+_REPORTING: Final = Rule((*_READ, "create", "update", "patch"), ("",), ("events",))
+_LENT_FOR_CLUSTERS: Final = (
+    Rule(_READ, ("cluster.karmada.io",), ("clusters",)),
+    Rule(_CHANGE, ("cluster.karmada.io",), ("clusters/status",)),
+)
+_LENT_FOR_HEARTBEATS: Final = (
+    Rule((*_READ, "update", "patch"), ("coordination.k8s.io",), ("leases",)),
+)
+_LENT_FOR_WORKS: Final = (
+    Rule((*_READ, "update", "patch"), ("work.karmada.io",), ("works",)),
+    Rule(_CHANGE, ("work.karmada.io",), ("works/status",)),
+    _REPORTING,
+)
+_LENT_TO_MEMBERS: Final = (
+    *(
+        Rule((EVERYTHING,), (group,), (EVERYTHING,))
+        for group in (
+            "cluster.kubernetes-fleet.io",
+            "placement.kubernetes-fleet.io",
+            "networking.fleet.azure.com",
+        )
+    ),
+    _REPORTING,
+)
+
 _EVENTS: Final = frozenset({("", "events"), ("events.k8s.io", "events")})
 _LEASES: Final = ("coordination.k8s.io", "leases")
 _CONFIG_MAPS: Final = ("", "configmaps")
@@ -82,6 +110,7 @@ _MARKED: Final = ("labels", "annotations", "finalizers")
 _ISSUED: Final = "agents and parts of the control plane are known by certificates alone"
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
 _DOOR: Final = "the controllers need no subresource but the status"
+_LENDING: Final = "the controllers grant only what agents of members need"
 _FOREIGN: Final = "the controllers remove only what they made for members"
 
 
@@ -99,6 +128,8 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
         return ""
     if info.subresource not in ("", "status"):
         return _DOOR
+    if info.group == _RBAC and info.verb in ("bind", "escalate"):
+        return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):
         return "" if name.startswith(_OWN_NAMES[kind]) else _FOREIGN
     if kind in _INSIDE and info.verb not in _FOR_TEMPLATES:
@@ -112,15 +143,27 @@ def _is_issued(info: RequestInfo, name: str) -> bool:
     return info.resource == "users" and name.startswith((PART_USER_PREFIX, AGENT_USER_PREFIX))
 
 
-def lendable(user: User, held: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules somebody may grant to others, of those they hold.
+def lendable(user: User, held: Iterable[Rule], namespace: str) -> tuple[Rule, ...]:
+    """Return the rules somebody may grant to others in a namespace, of those they hold.
 
-    The controllers hold some rights on everything, and use them within the limits above. Whoever
-    they granted them to would not be within those limits.
+    The controllers use what they hold within the limits above, and whoever they granted it to would
+    not be. So they grant only what an agent needs, and only where it needs it.
     """
     if user.name != CONTROLLERS_USER:
         return tuple(held)
-    return tuple(rule for rule in held if EVERYTHING not in rule.groups)
+    rules = tuple(held)
+    return tuple(rule for rule in _lent_in(namespace) if not any(missing_atoms((rule,), rules)))
+
+
+def _lent_in(namespace: str) -> tuple[Rule, ...]:
+    """Return what agents are given in a namespace, or at the cluster scope."""
+    if not namespace:
+        return _LENT_FOR_CLUSTERS
+    if namespace == CLUSTER_NAMESPACE:
+        return _LENT_FOR_HEARTBEATS
+    if namespace.startswith(EXECUTION_PREFIX):
+        return _LENT_FOR_WORKS
+    return _LENT_TO_MEMBERS if namespace.startswith(NAMESPACE_PREFIX) else ()
 
 
 def carries_for_others(user: User) -> bool:
@@ -150,8 +193,10 @@ def refusal_of(admission: Admission) -> str:
     """Return why the controllers may not write an object that their role let them write."""
     info, new, old = admission.served.info, admission.new, admission.old
     kind, name = (info.group, info.plural), name_of(new)
-    if info.group in _OWN_GROUPS or kind in _EVENTS or name.startswith(_OWN_NAMES.get(kind, ())):
+    if info.group in _OWN_GROUPS or kind in _EVENTS:
         return ""
+    if name.startswith(_OWN_NAMES.get(kind, ())):
+        return _grant_refusal(new, old) if info.group == _RBAC else ""
     if kind == _LEASES and name == CONTROLLERS_LEASE:
         return ""
     if namespace_of(new) == CLUSTER_NAMESPACE and kind in (_LEASES, _CONFIG_MAPS):
@@ -164,6 +209,19 @@ def refusal_of(admission: Admission) -> str:
         return "" if is_summed else f"the controllers sum up no status of {info.plural}"
     if _unmarked(new) != _unmarked(old):
         return "the controllers may mark it, and what it says is its author's"
+    return ""
+
+
+def _grant_refusal(new: Object, old: Object | None) -> str:
+    """Return why a role or binding gives to more people, or more, than it says to one agent."""
+    if old is not None and _unmarked(new) == _unmarked(old):
+        return ""
+    if new.get("aggregationRule") or any(each.startswith(f"{_RBAC}/") for each in labels_of(new)):
+        return "the controllers make no role that gathers others, or is gathered by one"
+    subjects = cast("list[Object]", new.get("subjects") or [])
+    named = [(str(each.get("kind")), str(each.get("name"))) for each in subjects]
+    if ("Group", MASTERS) in named or any(is_everybody(*each) for each in named):
+        return "the controllers grant to agents, and not to everybody"
     return ""
 
 

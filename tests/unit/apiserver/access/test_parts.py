@@ -3,12 +3,14 @@
 import pytest
 
 from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
+from clusterspace.apiserver.access.coverage import missing_atoms
 from clusterspace.apiserver.access.default_roles import PART_BINDINGS, PART_ROLES
 from clusterspace.apiserver.access.parts import lendable, limit_of, only_marks
-from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
+from clusterspace.apiserver.access.rbac import EVERYTHING, Rule, read_rules
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
-from clusterspace.kube.objects import Object
+from clusterspace.fleet.membership.member_clusters import manifests
+from clusterspace.kube.objects import Object, namespace_of
 
 FLEET = User(FLEET_USER)
 CONTROLLERS = User(CONTROLLERS_USER)
@@ -63,6 +65,8 @@ def test_roles_decide_about_what_a_part_needs_and_about_everybody_else(
         (CONTROLLERS, request("deletecollection", f"{RBAC}/clusterroles"), ""),
         (CONTROLLERS, request("get", "cluster.karmada.io/clusters", subresource="proxy"), "west"),
         (CONTROLLERS, request("create", "/serviceaccounts", "shop", subresource="token"), "clerk"),
+        (CONTROLLERS, request("escalate", f"{RBAC}/clusterroles"), "fleet-role-west"),
+        (CONTROLLERS, request("bind", f"{RBAC}/roles", "fleet-member-west"), "fleet-role-west"),
         (JANE, request("impersonate", "/users"), CONTROLLERS_USER),
         (JANE, request("impersonate", "/users"), "system:karmada:agent:west"),
         (JANE, request("impersonate", "/groups"), "system:karmada:agents"),
@@ -72,12 +76,55 @@ def test_no_role_gets_past_a_limit(user: User, info: RequestInfo, name: str) -> 
     assert limit_of(user, info, name)
 
 
-def test_what_the_controllers_hold_on_everything_is_not_theirs_to_give() -> None:
-    everything = Rule(("patch",), (EVERYTHING,), (EVERYTHING,))
-    works = Rule(("get",), ("work.karmada.io",), ("works",))
+HELD = next(each.rules for each in PART_ROLES if each.name == CONTROLLERS_USER)
+WEST: Object = {"metadata": {"name": "west", "uid": "1"}}
 
-    assert lendable(CONTROLLERS, (everything, works)) == (works,)
-    assert lendable(JANE, (everything, works)) == (everything, works)
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        manifests.member_role(WEST),
+        manifests.lease_role(WEST),
+        manifests.works_role(WEST),
+        manifests.cluster_role(WEST),
+    ],
+    ids=["member", "lease", "works", "cluster"],
+)
+def test_the_controllers_grant_what_an_agent_needs_where_it_needs_it(made: Object) -> None:
+    rules = read_rules(made["rules"])
+    lent = lendable(CONTROLLERS, HELD, namespace_of(made))
+
+    assert not list(missing_atoms(rules, lent))
+    assert list(missing_atoms(rules, lendable(CONTROLLERS, HELD, "shop")))
+
+
+@pytest.mark.parametrize(
+    "namespace", ["", "shop", "kube-system", "karmada-cluster", "karmada-es-west", "fleet-member-w"]
+)
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(("patch",), (EVERYTHING,), (EVERYTHING,)),
+        Rule(("delete",), ("",), ("namespaces",)),
+        Rule(("delete",), ("",), ("secrets",)),
+        Rule(("create",), ("",), ("configmaps",)),
+        Rule(("delete",), (RBAC,), ("rolebindings",)),
+        Rule(("delete",), ("cluster.karmada.io",), ("clusters",)),
+        Rule(("create",), ("work.karmada.io",), ("works",)),
+        Rule(("delete",), ("coordination.k8s.io",), ("leases",)),
+    ],
+    ids=str,
+)
+def test_nothing_else_is_the_controllers_to_give(rule: Rule, namespace: str) -> None:
+    assert list(missing_atoms((rule,), lendable(CONTROLLERS, HELD, namespace)))
+    assert lendable(JANE, (rule,), namespace) == (rule,)
+
+
+def test_the_controllers_grant_nothing_that_they_do_not_hold() -> None:
+    works = Rule(("get", "list", "watch", "update", "patch"), ("work.karmada.io",), ("works",))
+
+    assert lendable(CONTROLLERS, (works,), "karmada-es-west") == (works,)
+    assert lendable(CONTROLLERS, (), "karmada-es-west") == ()
 
 
 def role(**metadata: object) -> Object:
