@@ -469,6 +469,26 @@ async def test_the_controllers_may_still_mark_any_template_and_sum_up_its_status
     assert [code for code, _ in (*marked, summed)] == [200] * 4
 
 
+BESIDE_A_STATUS = {
+    "labels": {"team": "mine"},
+    "annotations": {"example.com/a": "b"},
+    "finalizers": ["example.com/hold"],
+    "ownerReferences": [OWNER],
+}
+
+
+@pytest.mark.parametrize("field", BESIDE_A_STATUS)
+async def test_nothing_comes_in_beside_a_status_that_is_summed_up(theft: Theft, field: str) -> None:
+    path, metadata = f"{DEPLOYMENTS}/web", {field: BESIDE_A_STATUS[field]}
+    patch = {"metadata": metadata, "status": {"replicas": 2}}
+    before = await theft.ask("admin", "GET", path)
+
+    refused = await theft.ask("controllers", "PATCH", f"{path}/status", patch, content_type=MERGE)
+
+    assert refused[0] == 403, refused[1]
+    assert await theft.ask("admin", "GET", path) == before
+
+
 async def test_only_the_owner_reads_the_files_that_say_who_a_part_is(theft: Theft) -> None:
     installation = Installation(theft.fleet.directory / "hub")
     files = [installation.part_kubeconfig(part) for part in PARTS]

@@ -205,8 +205,9 @@ def refusal_of(admission: Admission) -> str:
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
         return "" if is_shared else f"the controllers make no {info.plural} of this name"
     if admission.subresource:
-        is_summed = is_aggregated(info.group_kind)
-        return "" if is_summed else f"the controllers sum up no status of {info.plural}"
+        if not is_aggregated(info.group_kind):
+            return f"the controllers sum up no status of {info.plural}"
+        new, old = _without_status(new), _without_status(old)  # metadata can come along with it
     if _unmarked(new) != _unmarked(old):
         return "the controllers may mark it, and what it says is its author's"
     return ""
@@ -223,6 +224,10 @@ def _grant_refusal(new: Object, old: Object | None) -> str:
     if ("Group", MASTERS) in named or any(is_everybody(*each) for each in named):
         return "the controllers grant to agents, and not to everybody"
     return ""
+
+
+def _without_status(kube_object: Object) -> Object:
+    return {key: each for key, each in kube_object.items() if key != "status"}
 
 
 def _unmarked(kube_object: Object) -> Object:
