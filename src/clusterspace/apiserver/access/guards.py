@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from clusterspace.apis import bindings, clusters, fleet_placements, works
+from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters, works
 from clusterspace.apis.bindings import template_of
 from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
 from clusterspace.apis.clusters import WORKS
@@ -107,7 +107,8 @@ class CredentialsRight:
 
     Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
     member's token anywhere, so these fields need `update` on `clusters/credentials`, which is a
-    right and no URL.
+    right and no URL. A MemberCluster's identity is given the member's rights, so it needs the same
+    on `memberclusters/credentials`.
     """
 
     def __init__(self, authorizer: HubAuthorizer) -> None:
@@ -115,31 +116,33 @@ class CredentialsRight:
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let what touches none of these fields pass; ask for the right otherwise."""
-        new, group = admission.new, clusters.CLUSTERS.group
-        if not admission.is_of(group, clusters.KIND):
+        new, info = admission.new, admission.served.info
+        says = _said_of_credentials(admission)
+        if not says:
             return new
-        changed = changed_fields(new, admission.old)
-        if not changed:
-            return new
-        needed = RequestInfo(
-            method="",
-            path="",
-            verb="update",
-            is_resource=True,
-            group=group,
-            version=admission.served.info.version,
-            resource=clusters.CLUSTERS.resource,
-            subresource=SUBRESOURCE,
-            name=name_of(new),
-        )
+        asked = _question("update", info.group, info.version, info.plural)
+        needed = replace(asked, subresource=SUBRESOURCE, name=name_of(new))
         if not self._authorizer.decide_now(admission.user, needed).allowed:
-            fields = ", ".join(f"spec.{each}" for each in changed)
             why = (
-                f"{fields} says where the cluster's credentials go; a ClusterRole that joins "
+                f"{says}; a ClusterRole that joins "
                 f'clusters has verb "update" on resource "{needed.resource}/{SUBRESOURCE}"'
             )
             raise refusal(admission.user, needed, why)
         return new
+
+
+def _said_of_credentials(admission: Admission) -> str:
+    """Return which fields a write changes that need the right, and what they say; or nothing."""
+    new, old = admission.new, admission.old
+    if admission.is_of(clusters.CLUSTERS.group, clusters.KIND):
+        fields = ", ".join(f"spec.{each}" for each in changed_fields(new, old))
+        return f"{fields} says where the cluster's credentials go" if fields else ""
+    if admission.is_of(member_clusters.GROUP, member_clusters.KIND):
+        path = ("spec", "identity")
+        # Compared as written: the schema has not been asked yet, so it may be anything.
+        is_changed = (find_at(new, *path) or None) != (find_at(old, *path) or None)
+        return "spec.identity says who is given the member's rights" if is_changed else ""
+    return ""
 
 
 class EscalationGuard:
