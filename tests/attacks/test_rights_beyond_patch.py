@@ -1,4 +1,4 @@
-"""Who may patch an object wants what a patch does not give: a member's rights."""
+"""Who may patch an object wants what a patch does not give: a member's rights, or its end."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,18 +10,36 @@ from tests.attacks.tenant_fleet import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBA
 from tests.flows.invited_members import member_cluster
 from tests.flows.stages import edit
 
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import Forbidden
-from clusterspace.kube.objects import Object, with_metadata, with_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+    with_value,
+)
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 MALLORY = "mallory"
 ITSELF = {"kind": "User", "name": MALLORY, "apiGroup": RBAC}
 EDITS = ("get", "list", "create", "update", "patch")
 WEST = Place(MEMBER_CLUSTERS, name="west")
+NOBODY = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "no-such-owner"}
+CLUSTER: Object = {
+    "apiVersion": CLUSTERS.api_version,
+    "kind": "Cluster",
+    "metadata": {"name": "east", "finalizers": ["attacks.test/kept"]},
+    "spec": {"syncMode": "Pull", "id": "east"},
+}
 
 
 @dataclass
@@ -82,3 +100,49 @@ async def test_the_right_to_say_who_the_agent_is_can_be_given(hub: Hub) -> None:
         )
 
     assert made["spec"] != changed["spec"]
+
+
+# The end of an object, by an owner that is not there
+
+
+@pytest.mark.parametrize(
+    ("resource", "made"),
+    [(CLUSTERS, CLUSTER), (CONFIG_MAPS, config_map("kept", finalizers=["attacks.test/kept"]))],
+    ids=["Cluster", "ConfigMap"],
+)
+async def test_who_may_not_delete_an_object_gives_it_no_owner(
+    hub: Hub, resource: GroupVersionResource, made: Object
+) -> None:
+    place = Place(resource, namespace_of(made), name_of(made))
+    await hub.admin.create(place.collection, made)
+    async with hub.seen_by(rule(resource.group, resource.resource)) as attacker:
+        with pytest.raises(Forbidden, match=f'cannot delete resource "{resource.resource}"'):
+            await edit(attacker, place, owned)
+        await edit(attacker, place, lambda held: with_metadata(held, labels={"a": "b"}))
+
+    assert find_at(await hub.admin.get(place), "metadata", "deletionTimestamp") is None
+
+
+async def test_who_may_not_delete_an_object_takes_no_owner_from_it(hub: Hub) -> None:
+    """What its owner would take along must not stay because somebody who may patch says so."""
+    namespace = await hub.admin.get(Place(NAMESPACES, name="default"))
+    owner = {**NOBODY, "name": "default", "uid": uid_of(namespace)}
+    place = Place(CONFIG_MAPS, "default", "owned")
+    await hub.admin.create(place.collection, config_map("owned", ownerReferences=[owner]))
+    async with hub.seen_by(rule("", "configmaps")) as attacker:
+        with pytest.raises(Forbidden, match="ownerReferences says when"):
+            await edit(attacker, place, lambda held: with_metadata(held, ownerReferences=None))
+        await edit(attacker, place, lambda held: {**held, "data": {"still": "editable"}})
+
+
+async def test_who_may_delete_an_object_gives_it_owners(hub: Hub) -> None:
+    place = Place(CONFIG_MAPS, "default", "own")
+    await hub.admin.create(place.collection, config_map("own"))
+    async with hub.seen_by(rule("", "configmaps", verbs=(*EDITS, "delete"))) as author:
+        held = await edit(author, place, owned)
+
+    assert held["metadata"]["ownerReferences"] == [NOBODY]
+
+
+def owned(held: Object) -> Object:
+    return with_metadata(held, ownerReferences=[NOBODY])

@@ -10,6 +10,7 @@ from clusterspace.apiserver.access.guards import (
     CreateRight,
     CredentialsRight,
     EscalationGuard,
+    OwnerRight,
     TemplateRight,
 )
 from clusterspace.apiserver.access.parts import PartGuard
@@ -39,6 +40,7 @@ def build_access(store: Store) -> Access:
         CreateRight(authorizer),
         AgentGuard(),
         CredentialsRight(authorizer),
+        OwnerRight(authorizer),
         PartGuard(),
         EscalationGuard(EscalationCheck(authorizer, snapshot)),
         TemplateRight(authorizer),

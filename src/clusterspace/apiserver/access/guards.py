@@ -46,13 +46,14 @@ class CreateRight:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let changes pass; ask who makes something new whether they may."""
         if admission.is_create:
-            self._authorizer.require(admission.user, _creation_of(admission))
+            self._authorizer.require(admission.user, _asked_of("create", admission))
         return admission.new
 
 
-def _creation_of(admission: Admission) -> RequestInfo:
+def _asked_of(verb: str, admission: Admission) -> RequestInfo:
+    """Return the request to do something with the object itself."""
     info = admission.served.info
-    asked = _question("create", info.group, info.version, info.plural)
+    asked = _question(verb, info.group, info.version, info.plural)
     namespace = namespace_of(admission.new) if info.namespaced else ""
     return replace(asked, namespace=namespace, name=name_of(admission.new))
 
@@ -67,6 +68,33 @@ def _question(verb: str, group: str, version: str, plural: str) -> RequestInfo:
         version=version,
         resource=plural,
     )
+
+
+class OwnerRight:
+    """Who changes the owners of an object needs the right to delete it.
+
+    What names an owner that is not there is collected as garbage, so to set one is to delete.
+    Kubernetes asks the same, in its plug-in OwnerReferencesPermissionEnforcement. Agents are not
+    asked: the AgentGuard says which owners they may name.
+    """
+
+    def __init__(self, authorizer: HubAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let new objects and unchanged owners pass; ask for the right otherwise."""
+        new, old = admission.new, admission.old
+        if old is None or _owners(new) == _owners(old) or scope_of(admission.user) is not None:
+            return new
+        needed = _asked_of("delete", admission)
+        if not self._authorizer.decide_now(admission.user, needed).allowed:
+            why = "metadata.ownerReferences says when it is deleted; changing it needs this right"
+            raise refusal(admission.user, needed, why)
+        return new
+
+
+def _owners(kube_object: Object) -> Any:
+    return find_at(kube_object, "metadata", "ownerReferences") or None
 
 
 class TemplateRight:
