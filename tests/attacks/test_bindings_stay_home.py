@@ -131,6 +131,27 @@ async def test_a_tenant_cannot_bind_somebody_elses_secret(site: TenantFleet, own
     assert not await arrives(site, coveted)
 
 
+async def test_a_tenant_binds_no_secret_as_a_dependency(site: TenantFleet) -> None:
+    """Whoever may write workloads may name any Secret in them, and need not be able to read it."""
+    coveted = await on_hub(site, secret("coveted-need", TENANT, data={"g": "Zw=="}))
+    template = with_value(
+        deployment("covets", namespace=TENANT),
+        [{"name": "s", "secret": {"secretName": name_of(coveted)}}],
+        "spec", "template", "spec", "volumes",
+    )  # fmt: skip
+    held = await site.tenant.create(Place(DEPLOYMENTS, TENANT), template)
+    place = place_of_binding(binding_of(held))
+
+    with pytest.raises(Forbidden, match="would place any"):
+        await site.tenant.create(BINDINGS, binding_of(held, propagateDeps=True))
+    await site.tenant.create(BINDINGS, binding_of(held))
+    with pytest.raises(Forbidden, match="would place any"):
+        await edit(site.tenant, place, lambda old: with_value(old, True, "spec", "propagateDeps"))
+
+    await site.until_on_member(place_of(DEPLOYMENTS, held))
+    assert not await arrives(site, coveted)
+
+
 async def test_stored_bindings_of_somebody_elses_secrets_are_refused_and_say_so(
     site: TenantFleet,
 ) -> None:

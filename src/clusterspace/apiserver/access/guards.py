@@ -36,6 +36,9 @@ _CARRIERS: Final = {
 }
 """Kinds whose objects hold manifests of others, and where."""
 
+_DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts")
+"""What a template may need beside it on a cluster."""
+
 
 class CreateRight:
     """A patch or update that makes a new object needs the right to create it."""
@@ -101,7 +104,8 @@ class TemplateRight:
     """A binding sends an object to members: whoever writes one needs the right to `get` it.
 
     Controllers, ours and Karmada's, may read everything. Somebody with bindings alone could have
-    objects sent to where they can read them.
+    objects sent to where they can read them. With `spec.propagateDeps` so could somebody with
+    workloads, who may name any Secret: this needs the right to get all that may be needed.
     """
 
     def __init__(self, authorizer: HubAuthorizer) -> None:
@@ -127,7 +131,20 @@ class TemplateRight:
                 f"not get that"
             )
             raise _refused(admission, why)
+        if find_at(binding, "spec", "propagateDeps"):
+            self._check_dependencies(admission, namespace)
         return binding
+
+    def _check_dependencies(self, admission: Admission, namespace: str) -> None:
+        """Ask about whole kinds: what the template needs may change after this."""
+        for plural in _DEPENDENCIES:
+            asked = replace(_question("get", "", "v1", plural), namespace=namespace)
+            if not self._authorizer.decide_now(admission.user, asked).allowed:
+                why = (
+                    f"spec.propagateDeps would place any {plural} that the object needs, and user "
+                    f"{quoted(admission.user.name)} may not get all of them"
+                )
+                raise _refused(admission, why)
 
 
 class CredentialsRight:
