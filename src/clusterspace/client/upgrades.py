@@ -190,7 +190,8 @@ async def _request(connection: Connection, ask: Ask, protocol: str) -> bytes:
         raise ValueError("a header must not hold a line break")
     lines = [f"{ask.method} {parts.path}{ask.target} HTTP/1.1"]
     lines.extend(f"{name}: {value}" for name, value in headers)
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    # As every other request of ours says names; in another encoding they would be somebody else's.
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 async def _read_head(cluster: str, reader: asyncio.StreamReader) -> Head:

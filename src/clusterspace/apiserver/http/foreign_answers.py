@@ -105,6 +105,7 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
     A Status stays the Status it is. Of any other text the line breaks stay too: it is a page of
     what runs in the cluster, and no sentence that kubectl puts behind its own.
     """
+    media_type = media_type.strip().lower()
     if media_type.startswith("application/json"):
         try:
             decoded: Any = msgspec.json.decode(body)
@@ -142,7 +143,7 @@ def clean_table(cluster: str, body: bytes) -> bytes:
     """Return a Table whose cells and columns can be printed; what is no Table stays as it is."""
     try:
         fields: dict[str, Any] = dict(_read_fields(body))
-        if bytes(fields.get("kind", b"")) != b'"Table"':
+        if msgspec.json.decode(fields.get("kind", b"null")) != "Table":  # it may be escaped
             return body
         rows = _read_rows(fields.get("rows", b"null"))
         columns: Any = msgspec.json.decode(fields.get("columnDefinitions", b"null"))

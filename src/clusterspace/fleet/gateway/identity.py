@@ -60,7 +60,11 @@ class _Memory(Generic[Value]):
         """Remember."""
         self._held[key] = (self._clock.monotonic() + _REMEMBERED_SECONDS, value)
         self._held.move_to_end(key)
-        if len(self._held) > _MOST_REMEMBERED:
+        now = self._clock.monotonic()
+        # The oldest are in front: what nobody may use any more takes no room either.
+        while self._held and (
+            len(self._held) > _MOST_REMEMBERED or next(iter(self._held.values()))[0] <= now
+        ):
             self._held.popitem(last=False)
         return value
 
@@ -134,7 +138,8 @@ class HubReviews:
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return whether the user may do what the request asks for."""
         spec = {**_subject_of(user), **_attributes_of(info)}
-        key = repr(spec)
+        # The digest: a path may be long, and anybody may send one.
+        key = hashlib.blake2b(repr(spec).encode(errors="backslashreplace"), digest_size=16).digest()
         held = self._decisions.find(key)
         if held is not None:
             return held

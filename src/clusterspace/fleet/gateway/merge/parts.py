@@ -22,7 +22,7 @@ _PIECE_BYTES: Final = 512 * 1024
 _LONG_BYTES: Final = 4 * 1024 * 1024
 _LEAST_BYTES: Final = 32
 """An object that has no more than a name and a version is larger."""
-_VERSION: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+VERSION: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LONGEST_TOKEN: Final = 4096
 _MOST_COLUMNS: Final = 100
 
@@ -172,7 +172,7 @@ def _nonsense_in(answer: _Answer, api_version: str) -> str:
     would make them useless for all.
     """
     metadata = answer.metadata or _Metadata()
-    if metadata.version and not _VERSION.fullmatch(metadata.version):
+    if metadata.version and not VERSION.fullmatch(metadata.version):
         return "its resourceVersion is none"
     if len(metadata.token) > _LONGEST_TOKEN or not _is_plain(metadata.token):
         return "its continue token is none"

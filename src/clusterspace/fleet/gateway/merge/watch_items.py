@@ -9,7 +9,7 @@ import msgspec
 
 from clusterspace.errors import ApiError, ClusterMisbehaved, MalformedObject
 from clusterspace.fleet.gateway.flow import Naming
-from clusterspace.fleet.gateway.merge.parts import Part, Row, read_part
+from clusterspace.fleet.gateway.merge.parts import VERSION, Part, Row, read_part
 from clusterspace.fleet.gateway.renaming import edits
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
@@ -154,5 +154,7 @@ def _head_beside(row: Row) -> Head:
 
 
 def _require_version(head: Head) -> None:
-    if not head.resource_version:
-        raise ValueError("an object without a resourceVersion")
+    # It becomes a part of ours, on every event that follows: one without bounds would make all of
+    # them too long for a URL.
+    if not VERSION.fullmatch(head.resource_version):
+        raise ValueError("an object whose resourceVersion is none")
