@@ -27,7 +27,7 @@ from clusterspace.apiserver.access.build import build_access
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.custom_resources import CustomResourceController
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
 from clusterspace.apiserver.http.parsing import RequestHead
@@ -361,15 +361,15 @@ class Server:
 class _Witness:
     """Stands before the app: whatever comes here was let in."""
 
-    def __init__(self, app: CallHandler) -> None:
+    def __init__(self, app: RequestHandler) -> None:
         self._app = app
         self.heard: list[Heard] = []
 
-    async def __call__(self, call: Call) -> Response | None:
-        request, user = call.request, call.user
+    async def __call__(self, context: RequestContext) -> Response | None:
+        request, user = context.request, context.user
         target = request.path + (f"?{request.query}" if request.query else "")
         self.heard.append(Heard(user.name, request.method, target, user.groups))
-        return await self._app(call)
+        return await self._app(context)
 
 
 async def start_server(

@@ -18,7 +18,7 @@ from tests.component.serving.wire import RawClient, get
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.middleware import failed_logins
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Identity
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,7 +39,7 @@ async def ask_hub(site: Site, path: str, token: str) -> int:
     settings = ConnectionSettings("hub", hub.server, hub.trust, Identity(token=token))
     connection = Connection(settings, clock=SystemClock(), random=Random(1))
     try:
-        return heard(await connection.exchange(Ask("GET", path))).code
+        return heard(await connection.exchange(ApiRequest("GET", path))).code
     finally:
         await connection.close()
 

@@ -24,7 +24,7 @@ from tests.attacks.oracle_world import WORLD
 from clusterspace.apiserver.access import authorizer, guards, rbac
 from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http import request_info
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
 from clusterspace.apiserver.http.middleware.impersonate import Wish
@@ -130,8 +130,10 @@ def fits_any_scope(self: RequestInfo, *, namespaced: bool) -> bool:
     return True
 
 
-def authorizes_nobody(self: Authorize, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
-    return rest(call)
+def authorizes_nobody(
+    self: Authorize, context: RequestContext, rest: RequestHandler
+) -> Awaitable[Response | None]:
+    return rest(context)
 
 
 async def admits(self: object, hub: HubState, admission: Admission) -> Object:

@@ -23,7 +23,7 @@ from clusterspace.apis.cluster_credentials import USED_WITH
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.http.users import User
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import Identity
 from clusterspace.client.writes import DeleteOptions
@@ -97,7 +97,9 @@ async def merge(client: ClusterClient, place: Place, change: Object) -> Object:
     """Patch an object whatever its version, as kubectl does."""
     kind = ("Content-Type", "application/merge-patch+json")
     body = json.dumps(change).encode()
-    answer = await client.connection.ask(Ask("PATCH", place.path, headers=(kind,), body=body))
+    answer = await client.connection.ask(
+        ApiRequest("PATCH", place.path, headers=(kind,), body=body)
+    )
     return json.loads(answer.body)
 
 
@@ -128,9 +130,9 @@ async def lead_everybody_to(site: Site, name: str) -> list[Answer]:
     relayed = f"{names.cluster_place(name).path}/proxy/api/v1/namespaces"
     answers = [
         await site.connection(ROOT).exchange(
-            Ask("POST", f"/clusterspaces/{name}/api/v1/namespaces")
+            ApiRequest("POST", f"/clusterspaces/{name}/api/v1/namespaces")
         ),
-        await site.hub.client.connection.exchange(Ask("POST", relayed)),
+        await site.hub.client.connection.exchange(ApiRequest("POST", relayed)),
     ]
 
     async def is_looked_at() -> bool:
@@ -321,7 +323,9 @@ async def test_a_join_as_karmada_does_it_is_used_from_the_moment_its_secrets_are
     made = manifests.cluster("stock", "stock", endpoint, manifests.NOWHERE)
     cluster = await hub.create(CLUSTERS, made)
     await site.wait_for("stock")
-    early = await site.connection(ROOT).exchange(Ask("POST", "/clusterspaces/stock/api/v1/pods"))
+    early = await site.connection(ROOT).exchange(
+        ApiRequest("POST", "/clusterspaces/stock/api/v1/pods")
+    )
     heard_early = list(trap.heard)
     owner = {"metadata": {"ownerReferences": [manifests.owner_of_secrets(cluster)]}}
     for name in ("stock", "stock-impersonator"):

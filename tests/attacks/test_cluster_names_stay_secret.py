@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching, using
 
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.fleet.gateway.merge import continues, versions
 from clusterspace.fleet.gateway.merge.continues import Continue
@@ -107,7 +107,7 @@ async def test_the_hub_tells_no_more_than_the_gateway(site: Site):
     for who in ("jane", "mallory"):
         heard: list[str] = []
         for name in (THERE, MADE_UP):
-            ask = Ask("GET", KARMADA.format(name), headers=(("Impersonate-User", who),))
+            ask = ApiRequest("GET", KARMADA.format(name), headers=(("Impersonate-User", who),))
             answer = await site.hub.client.connection.exchange(ask)
             heard.append(answer.body.decode().replace(name, "NAME"))
             assert answer.status == 403

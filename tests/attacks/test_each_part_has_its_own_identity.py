@@ -22,7 +22,7 @@ from tests.flows.fleets import Fleet, Side, running_fleet, until
 
 from clusterspace.apis.agents import AGENT_SIGNER
 from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER, PARTS
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.fleet.membership import names
@@ -70,7 +70,7 @@ class Theft:
     ) -> tuple[int, Any]:
         raw = None if body is None else json.dumps(body).encode()
         headers = (*acting_as, ("Content-Type", content_type)) if raw else acting_as
-        ask = Ask(method, path, headers=headers, body=raw)
+        ask = ApiRequest(method, path, headers=headers, body=raw)
         answer = await exchange(self.clients[who].connection, ask)
         return answer.status, json.loads(answer.body)
 

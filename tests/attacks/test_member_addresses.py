@@ -29,7 +29,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.upgrades import open_tunnel
@@ -180,7 +180,7 @@ async def test_members_are_in_private_networks_behind_names_and_behind_paths(
 ) -> None:
     place = names.cluster_place("odd").collection
     made = await fleet.hub.connection.ask(
-        Ask(
+        ApiRequest(
             "POST",
             place.path,
             query=(("dryRun", "All"),),
@@ -225,11 +225,13 @@ async def test_a_name_that_leads_to_this_machine_is_connected_to_by_nobody(
             relayed = f"{names.cluster_place('rebound').path}/proxy/api/v1/namespaces"
             answers = [
                 await fleet.gateway.connection.exchange(
-                    Ask("POST", "/clusterspaces/rebound/api/v1/namespaces")
+                    ApiRequest("POST", "/clusterspaces/rebound/api/v1/namespaces")
                 ),
-                await fleet.hub.connection.exchange(Ask("POST", relayed)),
+                await fleet.hub.connection.exchange(ApiRequest("POST", relayed)),
             ]
-            listed = await fleet.gateway.connection.exchange(Ask("GET", "/api/v1/namespaces"))
+            listed = await fleet.gateway.connection.exchange(
+                ApiRequest("GET", "/api/v1/namespaces")
+            )
             message = await ready_message(fleet, "rebound")
         finally:
             controllers.cancel()
@@ -298,10 +300,10 @@ async def connection(
 async def knock(opened: Connection, way: str) -> None:
     """Ask for something once, by a request or by an upgrade."""
     if way == "request":
-        await opened.exchange(Ask("POST", "/api", body=b"{}"))
+        await opened.exchange(ApiRequest("POST", "/api", body=b"{}"))
         return
     headers = (("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="))
-    async with open_tunnel(opened, Ask("GET", "/exec", headers=headers), "websocket"):
+    async with open_tunnel(opened, ApiRequest("GET", "/exec", headers=headers), "websocket"):
         return
 
 
@@ -406,7 +408,7 @@ async def test_a_kubeconfig_leads_where_its_owner_likes() -> None:
     async with fake_cluster(handle) as port:
         settings = ConnectionSettings("west", f"http://127.0.0.1:{port}")
         opened = Connection(settings, clock=SystemClock(), random=Random(1))
-        answer = await opened.exchange(Ask("GET", "/"))
+        answer = await opened.exchange(ApiRequest("GET", "/"))
         await opened.close()
 
     assert answer.status == 200

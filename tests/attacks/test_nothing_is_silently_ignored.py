@@ -14,7 +14,7 @@ from tests.component.gateway.fleet_site import Site, fleet_site, heard
 
 from clusterspace.apiserver.admission.unenforced import KINDS
 from clusterspace.builtins.resources import all_resources
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.kube.resources import ResourceInfo
 
@@ -106,7 +106,7 @@ class Operator:
         """Return the status and the warnings."""
         raw = None if body is None else json.dumps(body).encode()
         headers = (("Content-Type", content_type),) if raw else ()
-        ask = Ask(method, self._prefix + path, headers=headers, body=raw)
+        ask = ApiRequest(method, self._prefix + path, headers=headers, body=raw)
         answer = heard(await exchange(self._connection, ask))
         assert answer.code in (200, 201), answer.body
         return answer.code, answer.warning

@@ -17,14 +17,14 @@ from tests.component.gateway.watch_streams import Watching, watching
 from tests.component.serving.wire import get, running
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.recheck import Recheck
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.errors import Forbidden
 from clusterspace.kube.resources import GroupVersionResource
@@ -84,7 +84,7 @@ class Scene:
         await self.remove(Place(BINDINGS, name=name))
 
     async def remove(self, place: Place) -> None:
-        ask = Ask("DELETE", place.path)
+        ask = ApiRequest("DELETE", place.path)
         await self.site.hub.client.connection.ask(ask)
 
     async def enter(self, connection: Connection, **options: Any) -> Watching:
@@ -105,7 +105,7 @@ async def deleted_account(scene: Scene) -> Watching:
     await grant(site.hub, user, using("configmaps"), "robot-uses")
     path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
     body = b'{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}'
-    ask = Ask("POST", path, headers=(("Content-Type", "application/json"),), body=body)
+    ask = ApiRequest("POST", path, headers=(("Content-Type", "application/json"),), body=body)
     token = json.loads((await site.hub.client.connection.ask(ask)).body)["status"]["token"]
     found = await scene.enter(scene.hub(token), path=f"{MAPS}?watch=1")
     await found.until_told(HUB)
@@ -256,16 +256,16 @@ async def test_a_stream_whose_rights_stay_goes_on(ended: Ended, scene: Scene) ->
 async def test_a_shell_and_a_log_are_cut(way: str) -> None:
     rights: list[str] = ["create pods/exec"]
 
-    async def still_allowed(call: Call, rest: CallHandler) -> Response | None:
+    async def still_allowed(context: RequestContext, rest: RequestHandler) -> Response | None:
         if not rights:
             raise Forbidden("no longer")
-        return await rest(call)
+        return await rest(context)
 
-    async def serve_for_ever(call: Call) -> None:
+    async def serve_for_ever(context: RequestContext) -> None:
         if way == "hijack":
-            call.request.hijack().write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n$ ")
+            context.request.hijack().write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n$ ")
         else:
-            call.request.start_stream(200, ()).write(b"$ ")
+            context.request.start_stream(200, ()).write(b"$ ")
         await asyncio.get_running_loop().create_future()
 
     recheck = Recheck((still_allowed,), SystemClock())
@@ -273,7 +273,7 @@ async def test_a_shell_and_a_log_are_cut(way: str) -> None:
 
     async def handle(request: Request) -> Response | None:
         info = read_request("GET", "/api/v1/namespaces/shop/pods/web/exec", "")
-        return await answer(Call(request, info, "id"))
+        return await answer(RequestContext(request, info, "id"))
 
     async with running(handle) as run:
         client = await run.client()

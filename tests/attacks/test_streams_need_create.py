@@ -10,7 +10,7 @@ from tests.component.gateway.stream_clients import V5, WEB_SOCKET, ask
 from tests.flows.fleets import Side, until
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import find_at
@@ -114,10 +114,10 @@ async def test_the_hub_itself_passes_no_stream_on_for_who_may_only_get_a_cluster
     target = f"{KARMADA}{POD}/{stream}"
 
     with pytest.raises(Forbidden, match='cannot create resource "clusters/proxy"'):
-        async with open_tunnel(hub, Ask("GET", target, headers=as_jane), "websocket"):
+        async with open_tunnel(hub, ApiRequest("GET", target, headers=as_jane), "websocket"):
             pass
-    plain = await hub.exchange(Ask("GET", target, headers=as_jane))
-    log = await hub.exchange(Ask("GET", f"{KARMADA}{POD}/log", headers=as_jane))
+    plain = await hub.exchange(ApiRequest("GET", target, headers=as_jane))
+    log = await hub.exchange(ApiRequest("GET", f"{KARMADA}{POD}/log", headers=as_jane))
 
     assert (plain.status, log.status) == (403, 200)
 
@@ -129,7 +129,7 @@ async def test_a_member_asked_directly_opens_no_stream_for_who_may_only_get_it(
     as_carl = (("Impersonate-User", "carl"), ("Impersonate-Group", "ops"))
     member = site.members["west"].client.connection
 
-    answer = await member.exchange(Ask("GET", f"{POD}/{stream}", headers=as_carl))
+    answer = await member.exchange(ApiRequest("GET", f"{POD}/{stream}", headers=as_carl))
 
     part = stream.partition("?")[0]
     assert answer.status == 403

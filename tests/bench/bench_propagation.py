@@ -49,7 +49,7 @@ from tests.bench.propagation_fleet import (
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.writes import PatchType
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import find_at, resource_version_of
@@ -87,7 +87,7 @@ class Costs:
 
 
 async def costs_of(fleet: Fleet) -> Costs:
-    answer = await fleet.hub.connection.ask(Ask("GET", "/metrics"))
+    answer = await fleet.hub.connection.ask(ApiRequest("GET", "/metrics"))
     series = find_series(answer.body.decode(), "apiserver_request_total")
     used = {name: usage_of(processes) for name, processes in fleet.processes.items()}
     return Costs(used, series)

@@ -22,7 +22,7 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.custom_resources import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.http.calls import Call, chain
+from clusterspace.apiserver.http.context import RequestContext, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.audit import Audit
 from clusterspace.apiserver.http.middleware.authenticate import Authenticate
@@ -94,7 +94,7 @@ class Witness:
     """What the last calls were authorized as, by whom, and what their handler was given."""
 
     authorized: list[tuple[User, RequestInfo]] = field(default_factory=list)
-    handled: list[Call] = field(default_factory=list)
+    handled: list[RequestContext] = field(default_factory=list)
     audited: list[dict[str, Any]] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -243,10 +243,10 @@ def build_handler(
     )
     steps = (catch_errors, deadlines, *(guards if is_guarded else ()))
 
-    async def handled(call: Call) -> Response | None:
+    async def handled(context: RequestContext) -> Response | None:
         if is_watched:
-            witness.handled.append(call)
-        return await app(call)
+            witness.handled.append(context)
+        return await app(context)
 
     answer = chain(steps, handled)
 
@@ -255,7 +255,7 @@ def build_handler(
             info = read_request(request.method, request.path, request.query)
         except ApiError as error:
             unread = RequestInfo(method=request.method, path="", verb="")
-            return error_response(Call(request, unread, "test"), error)
-        return await answer(Call(request, info, "test"))
+            return error_response(RequestContext(request, unread, "test"), error)
+        return await answer(RequestContext(request, info, "test"))
 
     return handle

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Response, refusal
 from clusterspace.apiserver.http.request_info import read_request
@@ -49,9 +49,11 @@ async def pod_server() -> AsyncGenerator[int]:
     }
 
     async def handle(request: Request) -> Response | None:
-        call = Call(request, read_request(request.method, request.path, request.query), "")
+        context = RequestContext(
+            request, read_request(request.method, request.path, request.query), ""
+        )
         try:
-            return await doors[call.info.subresource](call, ready)
+            return await doors[context.info.subresource](context, ready)
         except ApiError as error:
             return refusal(error)
 

@@ -10,7 +10,7 @@ from tests.component.fake_clusters import asked_by, connected, fake_cluster, sta
 from tests.component.serving.certificates import Authority
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.errors import (
@@ -25,14 +25,14 @@ from clusterspace.errors import (
 )
 from clusterspace.testing.builders import PODS, config_map
 
-GET = Ask("GET", "/api/v1/pods")
-PUT = Ask("PUT", "/api/v1/namespaces/default/pods/web", body=b"{}")
-DELETE = Ask("DELETE", "/api/v1/namespaces/default/pods/web")
-POST = Ask("POST", "/api/v1/namespaces/default/pods", body=b"{}")
+GET = ApiRequest("GET", "/api/v1/pods")
+PUT = ApiRequest("PUT", "/api/v1/namespaces/default/pods/web", body=b"{}")
+DELETE = ApiRequest("DELETE", "/api/v1/namespaces/default/pods/web")
+POST = ApiRequest("POST", "/api/v1/namespaces/default/pods", body=b"{}")
 WRITES = [POST, PUT, DELETE]
 
 
-def by_method(ask: Ask) -> str:
+def by_method(ask: ApiRequest) -> str:
     return ask.method
 
 
@@ -135,7 +135,7 @@ async def test_a_server_error_without_retry_after_is_not_repeated():
 
 
 @pytest.mark.parametrize("ask", WRITES, ids=by_method)
-async def test_a_write_is_repeated_only_when_it_was_refused_unread(ask: Ask):
+async def test_a_write_is_repeated_only_when_it_was_refused_unread(ask: ApiRequest):
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -150,7 +150,7 @@ async def test_a_write_is_repeated_only_when_it_was_refused_unread(ask: Ask):
 
 
 @pytest.mark.parametrize("ask", WRITES, ids=by_method)
-async def test_a_write_whose_connection_broke_is_not_repeated(ask: Ask):
+async def test_a_write_whose_connection_broke_is_not_repeated(ask: ApiRequest):
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -207,9 +207,9 @@ async def test_a_compressed_answer_is_read_and_a_bomb_is_not():
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
     async with asked_by(answer) as connection:
-        assert (await connection.ask(Ask("GET", "/small"))).body == b"x" * 1000
+        assert (await connection.ask(ApiRequest("GET", "/small"))).body == b"x" * 1000
         with pytest.raises(ClusterMisbehaved, match="more than 1000000 bytes"):
-            await connection.ask(Ask("GET", "/bomb", most_bytes=1_000_000))
+            await connection.ask(ApiRequest("GET", "/bomb", most_bytes=1_000_000))
 
 
 async def test_an_encoding_nobody_asked_for_is_refused():
@@ -402,7 +402,7 @@ async def test_a_new_certificate_is_shown_and_what_is_under_way_goes_on(
         settings = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust, identity)
         async with (
             connected(settings) as connection,
-            connection.stream(Ask("GET", "/slow")) as slow,
+            connection.stream(ApiRequest("GET", "/slow")) as slow,
         ):
             new = authority.issue("admin", user="admin")
             connection.credentials.refused()  # what is on disk is to be read again

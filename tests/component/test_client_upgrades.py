@@ -11,7 +11,7 @@ from tests.component.serving.certificates import Authority
 
 from clusterspace.client import upgrades
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import (
@@ -23,7 +23,9 @@ from clusterspace.errors import (
 )
 from clusterspace.testing.builders import PODS
 
-EXEC = Ask("POST", Place(PODS, "default", "web").part("exec").path, (("command", "ls"),), seconds=5)
+EXEC = ApiRequest(
+    "POST", Place(PODS, "default", "web").part("exec").path, (("command", "ls"),), seconds=5
+)
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -160,7 +162,7 @@ async def test_a_cluster_that_hangs_up_or_stays_silent_is_told_apart():
             async with open_tunnel(connection, EXEC, "SPDY/3.1"):
                 pass
     async with listening(stay_silent) as port, connected(settings_for(port)) as connection:
-        brief = Ask("POST", "/exec", seconds=0.1)
+        brief = ApiRequest("POST", "/exec", seconds=0.1)
         with pytest.raises(ClusterTimeout):
             async with open_tunnel(connection, brief, "SPDY/3.1"):
                 pass

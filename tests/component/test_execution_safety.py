@@ -24,7 +24,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import Client, ListOptions
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
@@ -93,7 +93,7 @@ def deletions_in(proxy: FaultProxy) -> list[str]:
 
 async def stale_list(site: Site) -> Reply:
     """Return a list of the member as it was before anything was placed."""
-    answer = await site.member.connection.ask(Ask("GET", Place(CONFIG_MAPS).path))
+    answer = await site.member.connection.ask(ApiRequest("GET", Place(CONFIG_MAPS).path))
     return Reply(200, answer.body)
 
 

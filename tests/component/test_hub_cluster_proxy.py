@@ -11,7 +11,7 @@ from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet, until
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask, Headers
+from clusterspace.client.requests import ApiRequest, Headers
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.fleet.membership import names
@@ -48,7 +48,7 @@ def as_user(name: str, *groups: str) -> Headers:
 async def ask(fleet: Fleet, method: str, path: str, body: Any = None, *headers: Any) -> Any:
     raw = None if body is None else json.dumps(body).encode()
     given = (JSON, *headers) if raw else headers
-    asked = Ask(method, PROXY + path, headers=given, body=raw)
+    asked = ApiRequest(method, PROXY + path, headers=given, body=raw)
     return json.loads((await fleet.hub.client.connection.ask(asked)).body)
 
 
@@ -92,7 +92,7 @@ async def test_objects_of_a_member_are_read_and_written_through_the_hub(
 
     await ask(running, "POST", maps, config_map("a", {"k": "1"}))
     patch = ("Content-Type", "application/merge-patch+json")
-    patched = Ask("PATCH", f"{PROXY}{maps}/a", headers=(patch,), body=b'{"data":{"k":"2"}}')
+    patched = ApiRequest("PATCH", f"{PROXY}{maps}/a", headers=(patch,), body=b'{"data":{"k":"2"}}')
     await running.hub.client.connection.ask(patched)
 
     assert (await west.client.get(Place(CONFIG_MAPS, "default", "a")))["data"] == {"k": "2"}
@@ -130,11 +130,11 @@ async def test_who_may_not_reach_a_member_does_not(fleet: tuple[Fleet, Side]):
 async def test_any_media_type_and_any_path_pass(fleet: tuple[Fleet, Side]):
     running, _ = fleet
 
-    asked = Ask("GET", f"{PROXY}/version", headers=(("Accept", "text/html, */*"),))
+    asked = ApiRequest("GET", f"{PROXY}/version", headers=(("Accept", "text/html, */*"),))
     answer = await running.hub.client.connection.ask(asked)
 
     assert json.loads(answer.body)["major"] == "1"
-    head = await running.hub.client.connection.exchange(Ask("HEAD", f"{PROXY}/healthz"))
+    head = await running.hub.client.connection.exchange(ApiRequest("HEAD", f"{PROXY}/healthz"))
     assert (head.status, head.body) == (200, b"")
 
 
@@ -144,7 +144,7 @@ async def test_a_member_that_is_gone_is_unavailable_and_never_not_found(
     running, _ = fleet
     await move_cluster(running.hub.client, "west", "https://127.0.0.1:1")
 
-    once = Ask("POST", f"{PROXY}/api/v1/namespaces", headers=(JSON,), body=b"{}")
+    once = ApiRequest("POST", f"{PROXY}/api/v1/namespaces", headers=(JSON,), body=b"{}")
     answer = await running.hub.client.connection.exchange(once)
 
     assert answer.status == 503
@@ -156,7 +156,7 @@ async def test_an_unknown_member_is_not_found(fleet: tuple[Fleet, Side]):
     path = PROXY.replace("west", "east")
 
     with pytest.raises(NotFound, match='"east" not found'):
-        await running.hub.client.connection.ask(Ask("GET", f"{path}/version"))
+        await running.hub.client.connection.ask(ApiRequest("GET", f"{path}/version"))
 
 
 async def running_pod(west: Side) -> None:
@@ -172,14 +172,14 @@ async def running_pod(west: Side) -> None:
 async def test_a_watch_and_a_log_are_passed_on_as_they_come(fleet: tuple[Fleet, Side]):
     running, west = fleet
     await running_pod(west)
-    follow = Ask("GET", f"{PROXY}/api/v1/namespaces/default/pods/web/log?follow=true")
+    follow = ApiRequest("GET", f"{PROXY}/api/v1/namespaces/default/pods/web/log?follow=true")
 
     async with running.hub.client.connection.stream(follow) as stream:
         first = await anext(stream.chunks())
 
     assert stream.status == 200
     assert first
-    watch = Ask("GET", f"{PROXY}/api/v1/pods?watch=true")
+    watch = ApiRequest("GET", f"{PROXY}/api/v1/pods?watch=true")
     async with running.hub.client.connection.stream(watch) as stream:
         event = json.loads((await anext(stream.chunks())).splitlines()[0])
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "web")
@@ -200,14 +200,14 @@ async def test_a_shell_is_passed_on_to_who_may_create_one_and_to_nobody_else(
     )
 
     hub = running.hub.client.connection
-    async with open_tunnel(hub, Ask("GET", target, headers=headers), "websocket") as shell:
+    async with open_tunnel(hub, ApiRequest("GET", target, headers=headers), "websocket") as shell:
         assert shell.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         async with asyncio.timeout(10):
             said = b""
             while b"Success" not in said:
                 said += await shell.read()
     assert b"/" in said
-    asked = Ask("GET", target, headers=(*headers, *as_user("jane")))
+    asked = ApiRequest("GET", target, headers=(*headers, *as_user("jane")))
     with pytest.raises(Forbidden, match='cannot create resource "pods/exec"'):
         async with open_tunnel(hub, asked, "websocket"):
             pass

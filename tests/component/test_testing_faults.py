@@ -9,7 +9,7 @@ from aiohttp import web
 from tests.component.fake_clusters import asked_by, connected
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterTimeout, ClusterUnreachable
 from clusterspace.testing.faults import (
     Delay,
@@ -33,7 +33,9 @@ class Way:
         self.asked = asked
 
     async def post(self, path: str = "/a") -> bytes:
-        return (await self.connection.exchange(Ask("POST", path, body=b"hello", seconds=2))).body
+        return (
+            await self.connection.exchange(ApiRequest("POST", path, body=b"hello", seconds=2))
+        ).body
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ async def way() -> AsyncIterator[Way]:
 
 
 async def test_without_a_fault_everything_passes(way: Way):
-    answer = await way.connection.exchange(Ask("POST", "/a", (("b", "c d"),), body=b"hello"))
+    answer = await way.connection.exchange(ApiRequest("POST", "/a", (("b", "c d"),), body=b"hello"))
 
     assert (answer.status, answer.body) == (200, b'{"path": "/a"}')
     assert answer.headers["warning"] == "199 - x"
@@ -63,7 +65,7 @@ async def test_without_a_fault_everything_passes(way: Way):
 async def test_a_fault_is_for_the_requests_and_the_times_it_was_told(way: Way):
     rule = way.proxy.inject(Reply(503, b"busy"), when=is_write, times=1)
 
-    assert (await way.connection.exchange(Ask("GET", "/a"))).status == 200
+    assert (await way.connection.exchange(ApiRequest("GET", "/a"))).status == 200
     assert await way.post() == b"busy"
     assert await way.post() == b'{"path": "/a"}'
     assert rule.hits == 1

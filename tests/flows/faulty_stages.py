@@ -14,7 +14,7 @@ from tests.flows.stages import MEMBERS, SIM, Stage, running_members
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.controllers import run_controllers
@@ -119,7 +119,7 @@ Listed = dict[GroupVersionResource, bytes]
 async def lists_of(cluster: ClusterClient, resources: Iterable[GroupVersionResource]) -> Listed:
     """Return what a cluster answers now, to be told again later."""
     return {
-        each: (await cluster.connection.ask(Ask("GET", Place(each).path))).body
+        each: (await cluster.connection.ask(ApiRequest("GET", Place(each).path))).body
         for each in resources
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 from tests.component.gateway.fleet_site import TABLE, Site, grant, reaching
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -135,7 +135,7 @@ class Attempt:
     """One request somebody makes."""
 
     user: str
-    ask: Ask
+    ask: ApiRequest
 
     def __str__(self) -> str:
         return f"{self.user}: {self.ask.method} {self.ask.target} {dict(self.ask.headers)}"
@@ -148,7 +148,7 @@ def attempts(random: Random, loot: Loot) -> Iterator[Attempt]:
         yield Attempt(user, _request(random, loot))
 
 
-def _request(random: Random, loot: Loot) -> Ask:
+def _request(random: Random, loot: Loot) -> ApiRequest:
     method = random.choices(("GET", "PATCH", "PUT", "DELETE", "POST"), (75, 10, 5, 5, 5))[0]
     path = _path(random)
     query = dict(_parameters(random, loot))
@@ -166,7 +166,7 @@ def _request(random: Random, loot: Loot) -> Ask:
         headers.append(("X-Remote-User", "root"))
     pairs = tuple((key, value) for key, value in query.items())
     raw = json.dumps(body).encode() if body is not None else None
-    return Ask(method, path, pairs, tuple(headers), raw, seconds=20)
+    return ApiRequest(method, path, pairs, tuple(headers), raw, seconds=20)
 
 
 def _path(random: Random) -> str:

@@ -12,7 +12,7 @@ from tests.robustness.watch_fleet import FragileFleet
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ApiError, ClusterError, Expired
 from clusterspace.fleet.gateway import names
@@ -110,7 +110,7 @@ class Client:
 
     async def _list(self) -> str:
         assert self._connection is not None
-        answer = await self._connection.ask(Ask("GET", PATH, self._selector))
+        answer = await self._connection.ask(ApiRequest("GET", PATH, self._selector))
         body: Any = msgspec.json.decode(answer.body)
         vector = str(body["metadata"]["resourceVersion"])
         self.lists.append(Listed(vector, _state_of(body["items"])))
@@ -132,7 +132,7 @@ class Client:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    return await self._read(Ask("GET", PATH, query))
+                    return await self._read(ApiRequest("GET", PATH, query))
             self.kills += 1
             return "killed"
         finally:
@@ -141,7 +141,7 @@ class Client:
             self._issued += [each.vector for each in kept]
             self.told = []
 
-    async def _read(self, ask: Ask) -> str:
+    async def _read(self, ask: ApiRequest) -> str:
         assert self._connection is not None
         splitter = LineSplitter()
         async with self._connection.stream(ask) as answer:

@@ -6,7 +6,7 @@ from typing import Final
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.discovery import Discovery
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import negotiate
 from clusterspace.apiserver.http.request_info import RequestInfo
@@ -14,12 +14,12 @@ from clusterspace.apiserver.http.responses import headers_for, text_response, va
 from clusterspace.apiserver.openapi import OpenApi
 from clusterspace.apiserver.openapi_v2 import answer_openapi_v2
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.asks import Ask
 from clusterspace.apiserver.verbs.create import create
 from clusterspace.apiserver.verbs.delete import delete, delete_collection
 from clusterspace.apiserver.verbs.parts import PARTS, Verb
 from clusterspace.apiserver.verbs.patch import patch
 from clusterspace.apiserver.verbs.read import get, list_objects
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.scale import get_scale, patch_scale, update_scale
 from clusterspace.apiserver.verbs.update import update
 from clusterspace.apiserver.verbs.watch import watch
@@ -62,33 +62,39 @@ class HubApp:
         self.is_ready = False
         """Whether /readyz says yes."""
 
-    async def __call__(self, call: Call) -> Response | None:
+    async def __call__(self, context: RequestContext) -> Response | None:
         """Answer a call."""
         try:
-            return await self._resource(call) if call.info.is_resource else self._other(call)
+            return (
+                await self._resource(context) if context.info.is_resource else self._other(context)
+            )
         finally:
-            call.end_turn()
+            context.end_turn()
 
     # -- everything that is not about an object ------------------------------------------------
 
-    def _other(self, call: Call) -> Response:
-        path = call.info.path
-        if call.info.method not in ("GET", "HEAD"):
+    def _other(self, context: RequestContext) -> Response:
+        path = context.info.path
+        if context.info.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         if path in _HEALTH:
-            return self._health(call, path.strip("/"))
+            return self._health(context, path.strip("/"))
         if path == "/version":
-            return value_response(call, 200, version_document())
+            return value_response(context, 200, version_document())
         if path == "/metrics":
-            return Response(200, headers_for(call, metrics.CONTENT_TYPE), metrics.render())
+            return Response(200, headers_for(context, metrics.CONTENT_TYPE), metrics.render())
         if path == "/":
-            return value_response(call, 200, {"paths": self._paths()})
+            return value_response(context, 200, {"paths": self._paths()})
         if path == "/openapi/v2":
-            return answer_openapi_v2(call)
-        found = self._openapi.answer(call) if path.startswith("/openapi") else self._discover(call)
-        return found or text_response(call, 404, "404 page not found\n")
+            return answer_openapi_v2(context)
+        found = (
+            self._openapi.answer(context)
+            if path.startswith("/openapi")
+            else self._discover(context)
+        )
+        return found or text_response(context, 404, "404 page not found\n")
 
-    def _health(self, call: Call, name: str) -> Response:
+    def _health(self, context: RequestContext, name: str) -> Response:
         checks = {"ping": True, "store": self._state.store.current_revision > 0}
         if name == "readyz":
             checks["serving"] = self.is_ready
@@ -96,23 +102,23 @@ class HubApp:
         if not is_well and name != "livez":
             failed = ", ".join(check for check, passed in checks.items() if not passed)
             raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
-        if not call.info.query.get_all("verbose"):
-            return text_response(call, 200, "ok")
+        if not context.info.query.get_all("verbose"):
+            return text_response(context, 200, "ok")
         lines = [f"[{'+' if passed else '-'}]{check} ok\n" for check, passed in checks.items()]
-        return text_response(call, 200, "".join([*lines, f"{name} check passed\n"]))
+        return text_response(context, 200, "".join([*lines, f"{name} check passed\n"]))
 
-    def _discover(self, call: Call) -> Response | None:
-        match call.info.path.strip("/").split("/"):
+    def _discover(self, context: RequestContext) -> Response | None:
+        match context.info.path.strip("/").split("/"):
             case ["api"]:
-                return self._discovery.root_of_core(call)
+                return self._discovery.root_of_core(context)
             case ["apis"]:
-                return self._discovery.root_of_groups(call)
+                return self._discovery.root_of_groups(context)
             case ["apis", group]:
-                return self._discovery.group(call, group)
+                return self._discovery.group(context, group)
             case ["api", version]:
-                return self._discovery.version(call, "", version)
+                return self._discovery.version(context, "", version)
             case ["apis", group, version]:
-                return self._discovery.version(call, group, version)
+                return self._discovery.version(context, group, version)
             case _:
                 return None
 
@@ -124,23 +130,23 @@ class HubApp:
 
     # -- objects -------------------------------------------------------------------------------
 
-    async def _resource(self, call: Call) -> Response | None:
-        info = call.info
+    async def _resource(self, context: RequestContext) -> Response | None:
+        info = context.info
         served = self._state.catalog.find(info.group, info.version, info.resource)
         if served is None:
             if self._discovery.serves(info.group, info.version):
                 raise statuses.unknown_path()
-            return text_response(call, 404, "404 page not found\n")
-        call.labels = _labels(call, served)
+            return text_response(context, 404, "404 page not found\n")
+        context.labels = _labels(context, served)
         _require_method(info, served)
         # What is passed on is for the one that answers to negotiate.
-        accept = "" if info.subresource == "proxy" else call.header("accept")
+        accept = "" if info.subresource == "proxy" else context.header("accept")
         representation = negotiate(accept)
-        verb = self._verb(call, served)
-        return await verb(Ask(self._state, call, served, representation))
+        verb = self._verb(context, served)
+        return await verb(ResourceRequest(self._state, context, served, representation))
 
-    def _verb(self, call: Call, served: Served) -> Verb:
-        info = call.info
+    def _verb(self, context: RequestContext, served: Served) -> Verb:
+        info = context.info
         if not info.subresource:
             own = self._own_verbs.get((f"{info.group}/{info.resource}", info.verb))
             return own or _allowed(_OBJECT_VERBS, info.verb, served.info.verbs)
@@ -160,9 +166,9 @@ class HubApp:
         return _allowed(verbs, info.verb, part.verbs)
 
 
-def _labels(call: Call, served: Served) -> RequestLabels:
+def _labels(context: RequestContext, served: Served) -> RequestLabels:
     """Name what a call is about for the metrics: only what is served, never what was made up."""
-    info = call.info
+    info = context.info
     part = info.subresource if served.info.find_subresource(info.subresource) else ""
     scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
     return RequestLabels(info.verb, info.group, info.version, info.resource, part, scope)

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import aggregated_version
 from clusterspace.apiserver.http.responses import headers_for, value_response
@@ -20,35 +20,37 @@ class Discovery:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def root_of_core(self, call: Call) -> Response:
+    def root_of_core(self, context: RequestContext) -> Response:
         """Answer GET /api."""
-        wanted = aggregated_version(call.header("accept"))
+        wanted = aggregated_version(context.header("accept"))
         if wanted:
-            return self._aggregated(call, wanted, is_core=True)
-        address = call.header("host")
-        return value_response(call, 200, discovery_documents.core_versions(self._groups(), address))
+            return self._aggregated(context, wanted, is_core=True)
+        address = context.header("host")
+        return value_response(
+            context, 200, discovery_documents.core_versions(self._groups(), address)
+        )
 
-    def root_of_groups(self, call: Call) -> Response:
+    def root_of_groups(self, context: RequestContext) -> Response:
         """Answer GET /apis."""
-        wanted = aggregated_version(call.header("accept"))
+        wanted = aggregated_version(context.header("accept"))
         if wanted:
-            return self._aggregated(call, wanted, is_core=False)
-        return value_response(call, 200, discovery_documents.group_list(self._groups()))
+            return self._aggregated(context, wanted, is_core=False)
+        return value_response(context, 200, discovery_documents.group_list(self._groups()))
 
-    def group(self, call: Call, name: str) -> Response | None:
+    def group(self, context: RequestContext, name: str) -> Response | None:
         """Answer GET /apis/GROUP; None when there is no such group."""
         found = next((each for each in self._groups() if each.name == name), None)
         if found is None or not name:
             return None
-        return value_response(call, 200, discovery_documents.group_document(found))
+        return value_response(context, 200, discovery_documents.group_document(found))
 
-    def version(self, call: Call, group: str, version: str) -> Response | None:
+    def version(self, context: RequestContext, group: str, version: str) -> Response | None:
         """Answer GET /api/v1 or /apis/GROUP/VERSION; None when there is no such version."""
         found = self._find_version(group, version)
         if found is None:
             return None
         hashes = _storage_hashes(self._catalog, GroupVersion(group, version))
-        return value_response(call, 200, discovery_documents.resource_list(group, found, hashes))
+        return value_response(context, 200, discovery_documents.resource_list(group, found, hashes))
 
     def serves(self, group: str, version: str) -> bool:
         """Whether anything is served in this version of this group."""
@@ -61,17 +63,17 @@ class Discovery:
         versions = (each.versions for each in self._groups() if each.name == group)
         return next((each for held in versions for each in held if each.version == version), None)
 
-    def _aggregated(self, call: Call, version: str, *, is_core: bool) -> Response:
+    def _aggregated(self, context: RequestContext, version: str, *, is_core: bool) -> Response:
         body, etag = _aggregated_document(self._catalog, self._catalog.revision, version, is_core)
         group, kind = discovery_documents.AGGREGATED_GROUP, discovery_documents.AGGREGATED_KIND
         content_type = f"application/json;g={group};v={version};as={kind}"
         headers = [
-            *(pair for pair in headers_for(call, content_type) if pair[0] != "Cache-Control"),
+            *(pair for pair in headers_for(context, content_type) if pair[0] != "Cache-Control"),
             ("Cache-Control", "public"),
             ("ETag", etag),
             ("Vary", "Accept"),
         ]
-        if call.header("if-none-match") == etag:
+        if context.header("if-none-match") == etag:
             return Response(304, headers)
         return Response(200, headers, body)
 

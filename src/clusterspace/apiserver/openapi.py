@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON, read_accept
 from clusterspace.apiserver.http.responses import headers_for
@@ -66,17 +66,17 @@ class OpenApi:
         self._catalog = catalog
         self._edition = _Edition(revision=-1, pages={}, index=b"", digest="")
 
-    def answer(self, call: Call) -> Response | None:
+    def answer(self, context: RequestContext) -> Response | None:
         """Answer a GET below /openapi; None when there is no such document."""
         edition = self._current()
-        path = call.info.path
+        path = context.info.path
         if path == _INDEX:
-            headers = [*headers_for(call, JSON), ("ETag", f'"{edition.digest}"')]
-            if _is_known(call, edition.digest):
+            headers = [*headers_for(context, JSON), ("ETag", f'"{edition.digest}"')]
+            if _is_known(context, edition.digest):
                 return Response(304, headers)
             return Response(200, headers, edition.index)
         page = edition.pages.get(path.removeprefix(f"{_INDEX}/"))
-        return None if page is None else _answer_page(call, page)
+        return None if page is None else _answer_page(context, page)
 
     def _current(self) -> _Edition:
         if self._edition.revision != self._catalog.revision:
@@ -111,25 +111,25 @@ def _by_group_version(resources: Sequence[Served]) -> Mapping[GroupVersion, Sequ
     return held
 
 
-def _answer_page(call: Call, page: _Page) -> Response:
-    if not _accepts_json(call.header("accept")):
+def _answer_page(context: RequestContext, page: _Page) -> Response:
+    if not _accepts_json(context.header("accept")):
         # A client that prefers the protobuf form asks again for this one.
         raise statuses.not_acceptable((JSON,))
-    wanted = call.info.query.get("hash")
-    headers = [*headers_for(call, JSON), ("ETag", f'"{page.digest}"'), ("Vary", "Accept")]
+    wanted = context.info.query.get("hash")
+    headers = [*headers_for(context, JSON), ("ETag", f'"{page.digest}"'), ("Vary", "Accept")]
     if wanted == page.digest:
         headers = [pair for pair in headers if pair[0] != "Cache-Control"]
         headers.append(("Cache-Control", _FOR_GOOD))
     elif wanted:
         return Response(301, [*headers, ("Location", page.url)])
-    if _is_known(call, page.digest):
+    if _is_known(context, page.digest):
         return Response(304, headers)
     return Response(200, headers, page.body)
 
 
-def _is_known(call: Call, digest: str) -> bool:
+def _is_known(context: RequestContext, digest: str) -> bool:
     """Whether the client has this already."""
-    known = [tag.strip().removeprefix("W/") for tag in call.header("if-none-match").split(",")]
+    known = [tag.strip().removeprefix("W/") for tag in context.header("if-none-match").split(",")]
     return f'"{digest}"' in known
 
 

@@ -8,7 +8,7 @@ on, and the server checks every object as strictly as it is asked to.
 from typing import Final
 
 from clusterspace import __version__
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON, read_accept
 from clusterspace.apiserver.http.responses import headers_for, value_response
@@ -18,18 +18,18 @@ _ANSWERED: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TITLE: Final = "Clusterspace"
 
 
-def answer_openapi_v2(call: Call) -> Response:
+def answer_openapi_v2(context: RequestContext) -> Response:
     """Answer GET /openapi/v2, in protobuf for those who ask for it."""
-    ranges = [each.type for each in read_accept(call.header("accept"))]
+    ranges = [each.type for each in read_accept(context.header("accept"))]
     if JSON not in ranges and _ASKED in ranges:
-        return Response(200, headers_for(call, _ANSWERED), _protobuf())
+        return Response(200, headers_for(context, _ANSWERED), _protobuf())
     body = {
         "swagger": "2.0",
         "info": {"title": _TITLE, "version": __version__},
         "paths": {},
         "definitions": {},
     }
-    return value_response(call, 200, body)
+    return value_response(context, 200, body)
 
 
 def _protobuf() -> bytes:

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from clusterspace.apiserver import forms, keys
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import off_loop_if_large
+from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.revisions import KeyValue

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
@@ -22,21 +22,21 @@ class RequireScope:
         self._catalog = catalog
         self._authorizer = authorizer
 
-    def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
+    def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
         """Go on when the path is one its resource has."""
-        info = call.info
+        info = context.info
         if not info.is_resource:
-            return rest(call)
+            return rest(context)
         served = self._catalog.find(info.group, info.version, info.resource)
         # What is not served is not found, but only by those who are authorized for it.
         if served is None or info.fits_scope(namespaced=served.info.namespaced):
-            return rest(call)
-        return self._refuse(call)
+            return rest(context)
+        return self._refuse(context)
 
-    async def _refuse(self, call: Call) -> Response | None:
+    async def _refuse(self, context: RequestContext) -> Response | None:
         """Say that there is no such path to who may read what is served; to others, nothing."""
-        info = call.info
+        info = context.info
         served = RequestInfo("GET", GroupVersion(info.group, info.version).path, "get")
-        if (await self._authorizer.decide(call.user, served)).allowed:
+        if (await self._authorizer.decide(context.user, served)).allowed:
             raise statuses.unknown_path()
-        raise refusal(call.user, info)
+        raise refusal(context.user, info)

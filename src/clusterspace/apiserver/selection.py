@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from clusterspace.apiserver import forms, keys
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import off_loop
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import ListOptions
 from clusterspace.apiserver.store.revisions import KeyValue

@@ -10,7 +10,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.admission.chain import admit
 from clusterspace.apiserver.admissions import Admission, Author
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import off_loop_if_large
+from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState

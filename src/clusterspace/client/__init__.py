@@ -7,7 +7,7 @@ Who and where:
     credentials.py   tokens, certificates, plug-ins: re-read and renewed before they expire
 
 One request and its answer:
-    requests.py      Ask and Answer: the values handed to a connection and back
+    requests.py      ApiRequest and Answer: the values handed to a connection and back
     retries.py       whether to ask again, and when
     translation.py   transport failures and Status bodies into our errors, in one place
     answers.py       reading an answer: bit by bit, or whole and within a limit

@@ -14,7 +14,7 @@ from clusterspace.client.addresses import Resolve, look_up
 from clusterspace.client.answers import FOREIGN, AnswerStream
 from clusterspace.client.credentials import Credentials, CredentialSource
 from clusterspace.client.pools import ConnectionLimits, Pool
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.retries import MOST_ATTEMPTS, retry_wait
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.translation import failure_of, transport_error
@@ -61,7 +61,7 @@ class Connection:
         """What we call the cluster."""
         return self.settings.cluster
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: ApiRequest) -> Answer:
         """Return the answer, whole and successful; anything else is raised."""
         answer = await self.exchange(ask)
         failure = failure_of(self.cluster, answer)
@@ -69,7 +69,7 @@ class Connection:
             raise failure
         return answer
 
-    async def exchange(self, ask: Ask) -> Answer:
+    async def exchange(self, ask: ApiRequest) -> Answer:
         """Return the answer, whole, whatever its status: for those who pass it on."""
         try:
             async with asyncio.timeout(ask.seconds):
@@ -78,7 +78,7 @@ class Connection:
             raise ClusterTimeout(self.cluster, _late(ask)) from error
 
     @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncGenerator[AnswerStream]:
+    async def stream(self, ask: ApiRequest) -> AsyncGenerator[AnswerStream]:
         """Open an answer to be read bit by bit, whatever its status; leaving the block ends it.
 
         Opening is not repeated: whoever reads a stream knows where to go on.
@@ -105,7 +105,7 @@ class Connection:
             await self._pool.close()
             self._pool = None
 
-    async def _with_retries(self, ask: Ask) -> Answer:
+    async def _with_retries(self, ask: ApiRequest) -> Answer:
         delays = backoff.jittered(0.1, 5.0, self.random)
         for attempt in range(1, MOST_ATTEMPTS + 1):
             outcome = await self._attempt(ask)
@@ -118,14 +118,14 @@ class Connection:
                 return outcome
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, ask: Ask) -> Answer | ClusterError:
+    async def _attempt(self, ask: ApiRequest) -> Answer | ClusterError:
         outcome = await self._exchange_once(ask)
         # A refusal for lack of credentials had no effect, so even a write may be repeated.
         if isinstance(outcome, Answer) and outcome.status == 401 and self.credentials.refused():
             return await self._exchange_once(ask)
         return outcome
 
-    async def _exchange_once(self, ask: Ask) -> Answer | ClusterError:
+    async def _exchange_once(self, ask: ApiRequest) -> Answer | ClusterError:
         async with self._requests, self._users_pool() as pool:
             try:
                 async with pool.request(ask, self._target(ask)) as response:
@@ -135,7 +135,7 @@ class Connection:
             except FOREIGN as error:
                 return transport_error(self.cluster, error)
 
-    def _target(self, ask: Ask) -> URL:
+    def _target(self, ask: ApiRequest) -> URL:
         # Encoded once, by us: a second encoding would change names that hold a percent sign.
         return URL(self.settings.server + ask.target, encoded=True)
 
@@ -169,5 +169,5 @@ class Connection:
         return self._pool
 
 
-def _late(ask: Ask) -> str:
+def _late(ask: ApiRequest) -> str:
     return f"gave no answer within {ask.seconds:g}s"

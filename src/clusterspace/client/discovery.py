@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.translation import unreadable
 from clusterspace.errors import ApiError, ClusterError, NotServed
 from clusterspace.kube.json_errors import UNREADABLE
@@ -115,7 +115,7 @@ class Discovery:
         held = self._answers.get(path)
         tag = "" if held is None else held.headers.get("etag", "")
         headers = (*_ACCEPT, ("If-None-Match", tag)) if tag else _ACCEPT
-        ask = Ask("GET", path, headers=headers, most_bytes=_MOST_BYTES)
+        ask = ApiRequest("GET", path, headers=headers, most_bytes=_MOST_BYTES)
         answer = await self._connection.ask(ask)
         if answer.status == 304 and held is not None:
             answer = held

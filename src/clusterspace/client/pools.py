@@ -13,7 +13,7 @@ from yarl import URL
 from clusterspace import __version__
 from clusterspace.client.addresses import JudgingResolver, Resolve, SocketAddress, refuse
 from clusterspace.client.credentials import Credential
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, TlsMaterial, client_context
 from clusterspace.telemetry import request_ids
 
@@ -69,7 +69,7 @@ class Pool:
         self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
 
     @asynccontextmanager
-    async def request(self, ask: Ask, url: URL) -> AsyncGenerator[aiohttp.ClientResponse]:
+    async def request(self, ask: ApiRequest, url: URL) -> AsyncGenerator[aiohttp.ClientResponse]:
         """Send the request and wait for the head of the answer."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._limits.connect_seconds, sock_read=ask.quiet_seconds
@@ -90,7 +90,7 @@ class Pool:
         """Close every connection."""
         await self._session.close()
 
-    def _headers(self, ask: Ask) -> list[tuple[str, str]]:
+    def _headers(self, ask: ApiRequest) -> list[tuple[str, str]]:
         given = {name.lower() for name, _ in ask.headers}
         defaults = (
             ("User-Agent", _USER_AGENT),

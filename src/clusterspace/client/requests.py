@@ -1,4 +1,4 @@
-"""Ask and Answer: the values handed to a connection and back."""
+"""ApiRequest and Answer: the values handed to a connection and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ApiRequest:
     """One HTTP request to a cluster, and how much time and memory its answer may take.
 
     `path` starts at the cluster's root and is percent-encoded already; a prefix the server's URL

@@ -11,7 +11,7 @@ from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
 from clusterspace.client.pages import Page, read_page, read_page_head
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask, Headers, Query
+from clusterspace.client.requests import ApiRequest, Headers, Query
 from clusterspace.client.translation import failure_of, unreadable
 from clusterspace.client.writes import (
     DeleteOptions,
@@ -136,7 +136,7 @@ class ClusterClient:
 
     async def get_raw(self, place: Place) -> bytes:
         """Return the bytes of the object as it is now."""
-        return (await self.connection.ask(Ask("GET", place.path))).body
+        return (await self.connection.ask(ApiRequest("GET", place.path))).body
 
     async def find(self, place: Place) -> Object | None:
         """Return the object, or None when it is certainly not there.
@@ -155,7 +155,7 @@ class ClusterClient:
         token = ""
         while True:
             query = options.query(token)
-            ask = Ask("GET", place.path, query, seconds=_LIST_SECONDS)
+            ask = ApiRequest("GET", place.path, query, seconds=_LIST_SECONDS)
             body = (await self.connection.ask(ask)).body
             token = read_page_head(self.cluster, body).continue_token
             yield body
@@ -215,7 +215,9 @@ class ClusterClient:
         """
         body = msgspec.json.encode(options.body(place))
         headers: Headers = (("Content-Type", _JSON),)
-        answer = await self.connection.ask(Ask("DELETE", place.path, headers=headers, body=body))
+        answer = await self.connection.ask(
+            ApiRequest("DELETE", place.path, headers=headers, body=body)
+        )
         return self._object_in(answer.body)
 
     @asynccontextmanager
@@ -224,7 +226,7 @@ class ClusterClient:
     ) -> AsyncGenerator[AnswerStream]:
         """Open a GET whose answer comes bit by bit, such as a log; a refusal is raised."""
         plain = (("Accept-Encoding", "identity"),)  # nobody unpacks what comes bit by bit
-        ask = Ask("GET", place.path, query, headers=plain, quiet_seconds=quiet_seconds)
+        ask = ApiRequest("GET", place.path, query, headers=plain, quiet_seconds=quiet_seconds)
         async with self.connection.stream(ask) as stream:
             await raise_refusal(self.cluster, stream)
             yield stream
@@ -232,7 +234,7 @@ class ClusterClient:
     async def _write(
         self, method: str, place: Place, media_type: str, body: Any, options: WriteOptions
     ) -> Object:
-        ask = Ask(
+        ask = ApiRequest(
             method,
             place.path,
             query=options.query(self.field_manager),

@@ -11,7 +11,7 @@ anything else                     no           no
 
 from typing import Final
 
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.errors import AddressNotAllowed, ClusterError, ClusterUnreachable
 
 MOST_ATTEMPTS: Final = 5
@@ -19,7 +19,7 @@ LONGEST_WAIT: Final = 30.0
 """A server that asks for more patience than this gets its refusal passed on."""
 
 
-def retry_wait(ask: Ask, outcome: Answer | ClusterError, backoff: float) -> float | None:
+def retry_wait(ask: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
     """Return how many seconds to wait before asking again, or None to leave it at that."""
     if isinstance(outcome, Answer):
         return _after_answer(ask, outcome, backoff)
@@ -30,7 +30,7 @@ def retry_wait(ask: Ask, outcome: Answer | ClusterError, backoff: float) -> floa
     return None
 
 
-def _after_answer(ask: Ask, answer: Answer, backoff: float) -> float | None:
+def _after_answer(ask: ApiRequest, answer: Answer, backoff: float) -> float | None:
     wait = answer.retry_after
     if wait is None or wait > LONGEST_WAIT:
         return None

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from clusterspace.client.addresses import dial
 from clusterspace.client.connection import Connection
 from clusterspace.client.pools import base_headers, keep_alive
-from clusterspace.client.requests import Answer, Ask, Headers
+from clusterspace.client.requests import Answer, ApiRequest, Headers
 from clusterspace.client.settings import client_context
 from clusterspace.client.translation import api_error, failure_of, transport_error
 from clusterspace.errors import (
@@ -80,7 +80,9 @@ class Tunnel:
 
 
 @asynccontextmanager
-async def open_tunnel(connection: Connection, ask: Ask, protocol: str) -> AsyncGenerator[Tunnel]:
+async def open_tunnel(
+    connection: Connection, ask: ApiRequest, protocol: str
+) -> AsyncGenerator[Tunnel]:
     """Ask the cluster to switch to a protocol; leaving the block closes the connection."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"cannot upgrade to {protocol!r}")
@@ -125,7 +127,7 @@ def judge_upgrade(cluster: str, head: Head, protocol: str) -> None:
         raise ClusterMisbehaved(cluster, f"switched to {named!r}, not to {protocol}", code=101)
 
 
-async def _upgraded(connection: Connection, ask: Ask, protocol: str) -> Tunnel:
+async def _upgraded(connection: Connection, ask: ApiRequest, protocol: str) -> Tunnel:
     request = await _request(connection, ask, protocol)
     reader, writer = await _dial(connection)
     try:
@@ -176,7 +178,7 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     return body
 
 
-async def _request(connection: Connection, ask: Ask, protocol: str) -> bytes:
+async def _request(connection: Connection, ask: ApiRequest, protocol: str) -> bytes:
     settings = connection.settings
     parts = urlsplit(settings.server)
     headers: Headers = (

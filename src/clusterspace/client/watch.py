@@ -10,7 +10,7 @@ import msgspec
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.raw_objects import RawObject, Version, read_raw_object
-from clusterspace.client.requests import Ask, Query
+from clusterspace.client.requests import ApiRequest, Query
 from clusterspace.client.resources import raise_refusal
 from clusterspace.client.translation import api_error, unreadable
 from clusterspace.errors import ClusterMisbehaved
@@ -109,7 +109,7 @@ async def watch(
     Ends when the server ends it, which is normal. Raises what an ERROR event tells, above all
     Expired, and ClusterError when the stream breaks.
     """
-    ask = Ask(
+    ask = ApiRequest(
         "GET",
         place.path,
         options.query(),

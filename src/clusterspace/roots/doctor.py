@@ -15,7 +15,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.apiserver.certificates import expires_at
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import ClusterspaceError
 from clusterspace.kube.conditions import find_condition
@@ -149,7 +149,7 @@ async def _hub(files: LocalFiles, clock: Clock) -> AsyncGenerator[Finding]:
 
 
 async def _clock_of(hub: ClusterClient, clock: Clock) -> Finding:
-    answer = await hub.connection.ask(Ask("GET", "/readyz"))
+    answer = await hub.connection.ask(ApiRequest("GET", "/readyz"))
     told = answer.headers.get("date", "")
     if not told:
         return Finding("hub", Verdict.FINE, "answers")

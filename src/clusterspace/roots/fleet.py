@@ -15,7 +15,7 @@ from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.http.calls import chain
+from clusterspace.apiserver.http.context import chain
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit

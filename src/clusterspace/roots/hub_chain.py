@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit, AuditSink
 from clusterspace.apiserver.http.middleware.authenticate import Authenticate, Authenticator
@@ -30,7 +30,7 @@ ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
 
 
 def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
-    app: CallHandler,
+    app: RequestHandler,
     catalog: Catalog,
     authenticator: Authenticator,
     authorizer: Authorizer,
@@ -65,7 +65,7 @@ def build_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: C
     return Recheck(guards, clock)
 
 
-def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
+def handler_of(answer: RequestHandler, read_info: ReadInfo) -> Handler:
     """Return what makes a request a call, with its own name, and has it answered."""
 
     async def handle(request: Request) -> Response | None:
@@ -74,8 +74,8 @@ def handler_of(answer: CallHandler, read_info: ReadInfo) -> Handler:
             info = read_info(request)
         except ApiError as error:
             unread = RequestInfo(method=request.method, path="", verb="")
-            return error_response(Call(request, unread, request_id), error)
+            return error_response(RequestContext(request, unread, request_id), error)
         with request_id_of(request_id):
-            return await answer(Call(request, info, request_id))
+            return await answer(RequestContext(request, info, request_id))
 
     return handle

@@ -14,7 +14,7 @@ import msgspec
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
 from clusterspace.apiserver.http.parsing import RequestHead
 from clusterspace.apiserver.http.request_info import read_request
@@ -33,7 +33,7 @@ _decoder: Final = msgspec.json.Decoder()
 class LocalApi:
     """A SimApi in the same process."""
 
-    def __init__(self, hub: HubState, answer: CallHandler, manager: str) -> None:
+    def __init__(self, hub: HubState, answer: RequestHandler, manager: str) -> None:
         self._hub = hub
         self._answer = answer
         self._agent = f"{manager}/simulated"
@@ -99,9 +99,9 @@ class LocalApi:
 
     async def _ask(self, method: str, path: str, body: Object) -> Object:
         request = _request(method, path, msgspec.json.encode(body), self._agent)
-        call = Call(request, read_request(method, path, ""), request_id="")
-        call.user = self._user
-        response = await self._answer(call)
+        context = RequestContext(request, read_request(method, path, ""), request_id="")
+        context.user = self._user
+        response = await self._answer(context)
         if response is None:
             raise AssertionError(f"{method} {path} was answered with a stream")
         return _decoder.decode(_whole(response))

@@ -7,7 +7,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_rules import CustomRules
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_list_options
@@ -15,8 +15,8 @@ from clusterspace.apiserver.selection import select
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.tables import table_of
 from clusterspace.apiserver.verbs.answers import answer_object
-from clusterspace.apiserver.verbs.asks import Ask
 from clusterspace.apiserver.verbs.parts import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
 from clusterspace.kube.resources import GroupResource, ResourceInfo
@@ -45,12 +45,12 @@ def pod_verbs(streams: PodStreams) -> Mapping[tuple[str, str], Verb]:
     return {**verbs, ("/pods/log", "get"): _door(streams.log)}
 
 
-def _door(answer: Callable[[Call, Object], Awaitable[Response | None]]) -> Verb:
-    async def verb(ask: Ask) -> Response | None:
+def _door(answer: Callable[[RequestContext, Object], Awaitable[Response | None]]) -> Verb:
+    async def verb(ask: ResourceRequest) -> Response | None:
         entry = await ask.hub.store.get(ask.key)
         if entry is None:
             raise ask.not_found()
-        return await answer(ask.call, forms.decode_stored(entry, ask.served.form))
+        return await answer(ask.context, forms.decode_stored(entry, ask.served.form))
 
     return verb
 
@@ -123,7 +123,7 @@ def metrics_verbs(mirror: Mirror, placement: Placement) -> Mapping[tuple[str, st
 
 
 def _getter(measure: Callable[[float], Iterable[Object]]) -> Verb:
-    async def get(ask: Ask) -> Response:
+    async def get(ask: ResourceRequest) -> Response:
         for each in measure(ask.hub.clock.now()):
             if (namespace_of(each), name_of(each)) == (ask.info.namespace, ask.info.name):
                 return await answer_object(ask, 200, each)
@@ -133,7 +133,7 @@ def _getter(measure: Callable[[float], Iterable[Object]]) -> Verb:
 
 
 def _lister(measure: Callable[[float], Iterable[Object]]) -> Verb:
-    async def list_metrics(ask: Ask) -> Response:
+    async def list_metrics(ask: ResourceRequest) -> Response:
         now, options = ask.hub.clock.now(), read_list_options(ask.info.query, is_watch=False)
         selection = select(ask.served, options)
         found = [
@@ -158,7 +158,7 @@ def _lister(measure: Callable[[float], Iterable[Object]]) -> Verb:
                 "metadata": metadata,
                 "items": found,
             }
-        return value_response(ask.call, 200, body, ask.representation.media_type)
+        return value_response(ask.context, 200, body, ask.representation.media_type)
 
     return list_metrics
 

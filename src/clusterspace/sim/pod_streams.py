@@ -1,7 +1,7 @@
 """The doors into a pod: log, exec, attach and port-forward, each from its request to its end."""
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import headers_for
 from clusterspace.apiserver.http.streams import Stream
@@ -25,10 +25,10 @@ class PodStreams:
         self._mirror = mirror
         self._clock = clock
 
-    async def log(self, call: Call, pod: Object) -> Response | None:
+    async def log(self, context: RequestContext, pod: Object) -> Response | None:
         """Answer GET on `pods/log`: all there is, and with `follow` what comes after."""
-        request = LogRequest.read(call.info.query)
-        container = choose_container(pod, call.info.query.get("container"))
+        request = LogRequest.read(context.info.query)
+        container = choose_container(pod, context.info.query.get("container"))
         if request.previous:
             raise BadRequest(
                 f'previous terminated container "{container}" in pod "{name_of(pod)}" not found'
@@ -37,10 +37,10 @@ class PodStreams:
         first, last = log.first_line(request, now), log.count(now)
         text = b"".join(log.lines(first, last, with_time=request.timestamps))
         text = text[: request.limit_bytes]
-        headers = headers_for(call, "text/plain")
-        if not request.follow or call.info.method == "HEAD":
+        headers = headers_for(context, "text/plain")
+        if not request.follow or context.info.method == "HEAD":
             return Response(200, headers, text)
-        stream = call.request.start_stream(200, headers)
+        stream = context.request.start_stream(200, headers)
         stream.be_patient()
         stream.write(text)
         room = None if request.limit_bytes is None else request.limit_bytes - len(text)
@@ -72,9 +72,9 @@ class PodStreams:
                 return
             await self._clock.sleep(max(LINE_SECONDS / 4, log.time_of(number) - now))
 
-    async def execute(self, call: Call, pod: Object) -> None:
+    async def execute(self, context: RequestContext, pod: Object) -> None:
         """Answer `pods/exec`."""
-        query = call.info.query
+        query = context.info.query
         place = running_place(pod, query.get("container"))
         command = query.get_all("command")
         if not command:
@@ -83,11 +83,11 @@ class PodStreams:
         async def program(terminal: Terminal, wanted: Wanted) -> int:
             return await self._containers.execute(place, command, terminal, wanted)
 
-        await serve_command(call, program)
+        await serve_command(context, program)
 
-    async def attach(self, call: Call, pod: Object) -> None:
+    async def attach(self, context: RequestContext, pod: Object) -> None:
         """Answer `pods/attach`."""
-        place = running_place(pod, call.info.query.get("container"))
+        place = running_place(pod, context.info.query.get("container"))
 
         def is_there() -> bool:
             held = self._mirror.find(key_of(pod))
@@ -96,12 +96,12 @@ class PodStreams:
         async def program(terminal: Terminal, wanted: Wanted) -> int:
             return await self._containers.attach(place, is_there, terminal, wanted)
 
-        await serve_command(call, program)
+        await serve_command(context, program)
 
-    async def port_forward(self, call: Call, pod: Object) -> None:
+    async def port_forward(self, context: RequestContext, pod: Object) -> None:
         """Answer `pods/portforward`."""
         if phase_of(pod) != "Running":
             raise BadRequest(
                 f"unable to forward port because pod is not running. Current status={phase_of(pod)}"
             )
-        await serve_port_forward(call, PodListeners(pod))
+        await serve_port_forward(context, PodListeners(pod))

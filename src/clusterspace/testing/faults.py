@@ -15,7 +15,7 @@ from aiohttp import web
 
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.errors import ClusterError
 from clusterspace.testing.certificates import loopback_tls
@@ -260,11 +260,11 @@ async def fault_proxy(upstream: Connection) -> AsyncGenerator[FaultProxy]:
         await runner.cleanup()
 
 
-async def _ask_of(request: web.Request) -> Ask:
+async def _ask_of(request: web.Request) -> ApiRequest:
     kept = tuple((name, request.headers[name]) for name in _PASSED_ON if name in request.headers)
     body = await request.read() if request.can_read_body else None
     query = tuple((key, value) for key, value in request.query.items())
-    return Ask(request.method, request.raw_path.partition("?")[0], query, kept, body)
+    return ApiRequest(request.method, request.raw_path.partition("?")[0], query, kept, body)
 
 
 async def _pass_back(

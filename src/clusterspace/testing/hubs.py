@@ -20,7 +20,7 @@ from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Trust
 from clusterspace.errors import ClusterspaceError
@@ -218,7 +218,7 @@ async def _wait_ready(settings: ConnectionSettings) -> None:
     async with asyncio.timeout(_START_SECONDS), client_for_test(settings) as member_client:
         while True:
             try:
-                await member_client.connection.ask(Ask("GET", "/readyz"))
+                await member_client.connection.ask(ApiRequest("GET", "/readyz"))
             except ClusterspaceError:
                 await asyncio.sleep(0.1)
             else:

@@ -19,7 +19,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.client.writes import DeleteOptions
@@ -127,7 +127,7 @@ class Site:
         """Ask the fleet API server, once."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode() if body else None
         given = (*headers, ("Content-Type", content_type)) if raw else headers
-        ask = Ask(method, path, headers=given, body=raw)
+        ask = ApiRequest(method, path, headers=given, body=raw)
         answer = heard(await exchange(self.connection(token, url), ask))
         if os.environ.get(HOSTILE_KIND) and token in REACHING_ALL:
             answer.headers = without_hostile(answer.headers)

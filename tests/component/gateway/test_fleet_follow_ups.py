@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import ROOT, Heard, Site, fleet_site, without_federation
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -139,7 +139,7 @@ async def test_a_command_that_waits_for_pods_waits_in_the_right_cluster(site: Si
     got = await site.ask("GET", f"{DEPLOYS}/web.clusterspace.west", headers=run)
     listed = await site.ask("GET", MINE, headers=(*run, TYPED))
     version = listed.body["metadata"]["resourceVersion"]
-    watch = Ask("GET", f"{MINE}&watch=true&resourceVersion={version}", headers=(*run, TYPED))
+    watch = ApiRequest("GET", f"{MINE}&watch=true&resourceVersion={version}", headers=(*run, TYPED))
     names: list[str] = []
     async with asyncio.timeout(10), site.connection(ROOT).stream(watch) as stream:
         assert (got.code, stream.status) == (200, 200)

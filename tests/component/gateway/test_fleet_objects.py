@@ -11,7 +11,7 @@ from tests.component.gateway.fleet_site import HOSTILE, Site, fleet_site
 from tests.flows.fleets import until
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.kube.objects import Object, find_at
@@ -213,7 +213,7 @@ async def events_of(site: Site, path: str, count: int) -> list[Any]:
     """Return the first events of a watch."""
     async with (
         asyncio.timeout(10),
-        site.connection("root-token").stream(Ask("GET", path)) as stream,
+        site.connection("root-token").stream(ApiRequest("GET", path)) as stream,
     ):
         assert stream.status == 200
         said = b""
@@ -263,7 +263,7 @@ async def test_logs_and_shells_are_passed_on(site: Site):
         ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
         ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"),
     )
-    ask = Ask("GET", f"{url}/exec?command=pwd&stdout=true", headers=headers)
+    ask = ApiRequest("GET", f"{url}/exec?command=pwd&stdout=true", headers=headers)
 
     assert log.code == 200
     async with open_tunnel(site.connection("root-token"), ask, "websocket") as shell:

@@ -21,7 +21,7 @@ from tests.component.sim_clients import SpdyClient
 from tests.flows.fleets import Side, until
 
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.builders import PODS, pod
 
@@ -199,7 +199,7 @@ async def test_a_log_is_the_pods_own_and_takes_every_option(site: Site):
     none = await site.ask("GET", f"{POD}/log?sinceSeconds=1&tailLines=0")
     before = await site.ask("GET", f"{POD}/log?previous=true")
     direct = await site.members["west"].client.connection.ask(
-        Ask("GET", "/api/v1/namespaces/default/pods/web/log")
+        ApiRequest("GET", "/api/v1/namespaces/default/pods/web/log")
     )
 
     assert direct.body.splitlines()[: len(whole)] == whole
@@ -213,7 +213,7 @@ async def test_a_log_is_the_pods_own_and_takes_every_option(site: Site):
 
 
 async def test_a_followed_log_comes_as_it_is_written(site: Site):
-    follow = Ask("GET", f"{POD}/log?follow=true&tailLines=1")
+    follow = ApiRequest("GET", f"{POD}/log?follow=true&tailLines=1")
     numbers: list[int] = []
     async with asyncio.timeout(20), site.connection(ROOT).stream(follow) as stream:
         async for chunk in stream.chunks():

@@ -25,7 +25,7 @@ from tests.flows.fleets import Side, until
 
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.watch import LineSplitter
 from clusterspace.client.writes import DeleteOptions
@@ -395,7 +395,7 @@ async def test_a_client_that_does_not_read_is_cut_off_with_a_reason(site: Site):
     await create(site.members["east"], "o1")
     version = await listed_version(site)
     splitter, lines = LineSplitter(), list[bytes]()
-    ask = Ask("GET", f"{MAPS}?watch=1&resourceVersion={version}")
+    ask = ApiRequest("GET", f"{MAPS}?watch=1&resourceVersion={version}")
     async with site.connection(ROOT).stream(ask) as answer:
         for number in range(120):
             await change(site.members["east"], "o1", f"{number}" + "x" * 250_000)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ClusterError
 
@@ -60,7 +60,7 @@ class Watching:
     async def until_told(self, *told: tuple[str, str]) -> "Watching":
         return await self.until(lambda watching: all(each in watching.told for each in told))
 
-    async def read(self, connection: Connection, ask: Ask) -> None:
+    async def read(self, connection: Connection, ask: ApiRequest) -> None:
         splitter = LineSplitter()
         try:
             async with connection.stream(ask) as answer:
@@ -91,7 +91,7 @@ async def watching(
 ) -> AsyncGenerator[Watching]:
     """Watch for as long as the block lasts."""
     found = Watching()
-    ask = Ask("GET", path, headers=(("Accept", accept), *headers))
+    ask = ApiRequest("GET", path, headers=(("Accept", accept), *headers))
     task = asyncio.create_task(found.read(connection, ask))
     try:
         await found.until(lambda each: each.status != 0 or each.is_over)

@@ -9,7 +9,7 @@ import pytest
 from tests.component.serving.wire import Pki, Running, request, running, wait_for
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
 from clusterspace.apiserver.http.relays import Passage, relay
@@ -59,15 +59,15 @@ async def passing_on(far: Far, pki: Pki | None = None) -> AsyncGenerator[Running
     settings = ConnectionSettings("west", f"http://127.0.0.1:{port}")
     connection = Connection(settings, clock=SystemClock(), random=Random(1))
 
-    async def pass_on(call: Call) -> Response | None:
-        passage = Passage(connection, call.info.path, ())
-        if call.request.is_upgrade:
-            return await tunnel(call, passage, call.info)
-        return await relay(call, passage)
+    async def pass_on(context: RequestContext) -> Response | None:
+        passage = Passage(connection, context.info.path, ())
+        if context.request.is_upgrade:
+            return await tunnel(context, passage, context.info)
+        return await relay(context, passage)
 
     async def handle(asked: Request) -> Response | None:
         info = read_request(asked.method, asked.path, asked.query)
-        return await catch_errors(Call(asked, info, "r1"), pass_on)
+        return await catch_errors(RequestContext(asked, info, "r1"), pass_on)
 
     async with server, running(handle, pki=pki) as run:
         yield run

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.forms import Form
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Headers, Response
 from clusterspace.apiserver.http.parsing import RequestHead
 from clusterspace.apiserver.http.request_info import read_request
@@ -108,7 +108,7 @@ def widgets(schema: Mapping[str, Any] = WIDGET_SCHEMA) -> Served:
     return serve(info, schema, is_custom=True)
 
 
-def asking(target: str, **headers: str) -> Call:
+def asking(target: str, **headers: str) -> RequestContext:
     """Return a GET on its way; `if_none_match="x"` becomes the header `if-none-match: x`."""
     pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
     head = RequestHead(
@@ -123,7 +123,7 @@ def asking(target: str, **headers: str) -> Call:
     )
     # A GET is answered without its connection: nothing here reads a body or starts a stream.
     request = Request(head, IncomingBody(is_complete=True), cast("Exchange", None))
-    return Call(request, read_request("GET", request.path, request.query), request_id="1")
+    return RequestContext(request, read_request("GET", request.path, request.query), request_id="1")
 
 
 def header(response: Response | None, name: str) -> str | None:

@@ -1,6 +1,6 @@
 import pytest
 
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.retries import retry_wait
 from clusterspace.errors import (
     AddressNotAllowed,
@@ -9,8 +9,8 @@ from clusterspace.errors import (
     ClusterUnreachable,
 )
 
-READ = Ask("GET", "/")
-WRITES = [Ask(method, "/") for method in ("POST", "PUT", "PATCH", "DELETE")]
+READ = ApiRequest("GET", "/")
+WRITES = [ApiRequest(method, "/") for method in ("POST", "PUT", "PATCH", "DELETE")]
 NEVER_SENT = ClusterUnreachable("west", "refused", was_sent=False)
 BROKE = ClusterUnreachable("west", "broke", was_sent=True)
 
@@ -21,20 +21,20 @@ def answer(status: int, retry_after: str = "") -> Answer:
 
 
 @pytest.mark.parametrize("ask", [READ, *WRITES])
-def test_what_was_never_sent_or_refused_unread_is_sent_again(ask: Ask):
+def test_what_was_never_sent_or_refused_unread_is_sent_again(ask: ApiRequest):
     assert retry_wait(ask, NEVER_SENT, 0.5) == 0.5
     assert retry_wait(ask, answer(429, "2"), 0.5) == 2.5
 
 
 @pytest.mark.parametrize("ask", [READ, *WRITES])
-def test_an_address_that_is_not_allowed_is_not_tried_again(ask: Ask):
+def test_an_address_that_is_not_allowed_is_not_tried_again(ask: ApiRequest):
     refused = AddressNotAllowed("west", "it is loopback", address="127.0.0.1")
 
     assert retry_wait(ask, refused, 0.5) is None
 
 
 @pytest.mark.parametrize("ask", WRITES)
-def test_a_write_that_may_have_happened_is_never_repeated(ask: Ask):
+def test_a_write_that_may_have_happened_is_never_repeated(ask: ApiRequest):
     assert retry_wait(ask, BROKE, 0.5) is None
     assert retry_wait(ask, answer(503, "1"), 0.5) is None
 

@@ -18,7 +18,7 @@ from clusterspace.apiserver.access.escalation import Comparison, EscalationCheck
 from clusterspace.apiserver.access.parts import carries_for_others
 from clusterspace.apiserver.access.snapshot import RBAC_GROUP
 from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.http.calls import off_loop
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import HubState

@@ -24,7 +24,7 @@ from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.ownership import write_of
-from clusterspace.apiserver.verbs.asks import Ask, place, read_incoming
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, place, read_incoming
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.update import track_update
@@ -34,7 +34,7 @@ from clusterspace.kube.resources import GroupKind
 AUTHORIZATION: Final = "authorization.k8s.io"
 AUTHENTICATION: Final = "authentication.k8s.io"
 
-ReviewVerb: TypeAlias = Callable[[Ask], Awaitable[Response]]
+ReviewVerb: TypeAlias = Callable[[ResourceRequest], Awaitable[Response]]
 VerbKey: TypeAlias = tuple[str, str]
 """`group/resource` and verb: how the route table finds a verb that is not everybody's."""
 
@@ -55,26 +55,26 @@ class Reviews:
             (f"{AUTHENTICATION}/selfsubjectreviews", "create"): review_identity,
         }
 
-    async def review_subject(self, ask: Ask) -> Response:
+    async def review_subject(self, ask: ResourceRequest) -> Response:
         """Say whether somebody may do something."""
         review = await _read(ask)
         _refuse((*metadata_causes(review), *subject_causes(_spec(review))))
         return self._answer(ask, review, user_of(_spec(review)))
 
-    async def review_local_subject(self, ask: Ask) -> Response:
+    async def review_local_subject(self, ask: ResourceRequest) -> Response:
         """Say whether somebody may do something in the namespace of the URL."""
         review = await _read(ask)
         found = metadata_causes(review, may_have_namespace=True)
         _refuse((*found, *local_causes(review)))
         return self._answer(ask, review, user_of(_spec(review)))
 
-    async def review_self(self, ask: Ask) -> Response:
+    async def review_self(self, ask: ResourceRequest) -> Response:
         """Say whether the one who asks may do something."""
         review = await _read(ask)
         _refuse((*metadata_causes(review), *attribute_causes(_spec(review))))
-        return self._answer(ask, review, ask.call.user)
+        return self._answer(ask, review, ask.context.user)
 
-    def _answer(self, ask: Ask, review: Object, user: User) -> Response:
+    def _answer(self, ask: ResourceRequest, review: Object, user: User) -> Response:
         decision = self._authorizer.decide_now(user, attributes_of(_spec(review)))
         status: Object = {"allowed": decision.allowed}
         if decision.reason:
@@ -82,13 +82,13 @@ class Reviews:
         answer = {"metadata": review["metadata"], "spec": _spec(review), "status": status}
         return _respond(ask, {**_head(review), **answer})
 
-    async def review_rules(self, ask: Ask) -> Response:
+    async def review_rules(self, ask: ResourceRequest) -> Response:
         """List what the one who asks may do in a namespace."""
         review = await _read(ask)
         namespace = _spec(review).get("namespace")
         if not namespace:
             raise BadRequest("no namespace on request")
-        rules = self._authorizer.rules_of(ask.call.user, namespace)
+        rules = self._authorizer.rules_of(ask.context.user, namespace)
         status = {
             "resourceRules": _rule_objects(rule for rule in rules if rule.resources),
             "nonResourceRules": _rule_objects(rule for rule in rules if rule.paths),
@@ -97,11 +97,11 @@ class Reviews:
         return _respond(ask, {**_head(review), "metadata": {}, "spec": {}, "status": status})
 
 
-async def review_identity(ask: Ask) -> Response:
+async def review_identity(ask: ResourceRequest) -> Response:
     """Say who is asking, as the hub sees it."""
     review = await _read(ask)
     metadata = {"creationTimestamp": ask.hub.timestamp()}
-    user_info = user_object(ask.call.user)
+    user_info = user_object(ask.context.user)
     answer = {**_head(review), "metadata": metadata, "status": {"userInfo": user_info}}
     return _respond(ask, answer)
 
@@ -148,8 +148,8 @@ def user_object(user: User) -> Object:
     return {key: value for key, value in shown.items() if value}
 
 
-async def _read(ask: Ask) -> Object:
-    query, agent = ask.info.query, ask.call.header("user-agent")
+async def _read(ask: ResourceRequest) -> Object:
+    query, agent = ask.info.query, ask.context.header("user-agent")
     options = read_write_options(query, kind="CreateOptions", user_agent=agent)
     asked = await read_incoming(ask, options.field_validation, is_kept=False)
     incoming = place(ask, asked)
@@ -176,5 +176,5 @@ def _refuse(found: tuple[Cause, ...]) -> None:
         raise statuses.invalid(GroupKind(AUTHORIZATION, ""), "", found)
 
 
-def _respond(ask: Ask, review: Object) -> Response:
-    return value_response(ask.call, 201, review, ask.representation.media_type)
+def _respond(ask: ResourceRequest, review: Object) -> Response:
+    return value_response(ask.context, 201, review, ask.representation.media_type)

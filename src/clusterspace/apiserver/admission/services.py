@@ -12,7 +12,7 @@ from typing import Final, cast
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import off_loop
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.kube import causes, statuses

@@ -16,7 +16,7 @@ import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.http.calls import off_loop_if_large
+from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.removal import FOREGROUND, ORPHAN, REMOVER, remove
 from clusterspace.apiserver.state import HubState

@@ -9,7 +9,7 @@ protocol.py       one connection: inlet.py and outlet.py are its two directions
 parsing.py        bytes to requests; whatever is ambiguous is refused
 requests.py, streams.py, messages.py  a request, a long answer, a short one
 request_info.py   what is asked, from method and URL alone
-calls.py, users.py, middleware/  the chain: who asks, and whether they may
+context.py, users.py, middleware/  the chain: who asks, and whether they may
 certificate_logins.py  whom a client certificate names
 bodies.py, large_json.py, yaml_documents.py  what clients send
 negotiation.py, responses.py  the answer

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import HeaderPairs
 from clusterspace.apiserver.http.negotiation import read_accept
 from clusterspace.apiserver.http.responses import warning_headers
@@ -48,16 +48,16 @@ _WARNING: Final = re.compile(r'299 \S{1,256} "((?:[^"\\]|\\.){0,4096})"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
-def require_fit(call: Call, cluster: str, status: int) -> None:
+def require_fit(context: RequestContext, cluster: str, status: int) -> None:
     """Raise ClusterMisbehaved for a status that must not reach a client: above all a redirect."""
-    if status == _UNCHANGED and any(call.header(name) for name in _CONDITIONS):
+    if status == _UNCHANGED and any(context.header(name) for name in _CONDITIONS):
         return
     if unfit := unfit_status(cluster, status):
         raise unfit
 
 
 def headers_to_return(
-    call: Call, answer: Mapping[str, str], speaker: str, *, is_unpacked: bool = False
+    context: RequestContext, answer: Mapping[str, str], speaker: str, *, is_unpacked: bool = False
 ) -> HeaderPairs:
     """Return the headers of an answer that go back, with the request's name and all warnings.
 
@@ -72,11 +72,11 @@ def headers_to_return(
     if is_unpacked:
         kept = [pair for pair in kept if pair[0] != "content-encoding"]
     return [
-        ("Audit-Id", call.request_id),
+        ("Audit-Id", context.request_id),
         ("Cache-Control", "no-cache, private"),
         ("X-Content-Type-Options", "nosniff"),
         *kept,
-        *warning_headers([*call.warnings, *warnings_in(answer, speaker)]),
+        *warning_headers([*context.warnings, *warnings_in(answer, speaker)]),
     ]
 
 
@@ -134,9 +134,9 @@ _read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_rows: Final = msgspec.json.Decoder(list[_Row] | None).decode
 
 
-def wants_table(call: Call) -> bool:
+def wants_table(context: RequestContext) -> bool:
     """Whether the client would have rows and columns, which it prints as they are."""
-    return any(each.parameter("as") == "Table" for each in read_accept(call.header("accept")))
+    return any(each.parameter("as") == "Table" for each in read_accept(context.header("accept")))
 
 
 def clean_table(cluster: str, body: bytes) -> bytes:
@@ -175,6 +175,6 @@ def clean_event(cluster: str, line: bytes, *, has_rows: bool) -> bytes:
     return line if shown == held else msgspec.json.encode({**fields, "object": msgspec.Raw(shown)})
 
 
-def is_watch(call: Call) -> bool:
+def is_watch(context: RequestContext) -> bool:
     """Whether lines are asked for, here or of a server that the call is passed on to."""
-    return call.info.is_watch or call.info.query.is_true("watch")
+    return context.info.is_watch or context.info.query.is_true("watch")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.apiserver.http.bodies import BODY_LIMIT
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.foreign_answers import (
     clean_event,
     clean_failure,
@@ -27,7 +27,7 @@ from clusterspace.apiserver.http.middleware.deadlines import is_long_running
 from clusterspace.client.answer_memory import Hold
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, Ask, Headers
+from clusterspace.client.requests import Answer, ApiRequest, Headers
 from clusterspace.client.translation import failure_of
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import (
@@ -101,29 +101,29 @@ def _cleaned(protocols: str) -> str:
     return ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
 
 
-async def relay(call: Call, passage: Passage) -> Response | None:
+async def relay(context: RequestContext, passage: Passage) -> Response | None:
     """Ask the target what the call asks and answer what it answers, as it comes."""
-    request = call.request
+    request = context.request
     body = await request.read_body(BODY_LIMIT)
-    ask = Ask(
-        call.info.method,
+    ask = ApiRequest(
+        context.info.method,
         passage.target,
         headers=(*_with_encoding(headers_to_pass(request.headers)), *passage.identity),
         body=body or None,
-        seconds=_LONG_SECONDS if _may_take_long(call) else _HEAD_SECONDS,
+        seconds=_LONG_SECONDS if _may_take_long(context) else _HEAD_SECONDS,
     )
     async with AsyncExitStack() as stack:
-        answer = await _open_in_time(stack, call, passage.connection, ask)
-        require_fit(call, passage.cluster, answer.status)
+        answer = await _open_in_time(stack, context, passage.connection, ask)
+        require_fit(context, passage.cluster, answer.status)
         if is_short(answer):
-            return await _whole(call, passage, answer)
-        is_whole = call.info.method != "HEAD" and not is_watch(call)
-        if is_whole and wants_table(call) and not passage.is_hub:
+            return await _whole(context, passage, answer)
+        is_whole = context.info.method != "HEAD" and not is_watch(context)
+        if is_whole and wants_table(context) and not passage.is_hub:
             whole = await answer.read(_TABLE_BYTES, passage.hold)
             body = clean_table(passage.cluster, whole.body)
-            headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+            headers = headers_to_return(context, whole.headers, passage.speaker, is_unpacked=True)
             return Response(whole.status, headers, body)
-        await pass_back(call, passage, answer)
+        await pass_back(context, passage, answer)
         return None
 
 
@@ -135,16 +135,16 @@ def is_short(answer: AnswerStream) -> bool:
     return length.isdecimal() and int(length) <= _SHORT_BYTES
 
 
-async def pass_back(call: Call, passage: Passage, answer: AnswerStream) -> None:
+async def pass_back(context: RequestContext, passage: Passage, answer: AnswerStream) -> None:
     """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
     require_encoding(passage.cluster, answer.headers)
-    headers = headers_to_return(call, answer.headers, passage.speaker)
-    stream = call.request.start_stream(answer.status, headers)
-    if _may_take_long(call):
+    headers = headers_to_return(context, answer.headers, passage.speaker)
+    stream = context.request.start_stream(answer.status, headers)
+    if _may_take_long(context):
         stream.be_patient()
     pieces = answer.chunks()
-    if is_watch(call) and not passage.is_hub:
-        pieces = _printable_lines(passage.cluster, answer, has_rows=wants_table(call))
+    if is_watch(context) and not passage.is_hub:
+        pieces = _printable_lines(passage.cluster, answer, has_rows=wants_table(context))
     try:
         async for piece in pieces:
             stream.write(piece)
@@ -176,20 +176,20 @@ def _clean_lines(cluster: str, lines: Iterable[bytes], *, has_rows: bool) -> byt
     return b"".join(line + b"\n" for line in cleaned)
 
 
-def _may_take_long(call: Call) -> bool:
+def _may_take_long(context: RequestContext) -> bool:
     """Whether it is for the two ends to say how long an answer takes: logs, and what is proxied."""
-    return is_long_running(call) and not call.info.is_watch
+    return is_long_running(context) and not context.info.is_watch
 
 
 async def _open_in_time(
-    stack: AsyncExitStack, call: Call, connection: Connection, ask: Ask
+    stack: AsyncExitStack, context: RequestContext, connection: Connection, ask: ApiRequest
 ) -> AnswerStream:
     """Open an answer; one that may take long is in time for as long as the client waits for it."""
-    if not _may_take_long(call):
+    if not _may_take_long(context):
         return await open_answer(stack, connection, ask)
     try:
         async with asyncio.timeout(None) as waiting, asyncio.TaskGroup() as group:
-            leaving = group.create_task(_expire(waiting, call), name="client leaves")
+            leaving = group.create_task(_expire(waiting, context), name="client leaves")
             outcome = await _outcome_of_opening(stack, connection, ask)
             leaving.cancel()
     except TimeoutError as error:
@@ -199,13 +199,13 @@ async def _open_in_time(
     return outcome
 
 
-async def _expire(waiting: asyncio.Timeout, call: Call) -> None:
-    await call.request.wait_disconnected()
+async def _expire(waiting: asyncio.Timeout, context: RequestContext) -> None:
+    await context.request.wait_disconnected()
     waiting.reschedule(asyncio.get_running_loop().time())
 
 
 async def _outcome_of_opening(
-    stack: AsyncExitStack, connection: Connection, ask: Ask
+    stack: AsyncExitStack, connection: Connection, ask: ApiRequest
 ) -> AnswerStream | ClusterError:
     try:
         return await open_answer(stack, connection, ask)
@@ -213,20 +213,20 @@ async def _outcome_of_opening(
         return error  # a value: out of a group of tasks it would come as a group of errors
 
 
-async def _whole(call: Call, passage: Passage, answer: AnswerStream) -> Response:
-    if call.info.method == "HEAD" or answer.status in BODILESS_STATUSES:
-        headers = headers_to_return(call, answer.headers, passage.speaker)
+async def _whole(context: RequestContext, passage: Passage, answer: AnswerStream) -> Response:
+    if context.info.method == "HEAD" or answer.status in BODILESS_STATUSES:
+        headers = headers_to_return(context, answer.headers, passage.speaker)
         return Response(answer.status, headers)
     whole = await answer.read(max(_SHORT_BYTES, _ERROR_BYTES), passage.hold)
     refuse_stranger(passage.cluster, whole)
     body = whole.body
     if whole.status >= 400:
         body = clean_failure(body, whole.headers.get("content-type", ""))
-    elif is_watch(call) and not passage.is_hub:
-        body = _clean_lines(passage.cluster, body.split(b"\n"), has_rows=wants_table(call))
-    elif wants_table(call) and not passage.is_hub:
+    elif is_watch(context) and not passage.is_hub:
+        body = _clean_lines(passage.cluster, body.split(b"\n"), has_rows=wants_table(context))
+    elif wants_table(context) and not passage.is_hub:
         body = clean_table(passage.cluster, body)
-    headers = headers_to_return(call, whole.headers, passage.speaker, is_unpacked=True)
+    headers = headers_to_return(context, whole.headers, passage.speaker, is_unpacked=True)
     return Response(whole.status, headers, body)
 
 
@@ -239,7 +239,9 @@ def refuse_stranger(cluster: str, answer: Answer) -> None:
         raise CredentialsUnusable(cluster, UNKNOWN_THERE)
 
 
-async def open_answer(stack: AsyncExitStack, connection: Connection, ask: Ask) -> AnswerStream:
+async def open_answer(
+    stack: AsyncExitStack, connection: Connection, ask: ApiRequest
+) -> AnswerStream:
     """Open an answer to be read bit by bit; leaving the stack ends it."""
     try:
         return await stack.enter_async_context(connection.stream(ask))

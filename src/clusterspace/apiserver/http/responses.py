@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import msgspec
 import yaml
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import HeaderPairs, Response
 from clusterspace.apiserver.http.negotiation import JSON, YAML
 from clusterspace.errors import ApiError
@@ -17,19 +17,21 @@ _WARNING_TOTAL: Final = 4096
 """Headers have limits everywhere on the way; kube-apiserver stops at the same size."""
 
 
-def json_response(call: Call, code: int, body: bytes | Sequence[bytes]) -> Response:
+def json_response(context: RequestContext, code: int, body: bytes | Sequence[bytes]) -> Response:
     """Answer with JSON bytes, indented when the client asks for it."""
-    if call.info.query.is_true("pretty"):
+    if context.info.query.is_true("pretty"):
         whole = body if isinstance(body, bytes) else b"".join(body)
         body = msgspec.json.format(whole, indent=2)
-    return Response(code, headers_for(call, JSON), body)
+    return Response(code, headers_for(context, JSON), body)
 
 
-def value_response(call: Call, code: int, value: Any, media_type: str = JSON) -> Response:
+def value_response(
+    context: RequestContext, code: int, value: Any, media_type: str = JSON
+) -> Response:
     """Answer with a value, as JSON or YAML."""
     if media_type == YAML:
-        return Response(code, headers_for(call, YAML), yaml_bytes(value))
-    return json_response(call, code, msgspec.json.encode(value))
+        return Response(code, headers_for(context, YAML), yaml_bytes(value))
+    return json_response(context, code, msgspec.json.encode(value))
 
 
 def yaml_bytes(value: Any) -> bytes:
@@ -79,29 +81,29 @@ class _Dumper(yaml.CSafeDumper):
             yield yaml.MappingEndEvent()
 
 
-def text_response(call: Call, code: int, text: str) -> Response:
+def text_response(context: RequestContext, code: int, text: str) -> Response:
     """Answer in plain text."""
-    return Response(code, headers_for(call, "text/plain; charset=utf-8"), text.encode())
+    return Response(code, headers_for(context, "text/plain; charset=utf-8"), text.encode())
 
 
-def error_response(call: Call, error: ApiError) -> Response:
+def error_response(context: RequestContext, error: ApiError) -> Response:
     """Answer with the Status that tells of an error."""
     body = msgspec.json.encode(statuses.status_of(error))
-    headers = [*headers_for(call, JSON)]
+    headers = [*headers_for(context, JSON)]
     if error.details is not None and error.details.retry_after_seconds:
         headers.append(("Retry-After", str(error.details.retry_after_seconds)))
     return Response(error.code, headers, body)
 
 
-def headers_for(call: Call, content_type: str) -> HeaderPairs:
+def headers_for(context: RequestContext, content_type: str) -> HeaderPairs:
     """Return the headers every answer has."""
     headers = [
-        ("Audit-Id", call.request_id),
+        ("Audit-Id", context.request_id),
         ("Cache-Control", "no-cache, private"),
         ("Content-Type", content_type),
     ]
-    if call.warnings:
-        headers += warning_headers(call.warnings)
+    if context.warnings:
+        headers += warning_headers(context.warnings)
     return headers
 
 

@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.relays import UNKNOWN_THERE, Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
 from clusterspace.apiserver.http.streams import Hijacked
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.translation import unreadable
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
 from clusterspace.errors import (
@@ -46,25 +46,25 @@ class _Review(msgspec.Struct):
     status: _Verdict | None = None
 
 
-async def tunnel(call: Call, passage: Passage, inner: RequestInfo) -> None:
+async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) -> None:
     """Have the target switch protocols, then carry bytes both ways until one end is done.
 
     `inner` is the request as the target will read it.
     """
-    protocol = _protocol_of(call)
-    await _require_create(call, passage, inner)
-    headers = (*headers_to_pass(call.request.headers), *passage.identity)
-    ask = Ask(call.info.method, passage.target, headers=headers, seconds=_SWITCH_SECONDS)
+    protocol = _protocol_of(context)
+    await _require_create(context, passage, inner)
+    headers = (*headers_to_pass(context.request.headers), *passage.identity)
+    ask = ApiRequest(context.info.method, passage.target, headers=headers, seconds=_SWITCH_SECONDS)
     async with AsyncExitStack() as stack:
         far = await _switched(stack, passage.connection, ask, protocol)
         head = _switching(passage.cluster, far.headers)
-        near = call.request.hijack()
+        near = context.request.hijack()
         near.write(head)
-        await _carry(call, near, far)
+        await _carry(context, near, far)
 
 
 async def _switched(
-    stack: AsyncExitStack, connection: Connection, ask: Ask, protocol: str
+    stack: AsyncExitStack, connection: Connection, ask: ApiRequest, protocol: str
 ) -> Tunnel:
     try:
         return await stack.enter_async_context(open_tunnel(connection, ask, protocol))
@@ -73,7 +73,7 @@ async def _switched(
         raise CredentialsUnusable(connection.cluster, UNKNOWN_THERE) from error
 
 
-async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> None:
+async def _require_create(context: RequestContext, passage: Passage, inner: RequestInfo) -> None:
     """Refuse a shell to whoever may only read.
 
     WebSockets begin with a GET, so to API servers before 1.35 the right to get `pods/exec` is all
@@ -83,13 +83,13 @@ async def _require_create(call: Call, passage: Passage, inner: RequestInfo) -> N
         return
     body = msgspec.json.encode(_review_of(inner))
     headers = (("Content-Type", "application/json"), *passage.identity)
-    answer = await passage.connection.ask(Ask("POST", _REVIEWS, headers=headers, body=body))
+    answer = await passage.connection.ask(ApiRequest("POST", _REVIEWS, headers=headers, body=body))
     try:
         verdict = msgspec.json.decode(answer.body, type=_Review).status
     except UNREADABLE as error:
         raise unreadable(passage.connection.cluster, "its review is none", error) from error
     if verdict is None or not verdict.allowed:
-        raise refusal(call.user, inner)
+        raise refusal(context.user, inner)
 
 
 def _review_of(inner: RequestInfo) -> dict[str, object]:
@@ -109,8 +109,8 @@ def _review_of(inner: RequestInfo) -> dict[str, object]:
     }
 
 
-def _protocol_of(call: Call) -> str:
-    asked = call.header("upgrade").lower()
+def _protocol_of(context: RequestContext) -> str:
+    asked = context.header("upgrade").lower()
     for protocol in PROTOCOLS:
         if protocol.lower() == asked:
             return protocol
@@ -129,12 +129,12 @@ def _switching(cluster: str, granted: Mapping[str, str]) -> bytes:
     return "\r\n".join(head).encode("latin-1")
 
 
-async def _carry(call: Call, near: Hijacked, far: Tunnel) -> None:
+async def _carry(context: RequestContext, near: Hijacked, far: Tunnel) -> None:
     """Carry bytes until the cluster is done, or the client is gone and its last words are said."""
     async with asyncio.TaskGroup() as group:
         up = group.create_task(_carry_up(near, far), name="client to cluster")
         down = group.create_task(_carry_down(near, far), name="cluster to client")
-        gone = group.create_task(call.request.wait_disconnected(), name="client leaves")
+        gone = group.create_task(context.request.wait_disconnected(), name="client leaves")
         await asyncio.wait((up, down, gone), return_when=asyncio.FIRST_COMPLETED)
         # A client that has said all it will may still listen.
         await asyncio.wait((down, gone), return_when=asyncio.FIRST_COMPLETED)

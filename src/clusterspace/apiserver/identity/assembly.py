@@ -26,10 +26,10 @@ from clusterspace.apiserver.identity.token_requests import TokenRequestVerb
 from clusterspace.apiserver.identity.token_reviews import TokenReviewVerb
 from clusterspace.apiserver.identity.token_secrets import TokenSecrets
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.asks import Ask
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.controllers.background import Tasks
 
-Verbs: TypeAlias = Mapping[tuple[str, str], Callable[[Ask], Awaitable[Response | None]]]
+Verbs: TypeAlias = Mapping[tuple[str, str], Callable[[ResourceRequest], Awaitable[Response | None]]]
 """`group/resource` or `group/resource/part`, and verb, to what answers it."""
 
 

@@ -15,7 +15,7 @@ from clusterspace.apiserver.identity.service_account_tokens import (
 )
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.asks import Ask
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.managed_fields.update import Write, track_update
@@ -43,10 +43,10 @@ class TokenRequestVerb:
     def __init__(self, tokens: ServiceAccountTokens) -> None:
         self._tokens = tokens
 
-    async def __call__(self, ask: Ask) -> Response:
+    async def __call__(self, ask: ResourceRequest) -> Response:
         """Answer with the request, filled in, and the token in its status."""
         options = read_write_options(
-            ask.info.query, kind="CreateOptions", user_agent=ask.call.header("user-agent")
+            ask.info.query, kind="CreateOptions", user_agent=ask.context.header("user-agent")
         )
         request = _default(await _read_request(ask))
         account = await find_object(
@@ -59,9 +59,11 @@ class TokenRequestVerb:
         owned = _with_identity(ask, request, account, options.field_manager)
         # Nothing is stored, so a dry run is no different; kube-apiserver answers it with a token.
         granted = self._granted(ask, owned, account, bound)
-        return value_response(ask.call, 201, granted, ask.representation.media_type)
+        return value_response(ask.context, 201, granted, ask.representation.media_type)
 
-    def _granted(self, ask: Ask, request: Object, account: Object, bound: Bound) -> Object:
+    def _granted(
+        self, ask: ResourceRequest, request: Object, account: Object, bound: Bound
+    ) -> Object:
         spec = cast("Object", request["spec"])
         audiences = tuple(cast("list[str]", spec.get("audiences") or [API_AUDIENCE]))
         seconds = min(int(spec["expirationSeconds"]), MOST_SECONDS)
@@ -76,7 +78,7 @@ class TokenRequestVerb:
         }
 
 
-async def _read_request(ask: Ask) -> Object:
+async def _read_request(ask: ResourceRequest) -> Object:
     body: Any = (await ask.read_small_body(ask.served.info.kind)).value
     if not isinstance(body, dict):
         raise BadRequest("the object provided is unrecognized (must be of type TokenRequest)")
@@ -162,7 +164,7 @@ async def _node_of(hub: HubState, pod: Object, account: Object) -> dict[str, Ref
     return {} if node is None else {"node": Reference(name_of(node), uid_of(node))}
 
 
-def _with_identity(ask: Ask, request: Object, account: Object, manager: str) -> Object:
+def _with_identity(ask: ResourceRequest, request: Object, account: Object, manager: str) -> Object:
     write = Write(
         manager=manager,
         api_version=KIND.api_version,

@@ -8,7 +8,7 @@ from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.identity.logins import API_AUDIENCE, BearerTokens, Login, RefusedToken
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.ownership import write_of
-from clusterspace.apiserver.verbs.asks import Ask, read_incoming
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, read_incoming
 from clusterspace.errors import BadRequest
 from clusterspace.kube.managed_fields.update import track_update
 from clusterspace.kube.objects import Object, find_at
@@ -20,10 +20,10 @@ class TokenReviewVerb:
     def __init__(self, tokens: BearerTokens) -> None:
         self._tokens = tokens
 
-    async def __call__(self, ask: Ask) -> Response:
+    async def __call__(self, ask: ResourceRequest) -> Response:
         """Answer with the review and what we know of the token."""
         options = read_write_options(
-            ask.info.query, kind="CreateOptions", user_agent=ask.call.header("user-agent")
+            ask.info.query, kind="CreateOptions", user_agent=ask.context.header("user-agent")
         )
         review = await read_incoming(ask, options.field_validation, is_kept=False)
         token: Any = find_at(review, "spec", "token")
@@ -35,7 +35,7 @@ class TokenReviewVerb:
         )
         status = await self.review(str(token), tuple(audiences or (API_AUDIENCE,)))
         answered = {**owned, "status": status}
-        return value_response(ask.call, 201, answered, ask.representation.media_type)
+        return value_response(ask.context, 201, answered, ask.representation.media_type)
 
     async def review(self, token: str, audiences: tuple[str, ...]) -> Object:
         """Return the status of a review: who, or why not."""

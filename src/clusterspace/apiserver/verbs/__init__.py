@@ -1,6 +1,6 @@
 """What a request may ask of a resource.
 
-asks.py    the request, its resource and options as one value
+resource_request.py    the request, its resource and options as one value
 answers.py objects to answers, in the representation asked for
 create.py  names, defaults, rules, write
 read.py    get and list: one object, or a page with its continue token, at a revision

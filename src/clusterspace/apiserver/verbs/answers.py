@@ -8,7 +8,7 @@ from clusterspace.apiserver.http.negotiation import JSON
 from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.apiserver.tables import read_include, table_of
-from clusterspace.apiserver.verbs.asks import Ask
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.kube.objects import Object, metadata_of
 from clusterspace.kube.tables import partial_metadata
@@ -23,37 +23,37 @@ class Changed:
     """The stored entry to answer from; None for a dry run and for an object that is now gone."""
 
 
-async def answer_entry(ask: Ask, code: int, entry: KeyValue) -> Response:
+async def answer_entry(ask: ResourceRequest, code: int, entry: KeyValue) -> Response:
     """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
     representation, form = ask.representation, ask.served.form
     is_as_stored = representation.media_type == JSON and not representation.transform
     if is_as_stored and form.conversion is None and not ask.info.query.is_true("pretty"):
-        return json_response(ask.call, code, forms.object_bytes(entry, form))
-    ask.call.weigh(entry.value)
+        return json_response(ask.context, code, forms.object_bytes(entry, form))
+    ask.context.weigh(entry.value)
     if is_as_stored:
-        return await ask.call.run(
-            lambda: json_response(ask.call, code, forms.object_bytes(entry, form))
+        return await ask.context.run(
+            lambda: json_response(ask.context, code, forms.object_bytes(entry, form))
         )
-    held = await ask.call.run(lambda: forms.decode_stored(entry, form))
+    held = await ask.context.run(lambda: forms.decode_stored(entry, form))
     return await answer_object(ask, code, held)
 
 
-async def answer_object(ask: Ask, code: int, kube_object: Object) -> Response:
+async def answer_object(ask: ResourceRequest, code: int, kube_object: Object) -> Response:
     """Answer with an object, as itself, as a Table of one row, or as its metadata."""
     media_type = ask.representation.media_type
-    return await ask.call.run(
-        lambda: value_response(ask.call, code, represent(ask, kube_object), media_type)
+    return await ask.context.run(
+        lambda: value_response(ask.context, code, represent(ask, kube_object), media_type)
     )
 
 
-async def answer_changed(ask: Ask, changed: Changed, code: int = 200) -> Response:
+async def answer_changed(ask: ResourceRequest, changed: Changed, code: int = 200) -> Response:
     """Answer with what a change left behind."""
     if changed.entry is not None:
         return await answer_entry(ask, code, changed.entry)
     return await answer_object(ask, code, changed.kube_object)
 
 
-def represent(ask: Ask, kube_object: Object, printer: Printer | None = None) -> Object:
+def represent(ask: ResourceRequest, kube_object: Object, printer: Printer | None = None) -> Object:
     """Return an object in the asked representation, with the resource's printer or another."""
     if ask.representation.is_table:
         return table_of(

@@ -14,7 +14,7 @@ from clusterspace.apiserver.options import WriteOptions
 from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.apiserver.verbs.answers import Changed
-from clusterspace.apiserver.verbs.asks import Ask, refuse
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, refuse
 from clusterspace.apiserver.versions import version_problem
 from clusterspace.apiserver.writing import TRIES, Edit, replace_or_remove
 from clusterspace.builtins.validation.metadata import check_metadata_update
@@ -35,19 +35,19 @@ _SERVER_KEPT: Final = (
 
 
 async def change(
-    ask: Ask, edit: Edit, options: WriteOptions, *, tracks_fields: bool = True
+    ask: ResourceRequest, edit: Edit, options: WriteOptions, *, tracks_fields: bool = True
 ) -> Changed:
     """Carry out an edit of the object the URL names.
 
     `tracks_fields` is False for edits that kept the record of field owners themselves (apply).
     """
-    run = ask.call.run
+    run = ask.context.run
     for attempt in range(TRIES):
         entry = await ask.hub.store.get(ask.key)
         if entry is None:
             raise ask.not_found()
-        ask.call.weigh(entry.value)
-        await ask.call.take_turn()
+        ask.context.weigh(entry.value)
+        await ask.context.take_turn()
         old, wanted = await run(partial(_edited, ask, entry, edit))
         _require_version(ask, wanted, entry)
         new = await _finish(ask, wanted, old, options, tracks_fields=tracks_fields)
@@ -64,7 +64,7 @@ async def change(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _edited(ask: Ask, entry: KeyValue, edit: Edit) -> tuple[Object, Object]:
+def _edited(ask: ResourceRequest, entry: KeyValue, edit: Edit) -> tuple[Object, Object]:
     """Return the object there is and the object wanted."""
     old = forms.decode_stored(entry, ask.served.form)
     return old, edit(old)
@@ -75,11 +75,11 @@ def _are_alike(new: Object, old: Object) -> bool:
     return new == old or are_alike_but_for_times(new, old)
 
 
-def _conflict(ask: Ask) -> Exception:
+def _conflict(ask: ResourceRequest) -> Exception:
     return statuses.conflict(ask.served.info.group_resource, ask.info.name)
 
 
-def _require_version(ask: Ask, wanted: Object, entry: KeyValue) -> None:
+def _require_version(ask: ResourceRequest, wanted: Object, entry: KeyValue) -> None:
     """Refuse an edit of a version that is no longer there."""
     given = metadata_of(wanted).get("resourceVersion")
     if not given or given == "0":
@@ -93,11 +93,11 @@ def _require_version(ask: Ask, wanted: Object, entry: KeyValue) -> None:
 
 
 async def _finish(
-    ask: Ask, wanted: Object, old: Object, options: WriteOptions, *, tracks_fields: bool
+    ask: ResourceRequest, wanted: Object, old: Object, options: WriteOptions, *, tracks_fields: bool
 ) -> Object:
     """Default, record who owns what, keep what this write may not touch, and check it all."""
-    rules, subresource, call = ask.served.rules, ask.info.subresource, ask.call
-    run, manager = call.run, options.field_manager
+    rules, subresource, context = ask.served.rules, ask.info.subresource, ask.context
+    run, manager = context.run, options.field_manager
     write = write_of(ask.hub, ask.served, manager=manager, subresource=subresource)
 
     def prepared() -> Object:
@@ -107,7 +107,7 @@ async def _finish(
         return rules.prepare_update(asked, old, subresource)
 
     asked = await run(prepared)
-    admission = Admission(ask.served, call.user, asked, old, subresource, call.warn, run)
+    admission = Admission(ask.served, context.user, asked, old, subresource, context.warn, run)
     new = await admit(ask.hub, admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
     found = await run(

@@ -7,7 +7,7 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.options import WriteOptions, read_write_options
 from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.verbs.answers import answer_entry, answer_object
-from clusterspace.apiserver.verbs.asks import Ask, place, read_incoming
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, place, read_incoming
 from clusterspace.apiserver.writing import begin_new, finish_new, write_new
 from clusterspace.errors import ApiError, BadRequest
 from clusterspace.kube import statuses
@@ -18,9 +18,9 @@ _GENERATED_TRIES: Final = 8
 """As kube-apiserver: five random characters collide now and then in a crowded namespace."""
 
 
-async def create(ask: Ask) -> Response:
+async def create(ask: ResourceRequest) -> Response:
     """Answer POST on a collection."""
-    query, agent = ask.info.query, ask.call.header("user-agent")
+    query, agent = ask.info.query, ask.context.header("user-agent")
     options = read_write_options(query, kind="CreateOptions", user_agent=agent)
     incoming = place(ask, await read_incoming(ask, options.field_validation))
     if metadata_of(incoming).get("resourceVersion"):
@@ -29,7 +29,7 @@ async def create(ask: Ask) -> Response:
 
 
 async def create_object(
-    ask: Ask, incoming: Object, options: WriteOptions, *, tracks_fields: bool = True
+    ask: ResourceRequest, incoming: Object, options: WriteOptions, *, tracks_fields: bool = True
 ) -> Response:
     """Create an object whose body has been read; apply uses it for what is not there yet."""
     if name_of(incoming) or not metadata_of(incoming).get("generateName"):
@@ -47,13 +47,13 @@ async def create_object(
 
 
 async def _create_named(
-    ask: Ask, incoming: Object, options: WriteOptions, *, tracks_fields: bool
+    ask: ResourceRequest, incoming: Object, options: WriteOptions, *, tracks_fields: bool
 ) -> Response:
-    run, user = ask.call.run, ask.call.user
+    run, user = ask.context.run, ask.context.user
     newborn = await run(lambda: begin_new(ask.hub, ask.served, incoming, user))
     write = write_of(ask.hub, ask.served, manager=options.field_manager)
     owners = write if tracks_fields else None
-    author = Author(user, ask.call.warn, run)
+    author = Author(user, ask.context.warn, run)
     new = await finish_new(ask.hub, ask.served, newborn, author, owners)
     if options.dry_run:
         await _refuse_taken(ask, new)
@@ -61,7 +61,7 @@ async def _create_named(
     return await answer_entry(ask, 201, await write_new(ask.hub, ask.served, new, run))
 
 
-async def _refuse_taken(ask: Ask, new: Object) -> None:
+async def _refuse_taken(ask: ResourceRequest, new: Object) -> None:
     key = ask.served.key(ask.info.namespace, name_of(new))
     if await ask.hub.store.get(key) is not None:
         raise statuses.already_exists(ask.served.info.group_resource, name_of(new))

@@ -10,15 +10,19 @@ from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_delete_options, read_write_options
 from clusterspace.apiserver.removal import remove
 from clusterspace.apiserver.verbs.answers import answer_changed
-from clusterspace.apiserver.verbs.asks import Ask, read_incoming, require_name
 from clusterspace.apiserver.verbs.change import change
+from clusterspace.apiserver.verbs.resource_request import (
+    ResourceRequest,
+    read_incoming,
+    require_name,
+)
 from clusterspace.errors import BadRequest
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_value
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import label_selector_of
 
-Verb: TypeAlias = Callable[[Ask], Awaitable[Response | None]]
+Verb: TypeAlias = Callable[[ResourceRequest], Awaitable[Response | None]]
 
 _SUCCESS: Final[Object] = {
     "kind": "Status",
@@ -28,10 +32,10 @@ _SUCCESS: Final[Object] = {
 }
 
 
-async def finalize_namespace(ask: Ask) -> Response:
+async def finalize_namespace(ask: ResourceRequest) -> Response:
     """Answer PUT on `namespaces/finalize`: change the namespace's own finalizers, nothing else."""
     options = read_write_options(
-        ask.info.query, kind="UpdateOptions", user_agent=ask.call.header("user-agent")
+        ask.info.query, kind="UpdateOptions", user_agent=ask.context.header("user-agent")
     )
     incoming = await read_incoming(ask, options.field_validation)
     require_name(ask, incoming)
@@ -45,7 +49,7 @@ async def finalize_namespace(ask: Ask) -> Response:
     return await answer_changed(ask, await change(ask, finalized, options))
 
 
-async def evict_pod(ask: Ask) -> Response:
+async def evict_pod(ask: ResourceRequest) -> Response:
     """Answer POST on `pods/eviction`: a delete that the pod's budget may refuse."""
     body = _object(await ask.read_small_body("Eviction"))
     require_name(ask, body)
@@ -53,10 +57,10 @@ async def evict_pod(ask: Ask) -> Response:
     options = read_delete_options(ask.info.query, held)
     await _refuse_disruption(ask)
     await remove(ask.hub, ask.served, ask.key, options)
-    return value_response(ask.call, 201, {**_SUCCESS, "code": 201})
+    return value_response(ask.context, 201, {**_SUCCESS, "code": 201})
 
 
-async def _refuse_disruption(ask: Ask) -> None:
+async def _refuse_disruption(ask: ResourceRequest) -> None:
     """Ask the pod's disruption budgets; one that allows none answers 429."""
     entry = await ask.hub.store.get(ask.key)
     if entry is None:
@@ -72,10 +76,10 @@ async def _refuse_disruption(ask: Ask) -> None:
             raise statuses.too_many_requests()
 
 
-async def bind_pod(ask: Ask) -> Response:
+async def bind_pod(ask: ResourceRequest) -> Response:
     """Answer POST on `pods/binding`: put a pod on a node."""
     options = read_write_options(
-        ask.info.query, kind="CreateOptions", user_agent=ask.call.header("user-agent")
+        ask.info.query, kind="CreateOptions", user_agent=ask.context.header("user-agent")
     )
     body = _object(await ask.read_small_body("Binding"))
     require_name(ask, body)
@@ -91,7 +95,7 @@ async def bind_pod(ask: Ask) -> Response:
         return with_value(pod, node, "spec", "nodeName")
 
     await change(ask, bound, options)
-    return value_response(ask.call, 201, {**_SUCCESS, "code": 201})
+    return value_response(ask.context, 201, {**_SUCCESS, "code": 201})
 
 
 def _object(body: Body) -> Object:

@@ -9,15 +9,15 @@ from clusterspace.apiserver.options import WriteOptions, read_write_options
 from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.rules import Reading
 from clusterspace.apiserver.verbs.answers import answer_changed
-from clusterspace.apiserver.verbs.asks import (
-    Ask,
+from clusterspace.apiserver.verbs.change import change
+from clusterspace.apiserver.verbs.create import create_object
+from clusterspace.apiserver.verbs.resource_request import (
+    ResourceRequest,
     complain,
     place,
     require_kind,
     require_name,
 )
-from clusterspace.apiserver.verbs.change import change
-from clusterspace.apiserver.verbs.create import create_object
 from clusterspace.apiserver.writing import Edit
 from clusterspace.errors import BadRequest, MalformedObject
 from clusterspace.kube import causes, statuses
@@ -36,26 +36,26 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 _ALL: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-async def patch(ask: Ask) -> Response:
+async def patch(ask: ResourceRequest) -> Response:
     """Answer PATCH on an object or its status."""
-    media_type = media_type_of(ask.call.header("content-type"))
+    media_type = media_type_of(ask.context.header("content-type"))
     require_patch_type(media_type, ask)
     is_apply = media_type == APPLY_PATCH
     options = read_write_options(
         ask.info.query,
         kind="PatchOptions",
-        user_agent=ask.call.header("user-agent"),
+        user_agent=ask.context.header("user-agent"),
         is_apply=is_apply,
     )
     raw = await ask.read_raw_body()
     if is_apply:
         return await _apply(ask, raw, options)
-    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
+    edit = await ask.context.run(lambda: patch_edit(raw, media_type, ask))
     changed = await change(ask, _normalized(ask, edit, options), options)
     return await answer_changed(ask, changed)
 
 
-def require_patch_type(media_type: str, ask: Ask) -> None:
+def require_patch_type(media_type: str, ask: ResourceRequest) -> None:
     """Refuse a patch type nobody has, or one this resource does not take."""
     if media_type not in _ALL:
         raise statuses.unknown_media_type()
@@ -64,7 +64,7 @@ def require_patch_type(media_type: str, ask: Ask) -> None:
         raise statuses.unsupported_media_type(accepted)
 
 
-def patch_edit(raw: bytes, media_type: str, ask: Ask) -> Edit:
+def patch_edit(raw: bytes, media_type: str, ask: ResourceRequest) -> Edit:
     """Return the edit a patch body stands for."""
     body = _read_patch(raw)
     if media_type == JSON_PATCH:
@@ -83,7 +83,7 @@ def _read_patch(raw: bytes) -> Any:
         raise BadRequest(f"error decoding patch: {error.message}") from error
 
 
-def _normalized(ask: Ask, edit: Edit, options: WriteOptions) -> Edit:
+def _normalized(ask: ResourceRequest, edit: Edit, options: WriteOptions) -> Edit:
     """Bring what a patch made into the kind's normal form, as if it had been sent whole."""
 
     def edited(old: Object) -> Object:
@@ -99,7 +99,7 @@ def _normalized(ask: Ask, edit: Edit, options: WriteOptions) -> Edit:
     return edited
 
 
-def _read_patched(ask: Ask, patched: Object) -> Reading:
+def _read_patched(ask: ResourceRequest, patched: Object) -> Reading:
     """Read what a patch made; a value of the wrong type is the patch's fault: 422, not 400."""
     try:
         return ask.served.rules.read(patched)
@@ -110,8 +110,8 @@ def _read_patched(ask: Ask, patched: Object) -> Reading:
         raise statuses.invalid(GroupKind("", ""), "", (cause,)) from error
 
 
-async def _apply(ask: Ask, raw: bytes, options: WriteOptions) -> Response:
-    body = await ask.call.run(lambda: read_yaml(raw))
+async def _apply(ask: ResourceRequest, raw: bytes, options: WriteOptions) -> Response:
+    body = await ask.context.run(lambda: read_yaml(raw))
     complain(ask, (), body.duplicates, options.field_validation)
     named = require_kind(body.value, ask.served)
     require_name(ask, named)
@@ -128,7 +128,9 @@ async def _apply(ask: Ask, raw: bytes, options: WriteOptions) -> Response:
     return await answer_changed(ask, await change(ask, merged, options, tracks_fields=False))
 
 
-def _merged(ask: Ask, old: Object | None, applied: Object, options: WriteOptions) -> Object:
+def _merged(
+    ask: ResourceRequest, old: Object | None, applied: Object, options: WriteOptions
+) -> Object:
     """Merge what was said, and nothing the normal form would add to it, into what is there.
 
     Who applies owns what they said: a `status: {}` that only the server writes must not become
@@ -141,7 +143,7 @@ def _merged(ask: Ask, old: Object | None, applied: Object, options: WriteOptions
     return result if result is old else place(ask, ask.served.rules.read(result).kube_object)
 
 
-async def _apply_new(ask: Ask, applied: Object, options: WriteOptions) -> Response:
+async def _apply_new(ask: ResourceRequest, applied: Object, options: WriteOptions) -> Response:
     if metadata_of(applied).get("uid"):
         raise statuses.conflict(
             ask.served.info.group_resource,
@@ -149,5 +151,5 @@ async def _apply_new(ask: Ask, applied: Object, options: WriteOptions) -> Respon
             f"uid mismatch: the provided object specified uid {metadata_of(applied)['uid']}, "
             "and no existing object was found",
         )
-    owned = await ask.call.run(lambda: _merged(ask, None, applied, options))
+    owned = await ask.context.run(lambda: _merged(ask, None, applied, options))
     return await create_object(ask, owned, options, tracks_fields=False)

@@ -15,15 +15,15 @@ from clusterspace.apis.clusters import (
     secret_ref_of,
 )
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import Passage, relay
 from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.http.tunnels import tunnel
-from clusterspace.apiserver.verbs.asks import Ask
 from clusterspace.apiserver.verbs.parts import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.client.connections import Connections
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.kube import statuses
@@ -55,25 +55,25 @@ class ClusterProxy:
         """Return the verbs for the route table: all of them do the same."""
         return {(_PART, verb): self.pass_on for verb in _VERBS}
 
-    async def pass_on(self, ask: Ask) -> Response | None:
+    async def pass_on(self, ask: ResourceRequest) -> Response | None:
         """Answer what the member answers."""
         if ask.info.name == "*":
             raise statuses.method_not_served(
                 "the hub passes requests on to one cluster; ask the fleet API server for all"
             )
-        call = ask.call
+        context = ask.context
         settings = await self._settings(ask)
-        target = target_of(call)
+        target = target_of(context)
         path, _, query = target.partition("?")
-        inner = read_request(call.info.method, path, query)
+        inner = read_request(context.info.method, path, query)
         connection = await self._connections.get(settings)
-        identity = self._identities.headers(call.user, ask.info.name)
+        identity = self._identities.headers(context.user, ask.info.name)
         passage = Passage(connection, target, identity)
-        if call.request.is_upgrade:
-            return await tunnel(call, passage, inner)
-        return await relay(call, passage)
+        if context.request.is_upgrade:
+            return await tunnel(context, passage, inner)
+        return await relay(context, passage)
 
-    async def _settings(self, ask: Ask) -> ConnectionSettings:
+    async def _settings(self, ask: ResourceRequest) -> ConnectionSettings:
         entry = await ask.hub.store.get(ask.key)
         if entry is None:
             await self._connections.forget(ask.info.name)
@@ -84,7 +84,7 @@ class ClusterProxy:
         return self._user_settings(cluster, own, impersonator)
 
 
-async def _find_secret(ask: Ask, ref: SecretRef | None) -> Object | None:
+async def _find_secret(ask: ResourceRequest, ref: SecretRef | None) -> Object | None:
     if ref is None:
         return None
     served = ask.hub.catalog.get_storage("", "secrets")
@@ -102,7 +102,7 @@ def read_hub_info(request: Request) -> RequestInfo:
     return replace(info, verb=reach_verb(info.method, inner, is_upgrade=request.is_upgrade))
 
 
-def target_of(call: Call) -> str:
+def target_of(context: RequestContext) -> str:
     """Return the part of the URL that is the member's, as it was written."""
-    path = "/" + "/".join(call.request.path.split("/")[_OWN_SEGMENTS:])
-    return f"{path}?{call.request.query}" if call.request.query else path
+    path = "/" + "/".join(context.request.path.split("/")[_OWN_SEGMENTS:])
+    return f"{path}?{context.request.query}" if context.request.query else path

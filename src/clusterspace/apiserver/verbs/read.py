@@ -7,7 +7,7 @@ from typing import Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.continues import PRESENT, Continue, decode_continue, encode_continue
-from clusterspace.apiserver.http.calls import off_loop
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON
 from clusterspace.apiserver.http.responses import json_response, value_response
@@ -17,7 +17,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.revisions import KeyValue, Revision
 from clusterspace.apiserver.tables import table_of
 from clusterspace.apiserver.verbs.answers import answer_entry
-from clusterspace.apiserver.verbs.asks import Ask
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.versions import version_problem
 from clusterspace.errors import BadRequest, Compacted, Expired, FutureRevision
 from clusterspace.kube import statuses
@@ -38,7 +38,7 @@ _DECODED_BYTES: Final = 256 * 1024
 """Stored objects that are decoded, to be shown or selected, in the event loop's own time."""
 
 
-async def get(ask: Ask) -> Response:
+async def get(ask: ResourceRequest) -> Response:
     """Answer GET on an object."""
     await wait_for_version(ask.hub, ask.info.query.get("resourceVersion"))
     entry = await ask.hub.store.get(ask.key)
@@ -47,14 +47,14 @@ async def get(ask: Ask) -> Response:
     return await answer_entry(ask, 200, entry)
 
 
-async def list_objects(ask: Ask) -> Response:
+async def list_objects(ask: ResourceRequest) -> Response:
     """Answer GET on a collection."""
     options = read_list_options(ask.info.query, is_watch=False)
-    selection = await select_for(ask.call.user, ask.served, options)
+    selection = await select_for(ask.context.user, ask.served, options)
     page = await read_page(ask, options, selection)
     if _is_long(ask, page):
-        ask.call.is_heavy = True
-    return await ask.call.run(lambda: _answer_page(ask, options, page))
+        ask.context.is_heavy = True
+    return await ask.context.run(lambda: _answer_page(ask, options, page))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ListPage:
         return metadata
 
 
-def _is_long(ask: Ask, page: ListPage) -> bool:
+def _is_long(ask: ResourceRequest, page: ListPage) -> bool:
     """Whether the answer takes longer to make than the event loop should wait."""
     wanted = ask.representation
     is_as_stored = wanted.media_type == JSON and not wanted.transform
@@ -92,17 +92,17 @@ def _are_many(entries: Sequence[KeyValue]) -> bool:
 
 
 async def selected(
-    ask: Ask, selection: Selection, entries: Sequence[KeyValue]
+    ask: ResourceRequest, selection: Selection, entries: Sequence[KeyValue]
 ) -> Sequence[KeyValue]:
     """Return the stored objects that are selected, looking at many of them off the event loop."""
     if selection.is_everything:
         return entries
     if _are_many(entries):
-        return await off_loop(ask.call.user.name, lambda: selection.matching(entries))
+        return await off_loop(ask.context.user.name, lambda: selection.matching(entries))
     return selection.matching(entries)
 
 
-async def read_page(ask: Ask, options: ListOptions, selection: Selection) -> ListPage:
+async def read_page(ask: ResourceRequest, options: ListOptions, selection: Selection) -> ListPage:
     """Read one page at the revision the request asks for."""
     store, prefix = ask.hub.store, ask.served.prefix(ask.info.namespace)
     at, start_after = await _starting_point(ask, options, prefix)
@@ -126,7 +126,7 @@ async def read_page(ask: Ask, options: ListOptions, selection: Selection) -> Lis
         raise BadRequest("invalid continue token: its version has not happened yet") from error
 
 
-async def _page_of_one(ask: Ask, selection: Selection, at: Revision | None) -> ListPage:
+async def _page_of_one(ask: ResourceRequest, selection: Selection, at: Revision | None) -> ListPage:
     store = ask.hub.store
     revision = at or store.current_revision
     key = ask.served.key(ask.info.namespace, selection.only_name or "")
@@ -136,7 +136,11 @@ async def _page_of_one(ask: Ask, selection: Selection, at: Revision | None) -> L
 
 
 async def _limited_page(
-    ask: Ask, selection: Selection, limit: int, at: Revision | None, start_after: str | None
+    ask: ResourceRequest,
+    selection: Selection,
+    limit: int,
+    at: Revision | None,
+    start_after: str | None,
 ) -> ListPage:
     """Collect `limit` selected objects, all at one revision however many steps it takes."""
     store, prefix = ask.hub.store, ask.served.prefix(ask.info.namespace)
@@ -173,7 +177,7 @@ def _cut_page(  # noqa: PLR0913 - the end of one page, all of it named
 
 
 async def _starting_point(
-    ask: Ask, options: ListOptions, prefix: str
+    ask: ResourceRequest, options: ListOptions, prefix: str
 ) -> tuple[Revision | None, str | None]:
     """Return the revision to read at (None for now) and the key to start behind."""
     if options.continue_token:
@@ -220,10 +224,10 @@ async def wait_for_version(hub: HubState, text: str) -> None:
         await asyncio.sleep(0.05)
 
 
-def _answer_page(ask: Ask, options: ListOptions, page: ListPage) -> Response:
+def _answer_page(ask: ResourceRequest, options: ListOptions, page: ListPage) -> Response:
     representation, served = ask.representation, ask.served
     if representation.media_type == JSON and not representation.transform:
-        return json_response(ask.call, 200, list_pieces(ask, page))
+        return json_response(ask.context, 200, list_pieces(ask, page))
     objects = [forms.decode_stored(each, served.form) for each in page.entries]
     body: Object
     if representation.is_table:
@@ -240,10 +244,10 @@ def _answer_page(ask: Ask, options: ListOptions, page: ListPage) -> Response:
         info = served.info
         body = {"kind": info.list_kind, "apiVersion": info.api_version, "metadata": page.metadata}
         body["items"] = [forms.as_item(each, served.form) for each in objects]
-    return value_response(ask.call, 200, body, representation.media_type)
+    return value_response(ask.context, 200, body, representation.media_type)
 
 
-def list_pieces(ask: Ask, page: ListPage) -> list[bytes]:
+def list_pieces(ask: ResourceRequest, page: ListPage) -> list[bytes]:
     """Return a list as pieces of stored bytes between the few that are made for this answer."""
     info = ask.served.info
     # A list of custom objects says so when nothing continues it; a built-in one says nothing.

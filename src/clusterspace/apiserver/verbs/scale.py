@@ -9,9 +9,9 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.verbs.answers import Changed, represent
-from clusterspace.apiserver.verbs.asks import Ask, refuse, require_name
 from clusterspace.apiserver.verbs.change import change
 from clusterspace.apiserver.verbs.patch import APPLY_PATCH, patch_edit, require_patch_type
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, refuse, require_name
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest
 from clusterspace.kube import causes, statuses
@@ -21,7 +21,7 @@ from clusterspace.kube.selectors import label_selector_of
 _PRINTER: Final = printer_for("autoscaling", "Scale")
 
 
-async def get_scale(ask: Ask) -> Response:
+async def get_scale(ask: ResourceRequest) -> Response:
     """Answer GET on the scale subresource."""
     entry = await ask.hub.store.get(ask.key)
     if entry is None:
@@ -30,10 +30,10 @@ async def get_scale(ask: Ask) -> Response:
     return _answer_scale(ask, scale)
 
 
-async def update_scale(ask: Ask) -> Response:
+async def update_scale(ask: ResourceRequest) -> Response:
     """Answer PUT: take the replicas from a whole Scale."""
     options = read_write_options(
-        ask.info.query, kind="UpdateOptions", user_agent=ask.call.header("user-agent")
+        ask.info.query, kind="UpdateOptions", user_agent=ask.context.header("user-agent")
     )
     body: Any = (await ask.read_small_body(ask.served.info.kind)).value
     if not isinstance(body, dict) or body.get("kind") not in (None, "Scale"):
@@ -44,19 +44,19 @@ async def update_scale(ask: Ask) -> Response:
     return _answer(ask, changed)
 
 
-async def patch_scale(ask: Ask) -> Response:
+async def patch_scale(ask: ResourceRequest) -> Response:
     """Answer PATCH: patch the Scale, then take the replicas from it."""
-    media_type = media_type_of(ask.call.header("content-type"))
+    media_type = media_type_of(ask.context.header("content-type"))
     require_patch_type(media_type, ask)
     if media_type == APPLY_PATCH:
         raise statuses.unsupported_media_type(
             ("application/json-patch+json", "application/merge-patch+json")
         )
     options = read_write_options(
-        ask.info.query, kind="PatchOptions", user_agent=ask.call.header("user-agent")
+        ask.info.query, kind="PatchOptions", user_agent=ask.context.header("user-agent")
     )
     raw = await ask.read_raw_body()
-    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
+    edit = await ask.context.run(lambda: patch_edit(raw, media_type, ask))
     paths = _paths(ask)
     changed = await change(ask, lambda old: _scaled(ask, old, edit(scale_of(old, paths))), options)
     return _answer(ask, changed)
@@ -88,13 +88,13 @@ def _selector_text(selector: Any) -> str:
     return str(label_selector_of({"matchLabels": selector}))
 
 
-def _paths(ask: Ask) -> ScalePaths:
+def _paths(ask: ResourceRequest) -> ScalePaths:
     if ask.served.scale is None:
         raise statuses.unknown_path()
     return ask.served.scale
 
 
-def _scaled(ask: Ask, old: Object, wanted: Object) -> Object:
+def _scaled(ask: ResourceRequest, old: Object, wanted: Object) -> Object:
     """Return the object with the replicas a Scale asks for."""
     replicas = find_at(wanted, "spec", "replicas") or 0
     if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -108,13 +108,13 @@ def _scaled(ask: Ask, old: Object, wanted: Object) -> Object:
     return {**scaled, "metadata": metadata}
 
 
-def _answer(ask: Ask, changed: Changed) -> Response:
+def _answer(ask: ResourceRequest, changed: Changed) -> Response:
     held = changed.kube_object
     if changed.entry is not None:
         held = forms.decode_stored(changed.entry, ask.served.form)
     return _answer_scale(ask, scale_of(held, _paths(ask)))
 
 
-def _answer_scale(ask: Ask, scale: Object) -> Response:
+def _answer_scale(ask: ResourceRequest, scale: Object) -> Response:
     shown = represent(ask, scale, _PRINTER)
-    return value_response(ask.call, 200, shown, ask.representation.media_type)
+    return value_response(ask.context, 200, shown, ask.representation.media_type)

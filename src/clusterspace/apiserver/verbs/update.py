@@ -3,17 +3,23 @@
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.verbs.answers import answer_changed
-from clusterspace.apiserver.verbs.asks import Ask, place, read_incoming, refuse, require_name
 from clusterspace.apiserver.verbs.change import change
 from clusterspace.apiserver.verbs.create import create_object
+from clusterspace.apiserver.verbs.resource_request import (
+    ResourceRequest,
+    place,
+    read_incoming,
+    refuse,
+    require_name,
+)
 from clusterspace.errors import BadRequest
 from clusterspace.kube import causes
 from clusterspace.kube.objects import Object, metadata_of, name_of
 
 
-async def update(ask: Ask) -> Response:
+async def update(ask: ResourceRequest) -> Response:
     """Answer PUT on an object or its status."""
-    query, agent = ask.info.query, ask.call.header("user-agent")
+    query, agent = ask.info.query, ask.context.header("user-agent")
     options = read_write_options(query, kind="UpdateOptions", user_agent=agent)
     incoming = place(ask, await read_incoming(ask, options.field_validation))
     if not name_of(incoming):

@@ -15,8 +15,8 @@ from clusterspace.apiserver.options import ListOptions, read_list_options
 from clusterspace.apiserver.selection import Selection, select_for
 from clusterspace.apiserver.store.revisions import KeyValue, Revision
 from clusterspace.apiserver.tables import table_of
-from clusterspace.apiserver.verbs.asks import Ask
 from clusterspace.apiserver.verbs.read import selected, wait_for_version
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.versions import version_problem
 from clusterspace.errors import ApiError, BadRequest, Compacted, Expired
 from clusterspace.kube import statuses
@@ -74,7 +74,7 @@ class _ShownStyle:
         return shown if self.with_columns else {**shown, "columnDefinitions": None}
 
 
-def _styles(ask: Ask, options: ListOptions) -> Callable[[bool], Style]:
+def _styles(ask: ResourceRequest, options: ListOptions) -> Callable[[bool], Style]:
     """Return the style for the first event and for the ones after it.
 
     The key is made once for a watch: it is looked at for every event.
@@ -99,12 +99,12 @@ def _styles(ask: Ask, options: ListOptions) -> Callable[[bool], Style]:
     return lambda is_first: first if is_first else later
 
 
-async def watch(ask: Ask) -> None:
+async def watch(ask: ResourceRequest) -> None:
     """Answer GET with `watch=1`: a stream of events until somebody ends it."""
     options = _named(read_list_options(ask.info.query, is_watch=True), ask.info.name)
-    selection = await select_for(ask.call.user, ask.served, options)
+    selection = await select_for(ask.context.user, ask.served, options)
     start = await _starting_revision(ask, options)
-    stream = ask.call.request.start_stream(200, headers_for(ask.call, "application/json"))
+    stream = ask.context.request.start_stream(200, headers_for(ask.context, "application/json"))
     watcher = Watcher(
         stream,
         prefix=ask.served.prefix(ask.info.namespace),
@@ -112,7 +112,7 @@ async def watch(ask: Ask) -> None:
         style_of=_styles(ask, options),
         seen=start or Revision(0),
     )
-    ask.call.on_end = watcher.end
+    ask.context.on_end = watcher.end
     feed_prefix = ask.served.prefix()
     resource = (ask.info.group, ask.info.version, ask.info.resource)
     metrics.watch_started(*resource)
@@ -142,7 +142,7 @@ def _named(options: ListOptions, name: str) -> ListOptions:
     return replace(options, field_selector=pinned)
 
 
-async def _starting_revision(ask: Ask, options: ListOptions) -> Revision | None:
+async def _starting_revision(ask: ResourceRequest, options: ListOptions) -> Revision | None:
     """Return the revision to go on from; None to begin with everything there is."""
     text = options.resource_version
     problem = version_problem(text) if text else ""
@@ -161,7 +161,11 @@ async def _starting_revision(ask: Ask, options: ListOptions) -> Revision | None:
 
 
 async def _send_initial(
-    ask: Ask, options: ListOptions, selection: Selection, watcher: Watcher, stream: Stream
+    ask: ResourceRequest,
+    options: ListOptions,
+    selection: Selection,
+    watcher: Watcher,
+    stream: Stream,
 ) -> None:
     """Write everything there is as ADDED, at one revision."""
     page = await ask.hub.store.range(ask.served.prefix(ask.info.namespace))
@@ -178,7 +182,7 @@ async def _send_initial(
 
 
 def _bookmark(
-    ask: Ask, watcher: Watcher, revision: Revision, *, is_end_of_initial: bool = False
+    ask: ResourceRequest, watcher: Watcher, revision: Revision, *, is_end_of_initial: bool = False
 ) -> bytes:
     """Return the event that says "you have seen everything up to here".
 
@@ -195,7 +199,9 @@ def _bookmark(
     return frame_event("BOOKMARK", forms.encode(shown))
 
 
-async def _catch_up(ask: Ask, feed_prefix: str, watcher: Watcher, stream: Stream) -> None:
+async def _catch_up(
+    ask: ResourceRequest, feed_prefix: str, watcher: Watcher, stream: Stream
+) -> None:
     """Write what the watcher missed until it has seen all there is, then join the feed.
 
     The look at the feed and the joining are one step without a wait between them, so nothing can
@@ -211,7 +217,9 @@ async def _catch_up(ask: Ask, feed_prefix: str, watcher: Watcher, stream: Stream
         watcher.seen = max(watcher.seen, missed.upto)
 
 
-async def _stay(ask: Ask, options: ListOptions, feed_prefix: str, watcher: Watcher) -> None:
+async def _stay(
+    ask: ResourceRequest, options: ListOptions, feed_prefix: str, watcher: Watcher
+) -> None:
     """Wait for the end, with a bookmark now and then for those who asked."""
     clock, random = ask.hub.clock, ask.hub.random
     seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())

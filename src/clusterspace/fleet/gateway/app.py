@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request
@@ -31,10 +31,10 @@ class FleetApp:
         self._fleet = fleet
         self._documents = documents
 
-    async def __call__(self, call: Call) -> Response | None:
+    async def __call__(self, context: RequestContext) -> Response | None:
         """Answer a call; what clusters answered counts until the client has it."""
         with self._fleet.memory.holding() as hold:
-            return await self._answer(replace(await self._route(call), hold=hold))
+            return await self._answer(replace(await self._route(context), hold=hold))
 
     async def _answer(self, asking: Asking) -> Response | None:
         route = asking.route
@@ -50,23 +50,23 @@ class FleetApp:
             return await watch_every(asking)
         return await list_every(asking)
 
-    async def _route(self, call: Call) -> Asking:
-        raw = call.request
+    async def _route(self, context: RequestContext) -> Asking:
+        raw = context.request
         request = read_fleet_request(raw.method, raw.path, raw.query)
-        body = await self._body_of(call, request)
+        body = await self._body_of(context, request)
 
         def body_names() -> BodyNames:
-            return inbound.names_in(body, call.header("content-type"), Subject.of(request.info))
+            return inbound.names_in(body, context.header("content-type"), Subject.of(request.info))
 
         federation = self._fleet.federation
-        route = await call.run(
+        route = await context.run(
             lambda: route_for(request, federation=federation, body_names=body_names)
         )
-        return kept_in_place(Asking(self._fleet, call, request, route))
+        return kept_in_place(Asking(self._fleet, context, request, route))
 
-    async def _body_of(self, call: Call, request: FleetRequest) -> bytes:
+    async def _body_of(self, context: RequestContext, request: FleetRequest) -> bytes:
         """Return the body of a create: nothing else says what the new object is called."""
         is_create = request.info.verb == "create" and not request.info.name
         if request.is_prefix or not is_create:
             return b""
-        return await call.read_body()
+        return await context.read_body()

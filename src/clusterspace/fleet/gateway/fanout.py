@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from clusterspace.apiserver.http.relays import open_answer
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.client.translation import failure_of
 from clusterspace.errors import (
     AnswerOverrun,
@@ -42,7 +42,7 @@ async def ask_all(
     return [task.result() for task in asked]
 
 
-async def ask_one(link: Link, make_ask: Callable[[Link], Ask]) -> Reply:
+async def ask_one(link: Link, make_ask: Callable[[Link], ApiRequest]) -> Reply:
     """Ask one cluster, once; its refusal, its silence and its nonsense are Replies too."""
     try:
         ask = make_ask(link)
@@ -62,7 +62,7 @@ async def ask_one(link: Link, make_ask: Callable[[Link], Ask]) -> Reply:
     return Reply(link.cluster, answer.status, dict(answer.headers), answer.body, failure)
 
 
-async def exchange(connection: Connection, ask: Ask) -> Answer:
+async def exchange(connection: Connection, ask: ApiRequest) -> Answer:
     """Return a whole answer of any status within the deadline.
 
     Nothing is repeated: whoever waits for the answers of many would wait for the repetitions too.
@@ -81,7 +81,7 @@ async def exchange(connection: Connection, ask: Ask) -> Answer:
         raise ClusterTimeout(connection.cluster, why) from error
 
 
-def _names_version(ask: Ask) -> bool:
+def _names_version(ask: ApiRequest) -> bool:
     asked = dict(ask.query)
     return bool(asked.get("continue")) or asked.get("resourceVersion", "") not in ("", "0")
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.foreign_answers import (
     clean_failure,
     headers_to_return,
@@ -26,20 +26,23 @@ _MOST_NAMED: Final = 10
 
 
 async def send_merged(
-    call: Call, pieces: Iterable[bytes], replies: Iterable[Reply], representation: Representation
+    context: RequestContext,
+    pieces: Iterable[bytes],
+    replies: Iterable[Reply],
+    representation: Representation,
 ) -> Response | None:
     """Answer with a merged document; a long one goes out while it is still being made."""
-    if representation.media_type == YAML or call.info.query.is_true("pretty"):
+    if representation.media_type == YAML or context.info.query.is_true("pretty"):
         body = b"".join(pieces)
-        call.weigh(body)
-        return await call.run(lambda: _reformatted(call, body, representation))
-    headers = [*headers_for(call, JSON), *warning_headers(_warnings_of(replies))]
+        context.weigh(body)
+        return await context.run(lambda: _reformatted(context, body, representation))
+    headers = [*headers_for(context, JSON), *warning_headers(_warnings_of(replies))]
     rest = batches(pieces)
     first = next(rest, b"")
     second = next(rest, None)
     if second is None:
         return Response(200, headers, first)
-    stream = call.request.start_stream(200, headers)
+    stream = context.request.start_stream(200, headers)
     stream.write(first)
     stream.write(second)
     await stream.drain()
@@ -51,7 +54,7 @@ async def send_merged(
 
 
 def send_one(
-    call: Call, reply: Reply, body: bytes, representation: Representation, speaker: str
+    context: RequestContext, reply: Reply, body: bytes, representation: Representation, speaker: str
 ) -> Response:
     """Answer with what one cluster answered, its body rewritten."""
     headers = dict(reply.headers)
@@ -59,8 +62,10 @@ def send_one(
         body = clean_failure(body, headers.get("content-type", ""))
     if representation.media_type == YAML and body:
         headers["content-type"] = YAML
-        body = bytes_of(_reformatted(call, body, representation))
-    return Response(reply.status, headers_to_return(call, headers, speaker, is_unpacked=True), body)
+        body = bytes_of(_reformatted(context, body, representation))
+    return Response(
+        reply.status, headers_to_return(context, headers, speaker, is_unpacked=True), body
+    )
 
 
 def bytes_of(response: Response) -> bytes:
@@ -86,10 +91,10 @@ def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def _reformatted(call: Call, body: bytes, representation: Representation) -> Response:
+def _reformatted(context: RequestContext, body: bytes, representation: Representation) -> Response:
     if representation.media_type == YAML:
-        return value_response(call, 200, msgspec.json.decode(body), YAML)
-    return json_response(call, 200, body)
+        return value_response(context, 200, msgspec.json.decode(body), YAML)
+    return json_response(context, 200, body)
 
 
 def _warnings_of(replies: Iterable[Reply]) -> list[str]:

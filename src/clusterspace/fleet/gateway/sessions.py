@@ -21,7 +21,7 @@ from uuid import uuid4
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.errors import MalformedSelector
 from clusterspace.kube.selectors import LabelSelector, Operator, Requirement, label_selector_of
 
@@ -64,27 +64,27 @@ class Run:
     session: str
 
 
-def run_of(call: Call) -> Run | None:
+def run_of(context: RequestContext) -> Run | None:
     """Return the run a request belongs to; None when it is of another command, or unclear."""
-    session = call.header("kubectl-session")
+    session = context.header("kubectl-session")
     if session:
-        command = call.header("kubectl-command").rpartition(" ")[2]
+        command = context.header("kubectl-command").rpartition(" ")[2]
         is_known = command in _GOING_ON and len(session) <= _MOST_SESSION_LENGTH
-        return Run(call.user.name, session) if is_known else None
-    if not _is_kubectl_itself(call):
+        return Run(context.user.name, session) if is_known else None
+    if not _is_kubectl_itself(context):
         return None
-    return Run(call.user.name, call.request.connection_memory.setdefault(_RUN, uuid4().hex))
+    return Run(context.user.name, context.request.connection_memory.setdefault(_RUN, uuid4().hex))
 
 
-def _is_kubectl_itself(call: Call) -> bool:
+def _is_kubectl_itself(context: RequestContext) -> bool:
     """Whether kubectl asks, by itself, for what it will look into.
 
     What it only shows or prunes it gets as plain JSON, and means every cluster: `apply --prune`
     too selects by labels after it has got objects by name.
     """
-    accept = call.header("accept")
-    is_direct = not any(call.header(name) for name in _PASSED_ON)
-    is_kubectl = call.header("user-agent").startswith(_KUBECTL)
+    accept = context.header("accept")
+    is_direct = not any(context.header(name) for name in _PASSED_ON)
+    is_kubectl = context.header("user-agent").startswith(_KUBECTL)
     return is_direct and is_kubectl and any(each in accept for each in _TYPED)
 
 

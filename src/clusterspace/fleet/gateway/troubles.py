@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     AnswerOverrun,
     ClusterError,
@@ -126,7 +126,7 @@ async def _answers(connection: Connection) -> bool:
     try:
         async with (
             asyncio.timeout(_PROBE_SECONDS),
-            connection.stream(Ask("GET", _PROBE, seconds=_PROBE_SECONDS)) as answer,
+            connection.stream(ApiRequest("GET", _PROBE, seconds=_PROBE_SECONDS)) as answer,
         ):
             await answer.read(_PROBE_BYTES)
             return True

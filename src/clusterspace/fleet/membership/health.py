@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, Ask
+from clusterspace.client.requests import Answer, ApiRequest
 from clusterspace.errors import AddressNotAllowed, ApiError, ClusterError
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition
 
@@ -100,7 +100,7 @@ async def probe(connection: Connection) -> Health:
     """Ask a member how it is: /readyz, or /healthz where there is none."""
     try:
         for path in _PROBES:
-            answer = await connection.exchange(Ask("GET", path, seconds=_PROBE_SECONDS))
+            answer = await connection.exchange(ApiRequest("GET", path, seconds=_PROBE_SECONDS))
             if answer.status != 404:
                 return judge(answer)
     except (ApiError, ClusterError) as error:

@@ -17,7 +17,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import conditions_of
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.places import Place
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -83,7 +83,7 @@ async def collect(member: ClusterClient, discovery: Discovery) -> Report:
 
 
 async def _take_inventory(member: ClusterClient, discovery: Discovery) -> Inventory:
-    version = await member.connection.ask(Ask("GET", "/version"))
+    version = await member.connection.ask(ApiRequest("GET", "/version"))
     told = msgspec.json.decode(version.body, type=dict[str, Any])
     return Inventory(
         version=str(told.get("gitVersion") or ""),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.streams import Hijacked
 from clusterspace.errors import BadRequest
 from clusterspace.sim.streams.websockets import accept_key
@@ -35,24 +35,24 @@ class Upgrade:
     connection: Hijacked
 
 
-def upgrade(call: Call, *, websocket: Sequence[str], spdy: Sequence[str]) -> Upgrade:
+def upgrade(context: RequestContext, *, websocket: Sequence[str], spdy: Sequence[str]) -> Upgrade:
     """Grant the first protocol the client names that is spoken here; BadRequest when none is."""
-    if not call.request.is_upgrade:
+    if not context.request.is_upgrade:
         raise BadRequest("Upgrade request required")
-    wanted = call.header("upgrade").lower()
+    wanted = context.header("upgrade").lower()
     if wanted == "websocket":
-        protocol = _choose(_named(call, "sec-websocket-protocol"), websocket)
-        return Upgrade(Transport.WEBSOCKET, protocol, _grant_websocket(call, protocol))
+        protocol = _choose(_named(context, "sec-websocket-protocol"), websocket)
+        return Upgrade(Transport.WEBSOCKET, protocol, _grant_websocket(context, protocol))
     if wanted == _SPDY.lower():
-        protocol = _choose(_named(call, "x-stream-protocol-version"), spdy)
-        return Upgrade(Transport.SPDY, protocol, _grant_spdy(call, protocol))
+        protocol = _choose(_named(context, "x-stream-protocol-version"), spdy)
+        return Upgrade(Transport.SPDY, protocol, _grant_spdy(context, protocol))
     raise BadRequest(
         f"unable to upgrade: {wanted!r} is not spoken here, SPDY/3.1 and websocket are"
     )
 
 
-def _named(call: Call, header: str) -> list[str]:
-    lines = call.request.headers.get_all(header)
+def _named(context: RequestContext, header: str) -> list[str]:
+    lines = context.request.headers.get_all(header)
     return [name.strip() for line in lines for name in line.split(",") if name.strip()]
 
 
@@ -65,24 +65,24 @@ def _choose(named: Sequence[str], spoken: Sequence[str]) -> str:
     )
 
 
-def _grant_websocket(call: Call, protocol: str) -> Hijacked:
-    key = call.header("sec-websocket-key")
-    if not key or call.header("sec-websocket-version") != "13":
+def _grant_websocket(context: RequestContext, protocol: str) -> Hijacked:
+    key = context.header("sec-websocket-key")
+    if not key or context.header("sec-websocket-version") != "13":
         raise BadRequest("unable to upgrade: not a WebSocket handshake of version 13")
     lines = (
         "Upgrade: websocket",
         f"Sec-WebSocket-Accept: {accept_key(key)}",
         f"Sec-WebSocket-Protocol: {protocol}",
     )
-    return _switch(call, lines)
+    return _switch(context, lines)
 
 
-def _grant_spdy(call: Call, protocol: str) -> Hijacked:
-    return _switch(call, (f"Upgrade: {_SPDY}", f"X-Stream-Protocol-Version: {protocol}"))
+def _grant_spdy(context: RequestContext, protocol: str) -> Hijacked:
+    return _switch(context, (f"Upgrade: {_SPDY}", f"X-Stream-Protocol-Version: {protocol}"))
 
 
-def _switch(call: Call, lines: Sequence[str]) -> Hijacked:
-    connection = call.request.hijack()
+def _switch(context: RequestContext, lines: Sequence[str]) -> Hijacked:
+    connection = context.request.hijack()
     head = ("HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", *lines, "", "")
     connection.write("\r\n".join(head).encode())
     return connection

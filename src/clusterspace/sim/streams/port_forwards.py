@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, Protocol
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, StreamBroken
 from clusterspace.sim.streams.byte_pipes import RawPipe
@@ -45,9 +45,9 @@ class Application(Protocol):
         ...
 
 
-async def serve_port_forward(call: Call, application: Application) -> None:
+async def serve_port_forward(context: RequestContext, application: Application) -> None:
     """Upgrade the connection and answer what comes through it until the client has gone."""
-    granted = upgrade(call, websocket=(TUNNELLED, V4), spdy=(PORT_FORWARD,))
+    granted = upgrade(context, websocket=(TUNNELLED, V4), spdy=(PORT_FORWARD,))
     pipe = RawPipe(granted.connection)
     try:
         if granted.transport is Transport.SPDY:
@@ -55,7 +55,7 @@ async def serve_port_forward(call: Call, application: Application) -> None:
         elif granted.protocol == TUNNELLED:
             await _serve_streams(SpdySession(WebSocket(pipe)), application)
         else:
-            ports = read_ports(call.info.query)
+            ports = read_ports(context.info.query)
             await _serve_channels(WebSocket(pipe), ports, application)
     except* (StreamBroken, ConnectionError):
         granted.connection.abort()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.errors import StreamBroken
 from clusterspace.sim.streams.byte_pipes import RawPipe
 from clusterspace.sim.streams.handshakes import COMMAND_PROTOCOLS, V4, Transport, Upgrade, upgrade
@@ -28,10 +28,10 @@ _HANG_UP_SECONDS: Final = 3.0
 """How long a client has to close its end after the last word."""
 
 
-async def serve_command(call: Call, program: Program) -> None:
+async def serve_command(context: RequestContext, program: Program) -> None:
     """Upgrade the connection and run a program on it until one of the two ends."""
-    wanted = Wanted.read(call.info.query)
-    granted = upgrade(call, websocket=COMMAND_PROTOCOLS, spdy=(V4,))
+    wanted = Wanted.read(context.info.query)
+    granted = upgrade(context, websocket=COMMAND_PROTOCOLS, spdy=(V4,))
     terminal = _terminal(granted, wanted)
     async with asyncio.TaskGroup() as group:
         carrying = group.create_task(_carry(terminal), name="what is typed")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Headers, Response
 from clusterspace.apiserver.http.middleware.audit import Audit
 from clusterspace.apiserver.http.request_info import read_request
@@ -29,24 +29,28 @@ class FakeRequest(Request):
         return "192.0.2.7"
 
 
-def call_of(method: str, path: str = PATH, query: str = "", *, is_upgrade: bool = False) -> Call:
+def call_of(
+    method: str, path: str = PATH, query: str = "", *, is_upgrade: bool = False
+) -> RequestContext:
     request = FakeRequest(is_upgrade=is_upgrade)
-    call = Call(request, read_request(method, path, query), "id-1")
-    call.user = User("jane", ("devs",))
-    return call
+    context = RequestContext(request, read_request(method, path, query), "id-1")
+    context.user = User("jane", ("devs",))
+    return context
 
 
-async def told(call: Call, outcome: Response | BaseException | None) -> list[dict[str, Any]]:
+async def told(
+    context: RequestContext, outcome: Response | BaseException | None
+) -> list[dict[str, Any]]:
     lines: list[bytes] = []
 
-    async def rest(_: Call) -> Response | None:
+    async def rest(_: RequestContext) -> Response | None:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
     fails = pytest.raises(type(outcome)) if isinstance(outcome, BaseException) else nullcontext()
     with fails:
-        await Audit(ManualClock(), lines.append)(call, rest)
+        await Audit(ManualClock(), lines.append)(context, rest)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     return [json.loads(line) for line in lines]
 

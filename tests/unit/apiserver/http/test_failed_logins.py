@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Headers
 from clusterspace.apiserver.http.middleware.failed_logins import (
     FAILURES_A_SECOND,
@@ -39,9 +39,9 @@ class FakeRequest(Request):
         return self._memory
 
 
-def call_from(address: str, token: str = "secret-token") -> Call:
+def call_from(address: str, token: str = "secret-token") -> RequestContext:
     request = FakeRequest(address, token, {})
-    return Call(request, read_request("GET", "/api/v1/pods", ""), "id-1")
+    return RequestContext(request, read_request("GET", "/api/v1/pods", ""), "id-1")
 
 
 class Log:

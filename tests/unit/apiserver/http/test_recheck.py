@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from clusterspace.apiserver.http.calls import Call, CallHandler, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
 from clusterspace.apiserver.http.messages import Headers, Response
 from clusterspace.apiserver.http.middleware.recheck import RECHECK_SECONDS, Recheck
 from clusterspace.apiserver.http.request_info import read_request
@@ -33,12 +33,12 @@ class Guards:
         self.user = User("jane")
         self.refusal: ApiError | None = None
 
-    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
-        assert call.request.headers.get("authorization") == "Bearer x"
+    async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
+        assert context.request.headers.get("authorization") == "Bearer x"
         if self.refusal is not None:
             raise self.refusal
-        call.user = self.user
-        return await rest(call)
+        context.user = self.user
+        return await rest(context)
 
 
 class Stage:
@@ -50,13 +50,13 @@ class Stage:
         self.recheck = Recheck((self.guards,), self.clock)
         self.request = FakeRequest()
         info = read_request("GET", "/api/v1/pods", query)
-        self.call = Call(self.request, info, "id-1")
+        self.call = RequestContext(self.request, info, "id-1")
         self.ended: list[ApiError] = []
         self.call.on_end = self.ended.append
 
     async def open(self, group: asyncio.TaskGroup) -> None:
-        async def strip_then_stay(call: Call) -> None:
-            call.request.headers = Headers(())
+        async def strip_then_stay(context: RequestContext) -> None:
+            context.request.headers = Headers(())
             await asyncio.get_running_loop().create_future()
 
         answer = chain((self.guards, self.recheck), strip_then_stay)
@@ -64,7 +64,7 @@ class Stage:
         self.running = group.create_task(self.recheck.run())
         await asyncio.sleep(0)
 
-    async def _until_cancelled(self, answer: CallHandler) -> None:
+    async def _until_cancelled(self, answer: RequestHandler) -> None:
         await answer(self.call)
 
     def close(self) -> None:

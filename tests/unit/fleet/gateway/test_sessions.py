@@ -5,7 +5,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.users import User
 from clusterspace.fleet.gateway.sessions import (
     REMEMBERED_SECONDS,
@@ -23,7 +23,7 @@ TYPED = "application/vnd.kubernetes.protobuf,application/json"
 PLAIN_KUBECTL = {"user-agent": "kubectl/v1.31.0", "accept": TYPED}
 
 
-def asked(headers: dict[str, str], *, user: str = "jane", memory: Any = None) -> Call:
+def asked(headers: dict[str, str], *, user: str = "jane", memory: Any = None) -> RequestContext:
     """Return as much of a call as says whose it is."""
 
     class Asked:
@@ -38,7 +38,7 @@ def asked(headers: dict[str, str], *, user: str = "jane", memory: Any = None) ->
         def header(self, name: str) -> str:
             return headers.get(name, "")
 
-    return cast("Call", AskedBy())
+    return cast("RequestContext", AskedBy())
 
 
 def with_session(command: str, session: str = "s1") -> dict[str, str]:

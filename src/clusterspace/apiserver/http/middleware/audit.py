@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
@@ -65,14 +65,14 @@ class Audit:
         self._sink = sink
         self._reads = reads
 
-    def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
+    def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
         """Let the write happen, then tell of it; most reads pass without a step of their own.
 
         An upgrade counts as one whatever its method: a shell is opened with GET.
         """
-        info = call.info
-        is_told = info.is_write or call.request.is_upgrade or self._is_audited_read(info)
-        return self._tell(call, rest) if is_told else rest(call)
+        info = context.info
+        is_told = info.is_write or context.request.is_upgrade or self._is_audited_read(info)
+        return self._tell(context, rest) if is_told else rest(context)
 
     def _is_audited_read(self, info: RequestInfo) -> bool:
         """Whether a read is of what is told; through a proxy too, as far as its path says so."""
@@ -81,14 +81,14 @@ class Audit:
         name = f"{info.resource}.{info.group}" if info.group else info.resource
         return name in self._reads
 
-    async def _tell(self, call: Call, rest: CallHandler) -> Response | None:
-        caller, code = call.user, _INTERRUPTED
+    async def _tell(self, context: RequestContext, rest: RequestHandler) -> Response | None:
+        caller, code = context.user, _INTERRUPTED
         response: Response | None = None
-        if call.info.is_watch:
-            started = audit_line(call, caller, 0, None, format_time(self._clock.now()))
+        if context.info.is_watch:
+            started = audit_line(context, caller, 0, None, format_time(self._clock.now()))
             self._sink(started)
         try:
-            response = await rest(call)
+            response = await rest(context)
             code = _STREAMED if response is None else response.status
         except ApiError as refused:
             code = refused.code
@@ -98,26 +98,28 @@ class Audit:
             raise
         finally:
             # What was read needs no look at the answer: its name is in the URL, or it is a list.
-            shown = response if call.info.is_write else None
-            self._sink(audit_line(call, caller, code, shown, format_time(self._clock.now())))
+            shown = response if context.info.is_write else None
+            self._sink(audit_line(context, caller, code, shown, format_time(self._clock.now())))
         return response
 
 
-def audit_line(call: Call, caller: User, code: int, response: Response | None, now: str) -> bytes:
+def audit_line(
+    context: RequestContext, caller: User, code: int, response: Response | None, now: str
+) -> bytes:
     """Return the line that tells of a call; `caller` is who it was before impersonation.
 
     Without a code, it is one that has only begun.
     """
-    info, found = call.info, _object_in(response)
+    info, found = context.info, _object_in(response)
     line: dict[str, Any] = {
         "time": now,
         "stage": "" if code else _STARTED,
-        "requestId": call.request_id,
+        "requestId": context.request_id,
         "user": caller.name,
         "groups": caller.groups,
-        "as": "" if call.user is caller else call.user.name,
-        "asGroups": () if call.user is caller else call.user.groups,
-        "sourceIP": call.request.peer_address,
+        "as": "" if context.user is caller else context.user.name,
+        "asGroups": () if context.user is caller else context.user.groups,
+        "sourceIP": context.request.peer_address,
         "verb": info.verb,
         "group": info.group,
         "version": info.version,

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.failed_logins import FailedLogins
 from clusterspace.apiserver.http.requests import Request
@@ -25,19 +25,19 @@ class Authenticate:
         self._authenticator = authenticator
         self._failures = failures
 
-    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+    async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         """Authenticate, then go on."""
         failures = self._failures
         if failures is not None:
-            failures.require_patience(call)
+            failures.require_patience(context)
         try:
-            call.user = await self._authenticator.authenticate(call.request)
+            context.user = await self._authenticator.authenticate(context.request)
         except Unauthorized:
             if failures is not None:
-                failures.note(call)
+                failures.note(context)
             raise
-        if call.user is not ANONYMOUS:
-            call.request.trust_connection()
+        if context.user is not ANONYMOUS:
+            context.request.trust_connection()
             if failures is not None:
-                failures.note_success(call)
-        return await rest(call)
+                failures.note_success(context)
+        return await rest(context)

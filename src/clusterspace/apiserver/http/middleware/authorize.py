@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
@@ -34,12 +34,12 @@ class Authorize:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+    async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         """Go on if allowed, else answer 403 with who may not do what, and where."""
-        decision = await self._authorizer.decide(call.user, call.info)
+        decision = await self._authorizer.decide(context.user, context.info)
         if not decision.allowed:
-            raise refusal(call.user, call.info, decision.reason)
-        return await rest(call)
+            raise refusal(context.user, context.info, decision.reason)
+        return await rest(context)
 
 
 def refusal(user: User, info: RequestInfo, reason: str = "") -> Forbidden:

@@ -2,7 +2,7 @@
 
 import structlog
 
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import error_response
 from clusterspace.errors import (
@@ -23,28 +23,28 @@ from clusterspace.kube import statuses
 _log = structlog.get_logger(__name__)
 
 
-async def catch_errors(call: Call, rest: CallHandler) -> Response | None:
+async def catch_errors(context: RequestContext, rest: RequestHandler) -> Response | None:
     """Answer refusals as they are; log a bug once, with its traceback, and answer 500."""
     try:
-        return await rest(call)
+        return await rest(context)
     except ApiError as error:
-        return error_response(call, error)
+        return error_response(context, error)
     except StoreError as error:
-        return error_response(call, _store_refusal(error))
+        return error_response(context, _store_refusal(error))
     except ClusterError as error:
-        return error_response(call, cluster_refusal(error))
+        return error_response(context, cluster_refusal(error))
     except ConnectionError:
-        if not call.request.is_disconnected:
+        if not context.request.is_disconnected:
             raise
         return None  # the client has gone: there is nobody to tell
     except Exception:  # noqa: BLE001 - the edge: a bug in one request must not end the others
         _log.exception(
             "request failed",
-            request_id=call.request_id,
-            method=call.info.method,
-            path=call.info.path,
+            request_id=context.request_id,
+            method=context.info.method,
+            path=context.info.path,
         )
-        return error_response(call, statuses.internal(f"request {call.request_id} failed"))
+        return error_response(context, statuses.internal(f"request {context.request_id} failed"))
 
 
 def cluster_refusal(error: ClusterError) -> ApiError:

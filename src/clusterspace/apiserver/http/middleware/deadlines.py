@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.errors import BadRequest, MalformedDuration
 from clusterspace.kube import statuses
@@ -15,19 +15,19 @@ REQUEST_SECONDS: Final = 60.0
 LONG_RUNNING: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
-def is_long_running(call: Call) -> bool:
+def is_long_running(context: RequestContext) -> bool:
     """Whether a request may stay open for as long as both sides like."""
-    return call.info.is_watch or call.info.subresource in LONG_RUNNING
+    return context.info.is_watch or context.info.subresource in LONG_RUNNING
 
 
-async def deadlines(call: Call, rest: CallHandler) -> Response | None:
+async def deadlines(context: RequestContext, rest: RequestHandler) -> Response | None:
     """Give up on a short request when its time is over."""
-    if is_long_running(call):
-        return await rest(call)
-    seconds = _budget(call.info.query.get("timeout"))
+    if is_long_running(context):
+        return await rest(context)
+    seconds = _budget(context.info.query.get("timeout"))
     try:
         async with asyncio.timeout(seconds):
-            return await rest(call)
+            return await rest(context)
     except TimeoutError as error:
         raise statuses.timed_out("request did not complete within the allotted timeout") from error
 

@@ -21,7 +21,7 @@ import msgspec
 
 from clusterspace.aio.clocks import Alarm, Clock
 from clusterspace.apiserver.http.arrivals import group_of
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.middleware.audit import AuditSink
 from clusterspace.kube import statuses
 from clusterspace.kube.timestamps import format_time
@@ -64,13 +64,13 @@ class FailedLogins:
         self._alarm = Alarm(clock, self._tell_counts)
         self._is_alarm_set = False
 
-    def note_success(self, call: Call) -> None:
+    def note_success(self, context: RequestContext) -> None:
         """Remember that somebody has logged in on this connection."""
-        call.request.connection_memory[_AUTHENTICATED] = True
+        context.request.connection_memory[_AUTHENTICATED] = True
 
-    def require_patience(self, call: Call) -> None:
+    def require_patience(self, context: RequestContext) -> None:
         """Refuse to look at one more credential from an address that failed too often; 429."""
-        request = call.request
+        request = context.request
         if "authorization" not in request.headers or not self._levels:
             return
         if self._level(group_of(request.peer_address)) < MOST_FAILURES:
@@ -78,10 +78,10 @@ class FailedLogins:
         if not request.connection_memory.get(_AUTHENTICATED):
             raise statuses.too_many_requests()
 
-    def note(self, call: Call) -> None:
+    def note(self, context: RequestContext) -> None:
         """Count a failure, and tell of it now or with others."""
         metrics.login_failed()
-        group, now = group_of(call.request.peer_address), self._clock.monotonic()
+        group, now = group_of(context.request.peer_address), self._clock.monotonic()
         self._levels[group] = (self._level(group) + 1, now)
         self._levels.move_to_end(group)
         if len(self._levels) > _MOST_REMEMBERED:
@@ -92,7 +92,7 @@ class FailedLogins:
         if told is not None:
             told.untold += 1
             return
-        line = _line_of(call)
+        line = _line_of(context)
         if group == _OTHERS:
             line["sourceIP"] = _OTHERS
         self._told[group] = _Told(now, line)
@@ -126,21 +126,21 @@ class FailedLogins:
         self._sink(msgspec.json.encode(stamped) + b"\n")
 
 
-def _line_of(call: Call) -> dict[str, Any]:
+def _line_of(context: RequestContext) -> dict[str, Any]:
     return {
-        "requestId": call.request_id,
+        "requestId": context.request_id,
         "event": "LoginFailed",
-        "sourceIP": call.request.peer_address,
-        "credential": _kind_of_credential(call),
-        "verb": call.info.verb,
-        "path": call.info.path[:_MOST_PATH],
+        "sourceIP": context.request.peer_address,
+        "credential": _kind_of_credential(context),
+        "verb": context.info.verb,
+        "path": context.info.path[:_MOST_PATH],
     }
 
 
-def _kind_of_credential(call: Call) -> str:
-    if call.request.peer_certificate is not None:
+def _kind_of_credential(context: RequestContext) -> str:
+    if context.request.peer_certificate is not None:
         return "certificate"
-    scheme, _, token = call.header("authorization").strip().partition(" ")
+    scheme, _, token = context.header("authorization").strip().partition(" ")
     if scheme.lower() != "bearer":
         return "unknown-scheme"
     if token.count(".") == 2:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from clusterspace.apiserver.http.calls import Call, CallHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Headers, Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
@@ -159,18 +159,20 @@ class Impersonate:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def __call__(self, call: Call, rest: CallHandler) -> Awaitable[Response | None]:
+    def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
         """Check every value, become the user, forget the headers; then go on."""
-        wish = read_wish(call.request.headers)
-        return rest(call) if wish is None else self._become(call, wish, rest)
+        wish = read_wish(context.request.headers)
+        return rest(context) if wish is None else self._become(context, wish, rest)
 
-    async def _become(self, call: Call, wish: Wish, rest: CallHandler) -> Response | None:
-        request = call.request
+    async def _become(
+        self, context: RequestContext, wish: Wish, rest: RequestHandler
+    ) -> Response | None:
+        request = context.request
         for info in wish.checks():
-            decision = await self._authorizer.decide(call.user, info)
+            decision = await self._authorizer.decide(context.user, info)
             if not decision.allowed:
-                raise refusal(call.user, info, decision.reason)
+                raise refusal(context.user, info, decision.reason)
         kept = [(name, value) for name, value in request.headers if not is_of_family(name)]
         request.headers = Headers(kept)
-        call.user = wish.become()
-        return await rest(call)
+        context.user = wish.become()
+        return await rest(context)

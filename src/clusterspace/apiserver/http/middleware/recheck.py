@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.calls import Call, CallHandler, Step, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler, Step, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.deadlines import is_long_running
 from clusterspace.errors import ApiError, ClusterError, Forbidden, StoreError, Unauthorized
@@ -44,17 +44,17 @@ class Recheck:
         self._admit = chain(guards, _admitted)
         self._clock = clock
         self._every_seconds = every_seconds
-        self._open: set[Call] = set()
+        self._open: set[RequestContext] = set()
 
-    async def __call__(self, call: Call, rest: CallHandler) -> Response | None:
+    async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         """Keep the call in sight for as long as its answer takes."""
-        if not (is_long_running(call) or call.request.is_upgrade):
-            return await rest(call)
-        self._open.add(call)
+        if not (is_long_running(context) or context.request.is_upgrade):
+            return await rest(context)
+        self._open.add(context)
         try:
-            return await rest(call)
+            return await rest(context)
         finally:
-            self._open.discard(call)
+            self._open.discard(context)
 
     async def run(self) -> None:
         """Ask about every open call, round after round, until cancelled."""
@@ -69,31 +69,31 @@ class Recheck:
             for _ in range(min(_AT_ONCE, len(self._open))):
                 group.create_task(self._look_at(calls), name="recheck open calls")
 
-    async def _look_at(self, calls: Iterator[Call]) -> None:
-        for call in calls:
+    async def _look_at(self, calls: Iterator[RequestContext]) -> None:
+        for context in calls:
             try:
-                await self._require(call)
+                await self._require(context)
             except (Unauthorized, Forbidden) as refusal:
                 # It may have ended by itself while we asked.
-                if call in self._open:
-                    _log.info("long answer ended", user=call.user.name, reason=refusal.message)
-                    call.end(refusal)
+                if context in self._open:
+                    _log.info("long answer ended", user=context.user.name, reason=refusal.message)
+                    context.end(refusal)
             except (ApiError, ClusterError, StoreError) as error:
                 _log.debug("rights could not be asked for", reason=str(error))
             # Questions that are answered from memory never wait: let others have a turn.
             await asyncio.sleep(0)
 
-    async def _require(self, call: Call) -> None:
+    async def _require(self, context: RequestContext) -> None:
         """Raise what the same request would be refused with if it came now."""
-        request = copy.copy(call.request)
-        request.headers = call.received
-        again = Call(request, call.info, call.request_id)
+        request = copy.copy(context.request)
+        request.headers = context.received
+        again = RequestContext(request, context.info, context.request_id)
         await self._admit(again)
-        if again.user != call.user:
+        if again.user != context.user:
             raise statuses.unauthorized()  # the credential is somebody else's now
-        for require in call.guards:
+        for require in context.guards:
             await require()
 
 
-async def _admitted(_call: Call) -> None:
+async def _admitted(_call: RequestContext) -> None:
     """Answer nothing: that it was reached is what counts."""

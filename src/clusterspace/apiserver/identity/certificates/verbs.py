@@ -24,14 +24,6 @@ from clusterspace.apiserver.identity.bootstrap_tokens import token_id_of
 from clusterspace.apiserver.identity.reading import secret_value
 from clusterspace.apiserver.options import WriteOptions, read_write_options
 from clusterspace.apiserver.verbs.answers import answer_changed
-from clusterspace.apiserver.verbs.asks import (
-    Ask,
-    place,
-    read_incoming,
-    refuse,
-    require_kind,
-    require_name,
-)
 from clusterspace.apiserver.verbs.change import change
 from clusterspace.apiserver.verbs.patch import (
     APPLY_PATCH,
@@ -42,6 +34,14 @@ from clusterspace.apiserver.verbs.patch import (
     require_patch_type,
 )
 from clusterspace.apiserver.verbs.read import get, list_objects
+from clusterspace.apiserver.verbs.resource_request import (
+    ResourceRequest,
+    place,
+    read_incoming,
+    refuse,
+    require_kind,
+    require_name,
+)
 from clusterspace.apiserver.verbs.watch import watch
 from clusterspace.apiserver.writing import Edit
 from clusterspace.errors import Cause
@@ -53,10 +53,10 @@ _GROUP: Final = "certificates.k8s.io"
 _SAID_BY_APPROVERS: Final = ("Approved", "Denied")
 _KEPT: Final = ("Approved", "Denied", "Failed")
 
-_Merge: TypeAlias = Callable[[Ask, Object, Object], Object]
+_Merge: TypeAlias = Callable[[ResourceRequest, Object, Object], Object]
 """The stored request and the wanted one to what this door makes of them."""
 
-_ReadEdit: TypeAlias = Callable[[Ask], Awaitable[tuple[Edit, WriteOptions]]]
+_ReadEdit: TypeAlias = Callable[[ResourceRequest], Awaitable[tuple[Edit, WriteOptions]]]
 
 
 class CertificateRequestVerbs:
@@ -65,39 +65,41 @@ class CertificateRequestVerbs:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def get(self, ask: Ask) -> Response:
+    async def get(self, ask: ResourceRequest) -> Response:
         """Answer GET on a request; to a bootstrap token, what is not its own is not there."""
         if _is_bootstrap(ask) and not await _is_own(ask, ask.info.name):
             raise ask.not_found()
         return await get(ask)
 
-    async def list(self, ask: Ask) -> Response:
+    async def list(self, ask: ResourceRequest) -> Response:
         """Answer GET on the collection."""
         await _require_own(ask)
         return await list_objects(ask)
 
-    async def watch(self, ask: Ask) -> None:
+    async def watch(self, ask: ResourceRequest) -> None:
         """Answer a watch of the collection."""
         await _require_own(ask)
         await watch(ask)
 
-    async def update_approval(self, ask: Ask) -> Response:
+    async def update_approval(self, ask: ResourceRequest) -> Response:
         """Answer PUT on `approval`."""
         return await self._write(ask, "approve", _read_update, merge_approval)
 
-    async def patch_approval(self, ask: Ask) -> Response:
+    async def patch_approval(self, ask: ResourceRequest) -> Response:
         """Answer PATCH on `approval`."""
         return await self._write(ask, "approve", _read_patch, merge_approval)
 
-    async def update_status(self, ask: Ask) -> Response:
+    async def update_status(self, ask: ResourceRequest) -> Response:
         """Answer PUT on `status`."""
         return await self._write(ask, "sign", _read_update, merge_status)
 
-    async def patch_status(self, ask: Ask) -> Response:
+    async def patch_status(self, ask: ResourceRequest) -> Response:
         """Answer PATCH on `status`."""
         return await self._write(ask, "sign", _read_patch, merge_status)
 
-    async def _write(self, ask: Ask, right: str, read: _ReadEdit, merge: _Merge) -> Response:
+    async def _write(
+        self, ask: ResourceRequest, right: str, read: _ReadEdit, merge: _Merge
+    ) -> Response:
         door = replace(ask, served=replace(ask.served, rules=_door_rules(ask)))
         edit, options = await read(door)
         judged = await self._require(ask, right)
@@ -110,7 +112,7 @@ class CertificateRequestVerbs:
 
         return await answer_changed(ask, await change(door, merged, options))
 
-    async def _require(self, ask: Ask, right: str) -> str:
+    async def _require(self, ask: ResourceRequest, right: str) -> str:
         """Refuse whoever may not approve, or sign, for the signer of this request.
 
         Returns the UID of the request this was asked about, for the answer holds for no other.
@@ -123,7 +125,7 @@ class CertificateRequestVerbs:
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
             asked = _signer_request(right, name)
-            if (await self._authorizer.decide(ask.call.user, asked)).allowed:
+            if (await self._authorizer.decide(ask.context.user, asked)).allowed:
                 return uid_of(held)
         quoted = statuses.quoted(signer)
         why = f"user not permitted to {right} requests with signerName {quoted}"
@@ -151,50 +153,50 @@ class _DoorRules(BuiltinRules):
         return {**new, "spec": old["spec"]}
 
 
-def _door_rules(ask: Ask) -> BuiltinRules:
+def _door_rules(ask: ResourceRequest) -> BuiltinRules:
     return _DoorRules(ask.served.info.group_version_kind)
 
 
-def _is_bootstrap(ask: Ask) -> bool:
-    return bool(token_id_of(ask.call.user.name))
+def _is_bootstrap(ask: ResourceRequest) -> bool:
+    return bool(token_id_of(ask.context.user.name))
 
 
-async def _is_own(ask: Ask, name: str) -> bool:
+async def _is_own(ask: ResourceRequest, name: str) -> bool:
     """Whether the caller made the request of this name."""
     entry = await ask.hub.store.get(ask.served.key("", name))
     if entry is None:
         return False
     request = forms.decode_stored(entry, ask.served.form)
-    return find_at(request, "spec", "username") == ask.call.user.name
+    return find_at(request, "spec", "username") == ask.context.user.name
 
 
-async def _require_own(ask: Ask) -> None:
+async def _require_own(ask: ResourceRequest) -> None:
     """Refuse a bootstrap token any collection but that of one request it made."""
     if not _is_bootstrap(ask):
         return
     name = name_asked_for(ask.info)
     if not name or not await _is_own(ask, name):
         why = "a bootstrap token reads the requests it made, by name"
-        raise refusal(ask.call.user, ask.info, why)
+        raise refusal(ask.context.user, ask.info, why)
 
 
-async def _read_update(ask: Ask) -> tuple[Edit, WriteOptions]:
-    query, agent = ask.info.query, ask.call.header("user-agent")
+async def _read_update(ask: ResourceRequest) -> tuple[Edit, WriteOptions]:
+    query, agent = ask.info.query, ask.context.header("user-agent")
     options = read_write_options(query, kind="UpdateOptions", user_agent=agent)
     incoming = place(ask, await read_incoming(ask, options.field_validation))
     require_name(ask, incoming)
     return lambda _old: incoming, options
 
 
-async def _read_patch(ask: Ask) -> tuple[Edit, WriteOptions]:
-    media_type = media_type_of(ask.call.header("content-type"))
+async def _read_patch(ask: ResourceRequest) -> tuple[Edit, WriteOptions]:
+    media_type = media_type_of(ask.context.header("content-type"))
     require_patch_type(media_type, ask)
     if media_type == APPLY_PATCH:
         raise statuses.unsupported_media_type((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH))
-    query, agent = ask.info.query, ask.call.header("user-agent")
+    query, agent = ask.info.query, ask.context.header("user-agent")
     options = read_write_options(query, kind="PatchOptions", user_agent=agent)
     raw = await ask.read_raw_body()
-    edit = await ask.call.run(lambda: patch_edit(raw, media_type, ask))
+    edit = await ask.context.run(lambda: patch_edit(raw, media_type, ask))
 
     def normalized(old: Object) -> Object:
         checked = require_kind(edit(old), ask.served)
@@ -204,7 +206,7 @@ async def _read_patch(ask: Ask) -> tuple[Edit, WriteOptions]:
     return normalized, options
 
 
-def merge_approval(ask: Ask, old: Object, wanted: Object) -> Object:
+def merge_approval(ask: ResourceRequest, old: Object, wanted: Object) -> Object:
     """Take over what approvers say, and nothing else."""
     said = [each for each in _conditions(wanted) if each.get("type") in _SAID_BY_APPROVERS]
     refuse(ask, old, (*_condition_causes(old, wanted), *_contradiction(said)))
@@ -212,7 +214,7 @@ def merge_approval(ask: Ask, old: Object, wanted: Object) -> Object:
     return _with_status(old, wanted, [*others, *_timed(said, ask.hub.timestamp())], {})
 
 
-def merge_status(ask: Ask, old: Object, wanted: Object) -> Object:
+def merge_status(ask: ResourceRequest, old: Object, wanted: Object) -> Object:
     """Take over what signers say: the certificate, or that there will be none."""
     certificate, held = _certificate(wanted), _certificate(old)
     found = (*_certificate_causes(certificate, held), *_condition_causes(old, wanted))

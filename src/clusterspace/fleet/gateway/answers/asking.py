@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.negotiation import JSON, Representation, negotiate
 from clusterspace.apiserver.http.relays import Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import Query, reach_verb
 from clusterspace.apiserver.http.travelling_users import MemberIdentities, act_at_hub
 from clusterspace.client.answer_memory import AnswerMemory, Hold
-from clusterspace.client.requests import Ask, Headers
+from clusterspace.client.requests import ApiRequest, Headers
 from clusterspace.errors import (
     ApiError,
     ClusterError,
@@ -85,7 +85,7 @@ class Asking:
     """One request on its way to clusters."""
 
     fleet: Fleet
-    call: Call
+    context: RequestContext
     request: FleetRequest
     route: Route
     hold: Hold | None = None
@@ -94,14 +94,14 @@ class Asking:
     @property
     def representation(self) -> Representation:
         """What the answer looks like; clusters themselves are asked for JSON."""
-        return negotiate(self.call.header("accept"))
+        return negotiate(self.context.header("accept"))
 
     async def targets(self, clusters: Iterable[str]) -> Targets:
         """Choose whom to ask of these, and say who is left out and why."""
         named = tuple(clusters)
         directory = self.fleet.directory
         members = [each for each in named if each != HUB]
-        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
+        reachable = await self.fleet.gatekeeper.admit(self.context.user, "get", members)
 
         def candidate(cluster: str) -> Candidate:
             if cluster == HUB:
@@ -115,7 +115,7 @@ class Asking:
 
     async def link(self, cluster: str) -> Link:
         """Return the way to the one cluster a request is for, if the caller may go it."""
-        request, info = self.call.request, self.route.info
+        request, info = self.context.request, self.route.info
         await self.require(cluster, reach_verb(info.method, info, is_upgrade=request.is_upgrade))
         return await self.fleet.directory.link(cluster)
 
@@ -126,7 +126,7 @@ class Asking:
         """
         info = self.route.info
         if cluster != HUB:
-            reachable = await self.fleet.gatekeeper.admit(self.call.user, verb, (cluster,))
+            reachable = await self.fleet.gatekeeper.admit(self.context.user, verb, (cluster,))
             reason = reachable.find_refusal(cluster)
             if reason is not None:
                 raise self._refusal(verb, cluster, reason)
@@ -175,7 +175,7 @@ class Asking:
     def refuse_or_warn(self, verdict: Verdict) -> None:
         """Raise what is to be answered instead, and warn of what is missing either way."""
         if verdict.warning:
-            self.call.warn(verdict.warning)
+            self.context.warn(verdict.warning)
         if verdict.error is not None:
             raise verdict.error
 
@@ -208,21 +208,21 @@ class Asking:
         are, it would be Expired for a name that is wrong and good for one that is right.
         """
         members = self.fleet.directory.members()
-        reachable = await self.fleet.gatekeeper.admit(self.call.user, "get", members)
+        reachable = await self.fleet.gatekeeper.admit(self.context.user, "get", members)
         return (HUB, *(each for each in members if reachable.find_refusal(each) is None))
 
     def identity_for(self, link: Link) -> Headers:
         """Return the headers that make a request the caller's own at a cluster."""
         if link.is_hub:
-            return act_at_hub(self.call.user)
-        return self.fleet.identities.headers(self.call.user, link.cluster)
+            return act_at_hub(self.context.user)
+        return self.fleet.identities.headers(self.context.user, link.cluster)
 
-    def ask(self, link: Link, query: Query, *, body: bytes = b"", seconds: float) -> Ask:
+    def ask(self, link: Link, query: Query, *, body: bytes = b"", seconds: float) -> ApiRequest:
         """Return the request as a cluster gets it, when its answer will be read here."""
-        kept = headers_to_pass(self.call.request.headers)
+        kept = headers_to_pass(self.context.request.headers)
         headers = tuple(pair for pair in kept if pair[0] not in ("accept", "accept-encoding"))
-        return Ask(
-            self.call.info.method,
+        return ApiRequest(
+            self.context.info.method,
             self.path,
             query=query.pairs,
             headers=(*headers, ("accept", _accept(self.representation)), *self.identity_for(link)),
@@ -235,7 +235,7 @@ class Asking:
     def passage(self, link: Link, query: Query) -> Passage:
         """Return where the request goes when its answer passes unread."""
         if self.route.is_relayed:
-            raw_query = self.call.request.query
+            raw_query = self.context.request.query
             target = self.request.raw_path + (f"?{raw_query}" if raw_query else "")
         else:
             target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
@@ -248,7 +248,7 @@ class Asking:
         return quote(self.route.info.path, safe="/:")
 
     def _refusal(self, verb: str, cluster: str, reason: str) -> Forbidden:
-        return refusal(self.call.user, proxy_request(verb, cluster), reason)
+        return refusal(self.context.user, proxy_request(verb, cluster), reason)
 
 
 def _accept(representation: Representation) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved, Expired, Forbidden
 from clusterspace.fleet.gateway import fanout, respond
 from clusterspace.fleet.gateway.answers.asking import Asking
@@ -41,7 +41,7 @@ async def list_every(asking: Asking) -> Response | None:
     subject, representation = Subject.of(asking.route.info), asking.representation
     merge = tables.merge if representation.is_table else lists.merge
     pieces = merge(page.parts, subject=subject, metadata=page.metadata)
-    return await respond.send_merged(asking.call, pieces, page.replies, representation)
+    return await respond.send_merged(asking.context, pieces, page.replies, representation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Walk:
         asking, limits = self._asking, self._asking.fleet.limits
         shared = without_paging(self._query)
 
-        def make_ask(link: Link) -> Ask:
+        def make_ask(link: Link) -> ApiRequest:
             naming = naming_in(asking.route, link.cluster)
             own = queries.rewrite(shared, naming)
             query = slice_of(link.cluster).added_to(own)
@@ -249,8 +249,8 @@ class _Walk:
         """
         if self._query.get("resourceVersion") or self._query.get("sendInitialEvents"):
             return True
-        call = self._asking.call
-        is_person = self._asking.representation.is_table or bool(call.header("kubectl-command"))
+        context = self._asking.context
+        is_person = self._asking.representation.is_table or bool(context.header("kubectl-command"))
         return bool(self._limit) and not is_person
 
 

@@ -19,7 +19,7 @@ def note_found(asking: Asking, reply: Reply) -> None:
 
     The hub's own objects are templates, and their pods are wherever they were propagated to.
     """
-    info, run = asking.route.info, run_of(asking.call)
+    info, run = asking.route.info, run_of(asking.context)
     is_found = reply.failure is None and reply.cluster != HUB
     if run is None or not is_found or info.verb != "get" or info.subresource:
         return
@@ -33,7 +33,7 @@ def kept_in_place(asking: Asking) -> Asking:
     info = asking.route.info
     if asking.route.reach is not Reach.EVERY or not _may_go_on(info):
         return asking
-    run = run_of(asking.call)
+    run = run_of(asking.context)
     try:
         selector = parse_label_selector(info.query.get("labelSelector"))
     except MalformedSelector:

@@ -5,7 +5,7 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import UNKNOWN_THERE, relay
 from clusterspace.apiserver.http.request_info import Query, read_request
 from clusterspace.apiserver.http.tunnels import tunnel
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ApiError, ClusterError, CredentialsUnusable, NotServed, Unauthorized
 from clusterspace.fleet.gateway import fanout, respond
 from clusterspace.fleet.gateway.answers.asking import Asking
@@ -23,7 +23,7 @@ async def answer_one(asking: Asking, naming: Naming) -> Response | None:
     try:
         link = await asking.link(naming.cluster)
         # A long answer ends when its caller may no longer reach the cluster.
-        asking.call.guards.append(lambda: asking.link(naming.cluster))
+        asking.context.guards.append(lambda: asking.link(naming.cluster))
         return await _answer(asking, naming, link)
     except ClusterError as error:
         asking.note(Reply(naming.cluster, failure=error))
@@ -32,7 +32,7 @@ async def answer_one(asking: Asking, naming: Naming) -> Response | None:
 
 
 async def _answer(asking: Asking, naming: Naming, link: Link) -> Response | None:
-    call, info = asking.call, asking.route.info
+    call, info = asking.context, asking.route.info
     query = await _query_for(asking, naming)
     passage = asking.passage(link, query)
     if call.request.is_upgrade:
@@ -58,7 +58,7 @@ async def _query_for(asking: Asking, naming: Naming) -> Query:
 
 async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) -> Response:
     """Ask for the whole answer, and put it into the client's words."""
-    call, subject = asking.call, Subject.of(asking.route.info)
+    call, subject = asking.context, Subject.of(asking.route.info)
     sent, content_type = await call.read_body(), call.header("content-type")
     version_for = await asking.version_for(naming.cluster, sent)
     body = await call.run(
@@ -66,7 +66,7 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
     )
     seconds = asking.fleet.limits.request_seconds
 
-    def make_ask(link: Link) -> Ask:
+    def make_ask(link: Link) -> ApiRequest:
         return asking.ask(link, query, body=body, seconds=seconds)
 
     reply = asking.note(await fanout.ask_one(link, make_ask))

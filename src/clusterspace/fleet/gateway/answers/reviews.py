@@ -8,7 +8,7 @@ import msgspec
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS
 from clusterspace.apiserver.http.responses import value_response
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved, RequestEntityTooLarge
 from clusterspace.fleet.gateway import fanout
 from clusterspace.fleet.gateway.answers.asking import Asking
@@ -38,8 +38,8 @@ async def answer_review(asking: Asking) -> Response:
     if is_about_one:
         await asking.require(asking.route.naming.cluster, "get")
     targets = await asking.targets(clusters)
-    body = await asking.call.read_body()
-    if asking.call.is_heavy:
+    body = await asking.context.read_body()
+    if asking.context.is_heavy:
         # Every cluster is asked, and nobody asks about a thousand things at once.
         raise RequestEntityTooLarge("Request entity too large: the review has too many parts")
 
@@ -51,18 +51,18 @@ async def answer_review(asking: Asking) -> Response:
     asking.refuse_or_warn(verdict := failures.judge(replies, targets.skipped))
     status = reviews.merge(await _within_reach(asking, verdict.answered))
     answered: dict[str, Any] = msgspec.json.decode(verdict.answered[0].body)
-    return value_response(asking.call, 201, {**answered, "status": status})
+    return value_response(asking.context, 201, {**answered, "status": status})
 
 
 async def _ask(asking: Asking, link: Link, body: bytes) -> Reply:
     """Return a review that says something; any other answer is a failure."""
     version_for = await asking.version_for(link.cluster)
     naming, subject = Naming(link.cluster), Subject.of(asking.route.info)
-    content_type = asking.call.header("content-type")
+    content_type = asking.context.header("content-type")
     own = inbound.rewrite(body, content_type, naming, subject, version_for=version_for)
     query, seconds = asking.route.info.query, asking.fleet.limits.list_seconds
 
-    def make_ask(link: Link) -> Ask:
+    def make_ask(link: Link) -> ApiRequest:
         return asking.ask(link, query, body=own, seconds=seconds)
 
     reply = await fanout.ask_one(link, make_ask)
@@ -80,7 +80,7 @@ async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinio
     opinions = [reviews.read_opinion(reply) for reply in replies]
     verb = _reach_verb_in(replies[0].body)
     members = [each.cluster for each in opinions if each.cluster != HUB]
-    reachable = await asking.fleet.gatekeeper.admit(asking.call.user, verb, members)
+    reachable = await asking.fleet.gatekeeper.admit(asking.context.user, verb, members)
 
     def limited(opinion: Opinion) -> Opinion:
         refused = None if opinion.cluster == HUB else reachable.find_refusal(opinion.cluster)

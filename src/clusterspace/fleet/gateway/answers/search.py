@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway import fanout
 from clusterspace.fleet.gateway.answers.asking import Asking
@@ -62,12 +62,13 @@ async def _look(asking: Asking, link: Link) -> Reply:
     headers = (("accept", "application/json"), *asking.identity_for(link))
     if info.name:
         reply = await fanout.ask_one(
-            link, lambda _: Ask("GET", _object_path(asking), headers=headers, seconds=seconds)
+            link,
+            lambda _: ApiRequest("GET", _object_path(asking), headers=headers, seconds=seconds),
         )
         return reply if reply.failure is not None else _misbehaved_if_another(asking, reply)
     selector = (("fieldSelector", info.query.get("fieldSelector")),)
     reply = await fanout.ask_one(
-        link, lambda _: Ask("GET", asking.path, selector, headers, seconds=seconds)
+        link, lambda _: ApiRequest("GET", asking.path, selector, headers, seconds=seconds)
     )
     return reply if reply.failure is not None else _not_found_if_empty(asking, reply)
 

@@ -15,7 +15,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.connection import Connection
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.translation import unreadable
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.gateway.directory import Link
@@ -112,7 +112,9 @@ class Surveys:
 def _document(path: str) -> Callable[[Connection], Awaitable[Object]]:
     async def ask(connection: Connection) -> Object:
         headers = (("Accept", "application/json"),)
-        answer = await connection.ask(Ask("GET", path, headers=headers, most_bytes=_MOST_BYTES))
+        answer = await connection.ask(
+            ApiRequest("GET", path, headers=headers, most_bytes=_MOST_BYTES)
+        )
         try:
             return msgspec.json.decode(answer.body, type=dict[str, Any])
         except UNREADABLE as error:

@@ -31,7 +31,7 @@ _events = msgspec.json.Decoder(_Event)
 
 async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query) -> Response | None:
     """Pass a watch on, renaming what its events are about."""
-    call, subject = asking.call, Subject.of(asking.route.info)
+    call, subject = asking.context, Subject.of(asking.route.info)
     ask = asking.ask(link, query, seconds=asking.fleet.limits.request_seconds)
     ask = replace(ask, headers=(*ask.headers, ("accept-encoding", "identity")))
     has_rows = asking.representation.is_table

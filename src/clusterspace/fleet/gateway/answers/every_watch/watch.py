@@ -40,8 +40,8 @@ async def watch_every(asking: Asking) -> None:
     # Listened to from before the clusters are counted: whoever joins meanwhile is told of.
     with asking.fleet.directory.listening() as membership:
         watch = await _start(asking, wish)
-        asking.call.on_end = watch.client_stream.end
-        asking.call.guards.append(watch.leave_unreachable)
+        asking.context.on_end = watch.client_stream.end
+        asking.context.guards.append(watch.leave_unreachable)
         with asking.fleet.streams.holding(watch.client_stream):
             await watch.run(membership)
 
@@ -50,7 +50,7 @@ async def _start(asking: Asking, wish: WatchWish) -> "_Watch":
     """Start the answer; what clusters listed is held until it is told, and no longer."""
     opening = await open_watch(asking, wish)
     hub = (await asking.fleet.directory.link(HUB)).connection
-    stream = asking.call.request.start_stream(200, headers_for(asking.call, JSON))
+    stream = asking.context.request.start_stream(200, headers_for(asking.context, JSON))
     return _Watch(asking, wish, opening, ClientStream(stream), hub.clock, hub.random)
 
 
@@ -128,7 +128,7 @@ class _Watch:
         """Let go of the members that the caller may no longer reach, as if they had left."""
         members = [each for each in self._feeds if each != HUB]
         asking = self._asking
-        reachable = await asking.fleet.gatekeeper.admit(asking.call.user, "get", members)
+        reachable = await asking.fleet.gatekeeper.admit(asking.context.user, "get", members)
         for cluster in members:
             if reachable.find_refusal(cluster) is not None and cluster in self._feeds:
                 out_of_reach = Expired(f"cluster {cluster} is out of reach now; list again")

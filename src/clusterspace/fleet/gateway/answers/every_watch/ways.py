@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.client.answer_memory import AnswerMemory
-from clusterspace.client.requests import Ask
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
 from clusterspace.fleet.gateway import fanout
 from clusterspace.fleet.gateway.answers.asking import Asking
@@ -124,7 +124,7 @@ class ClusterWay:
         """Whether the client would lose something if its stream went on without the cluster."""
         return self.cluster in held and not self._asking.is_given_up(self.cluster, failure)
 
-    def watch(self, link: Link, version: str) -> Ask:
+    def watch(self, link: Link, version: str) -> ApiRequest:
         """Return the request for events from a version on."""
         # Not all at the same moment, five minutes after the cluster came back.
         seconds = _SHORTEST_WATCH + link.connection.random.randrange(_SHORTEST_WATCH)
@@ -139,7 +139,7 @@ class ClusterWay:
         headers = (*ask.headers, ("accept-encoding", "identity"))
         return replace(ask, headers=headers, quiet_seconds=_QUIET_SECONDS)
 
-    def _ask(self, link: Link, query: Query, seconds: float) -> Ask:
+    def _ask(self, link: Link, query: Query, seconds: float) -> ApiRequest:
         ask = self._asking.ask(link, query, seconds=seconds)
         info = self._asking.route.info
         if not info.is_watch_path:

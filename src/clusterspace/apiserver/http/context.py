@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class Call:
+class RequestContext:
     """One request, what was read from it, and who makes it."""
 
     __slots__ = (
@@ -120,22 +120,22 @@ async def off_loop_if_large(owner: str, raw: bytes, work: Callable[[], Result]) 
     return await off_loop(owner, work) if is_large(raw) else work()
 
 
-CallHandler: TypeAlias = Callable[[Call], Awaitable[Response | None]]
+RequestHandler: TypeAlias = Callable[[RequestContext], Awaitable[Response | None]]
 """Answers a call; None means that it has streamed or hijacked."""
 
-Step: TypeAlias = Callable[[Call, CallHandler], Awaitable[Response | None]]
+Step: TypeAlias = Callable[[RequestContext, RequestHandler], Awaitable[Response | None]]
 """One link of the chain: does its one thing around the rest."""
 
 
-def chain(steps: Sequence[Step], handler: CallHandler) -> CallHandler:
+def chain(steps: Sequence[Step], handler: RequestHandler) -> RequestHandler:
     """Put the steps around the handler; the first one listed meets a call first."""
     for step in reversed(steps):
         handler = _linked(step, handler)
     return handler
 
 
-def _linked(step: Step, rest: CallHandler) -> CallHandler:
-    def linked(call: Call) -> Awaitable[Response | None]:
-        return step(call, rest)
+def _linked(step: Step, rest: RequestHandler) -> RequestHandler:
+    def linked(context: RequestContext) -> Awaitable[Response | None]:
+        return step(context, rest)
 
     return linked

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.bodies import Body, read_body
-from clusterspace.apiserver.http.calls import Call
+from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.negotiation import Representation
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import HubState
@@ -19,18 +19,18 @@ _WARNING_LIMIT = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ResourceRequest:
     """One resource request, ready for its verb."""
 
     hub: HubState
-    call: Call
+    context: RequestContext
     served: Served
     representation: Representation
 
     @property
     def info(self) -> RequestInfo:
         """What the URL says."""
-        return self.call.info
+        return self.context.info
 
     @property
     def key(self) -> str:
@@ -40,13 +40,13 @@ class Ask:
     async def read_body(self) -> Body:
         """Read and decode the body."""
         raw = await self.read_raw_body()
-        content_type, kind = self.call.header("content-type"), self.served.info.kind
-        return await self.call.run(lambda: read_body(raw, content_type, expected_kind=kind))
+        content_type, kind = self.context.header("content-type"), self.served.info.kind
+        return await self.context.run(lambda: read_body(raw, content_type, expected_kind=kind))
 
     async def read_raw_body(self) -> bytes:
         """Read the body; one that makes a large object is waited with until others are done."""
-        raw = await self.call.read_body()
-        await self.call.take_turn()
+        raw = await self.context.read_body()
+        await self.context.take_turn()
         return raw
 
     async def read_small_body(self, kind: str) -> Body:
@@ -55,22 +55,24 @@ class Ask:
         Nobody writes those by the thousand fields, so one like that is refused, and the others
         may be worked on without a thought of how long it takes.
         """
-        raw = await self.call.read_body()
-        if self.call.is_heavy:
+        raw = await self.context.read_body()
+        if self.context.is_heavy:
             raise RequestEntityTooLarge(f"Request entity too large: {kind} has too many parts")
-        return read_body(raw, self.call.header("content-type"), expected_kind=kind)
+        return read_body(raw, self.context.header("content-type"), expected_kind=kind)
 
     def not_found(self) -> ApiError:
         """Return the refusal for an object that is not there."""
         return statuses.not_found(self.served.info.group_resource, self.info.name)
 
 
-async def read_incoming(ask: Ask, field_validation: str, *, is_kept: bool = True) -> Object:
+async def read_incoming(
+    ask: ResourceRequest, field_validation: str, *, is_kept: bool = True
+) -> Object:
     """Read a body that must be an object of the resource's kind, in its normal form."""
     kind = ask.served.info.kind
     body = await (ask.read_body() if is_kept else ask.read_small_body(kind))
     checked = require_kind(body.value, ask.served)
-    reading = await ask.call.run(lambda: ask.served.rules.read(checked))
+    reading = await ask.context.run(lambda: ask.served.rules.read(checked))
     complain(ask, reading.unknown_fields, body.duplicates, field_validation)
     return reading.kube_object
 
@@ -125,7 +127,10 @@ def _wrong(served: Served, why: str) -> BadRequest:
 
 
 def complain(
-    ask: Ask, unknown: tuple[str, ...], duplicates: tuple[str, ...], field_validation: str
+    ask: ResourceRequest,
+    unknown: tuple[str, ...],
+    duplicates: tuple[str, ...],
+    field_validation: str,
 ) -> None:
     """Warn of unknown and repeated fields, or refuse them, as the client asked."""
     if field_validation == "Ignore":
@@ -138,10 +143,10 @@ def complain(
     if field_validation == "Strict":
         raise _wrong(ask.served, f"strict decoding error: {', '.join(complaints)}")
     for complaint in complaints:
-        ask.call.warn(complaint)
+        ask.context.warn(complaint)
 
 
-def place(ask: Ask, kube_object: Object) -> Object:
+def place(ask: ResourceRequest, kube_object: Object) -> Object:
     """Check the namespace against the URL and set it."""
     metadata = metadata_of(kube_object)
     given = metadata.get("namespace") or ""
@@ -155,7 +160,7 @@ def place(ask: Ask, kube_object: Object) -> Object:
     return {**kube_object, "metadata": {**metadata, "namespace": ask.info.namespace}}
 
 
-def require_name(ask: Ask, kube_object: Object) -> None:
+def require_name(ask: ResourceRequest, kube_object: Object) -> None:
     """Refuse a body whose name is not the URL's."""
     given = metadata_of(kube_object).get("name") or ""
     if given and given != ask.info.name:
@@ -164,7 +169,7 @@ def require_name(ask: Ask, kube_object: Object) -> None:
         )
 
 
-def refuse(ask: Ask, kube_object: Object, found: tuple[Cause, ...]) -> None:
+def refuse(ask: ResourceRequest, kube_object: Object, found: tuple[Cause, ...]) -> None:
     """Raise Invalid with every cause, if there are any."""
     if found:
         raise statuses.invalid(ask.served.info.group_kind, name_of(kube_object), found)
