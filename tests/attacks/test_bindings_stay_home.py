@@ -30,12 +30,13 @@ from tests.flows.stages import edit
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, execution_namespace
-from clusterspace.apis.fleet_placements import PLACEMENTS
+from clusterspace.apis.fleet_placements import MANIFEST_HASHES, PARENT, PLACEMENTS
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
 from clusterspace.client.places import Place, place_of
 from clusterspace.errors import AlreadyExists, Forbidden, Invalid
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     find_at,
     labels_of,
     name_of,
@@ -260,8 +261,15 @@ async def test_who_may_not_read_an_object_cannot_have_it_sent_away(site: TenantF
     def send_to_member(held: Object) -> Object:
         return with_value(held, [{"name": MEMBER}], "spec", "clusters")
 
-    with pytest.raises(Forbidden, match="may not get that"):
-        await edit(site.tenant, place, send_to_member)
+    def send_another_state(held: Object) -> Object:
+        return with_metadata(held, annotations={**annotations_of(held), MANIFEST_HASHES: "{}"})
+
+    def send_for_a_placement(held: Object) -> Object:
+        return with_metadata(held, labels={**labels_of(held), PARENT: "foreign"})
+
+    for change in (send_to_member, send_another_state, send_for_a_placement):
+        with pytest.raises(Forbidden, match="may not get that"):
+            await edit(site.tenant, place, change)
     assert not await arrives(site, unreadable)
 
 

@@ -65,6 +65,7 @@ _KINDS: Final = ("User", "Group", "ServiceAccount")
 _EVERYBODY: Final = frozenset(
     {"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
 )
+_ACCOUNTS_OF: Final = "system:serviceaccounts:"
 _NOBODY: Final = "system:anonymous"
 _MASTERS: Final = "system:masters"
 
@@ -84,8 +85,13 @@ def identity_of(member_cluster: Object) -> Object:
 
 
 def is_everybody(kind: str, name: str) -> bool:
-    """Whether a subject is no one's own: a group everybody is in, or who did not log in."""
-    return (kind == "Group" and name in _EVERYBODY) or name == _NOBODY
+    """Whether a subject is no one's own: a group that nobody is put into, or who did not log in.
+
+    Every account of a namespace is one of `system:serviceaccounts:NAMESPACE`, also one that a
+    tenant makes there tomorrow.
+    """
+    is_open = name in _EVERYBODY or name.startswith(_ACCOUNTS_OF)
+    return (kind == "Group" and is_open) or name == _NOBODY
 
 
 def names_user(identity: Object, user_name: str, groups: Iterable[str]) -> bool:

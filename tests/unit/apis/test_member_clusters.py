@@ -51,12 +51,22 @@ def test_an_identity_that_can_be_bound_is_accepted(identity: Object) -> None:
         ({"kind": "Robot", "name": "r"}, 'spec.identity.kind: Unsupported value: "Robot"'),
         ({"kind": "ServiceAccount", "name": "a"}, "spec.identity.namespace: Required value"),
         ({"kind": "Group", "name": "system:authenticated"}, "everybody would be this member's"),
+        ({"kind": "Group", "name": "system:serviceaccounts:a"}, "everybody would be this member's"),
         ({"kind": "User", "name": "system:anonymous"}, "everybody would be this member's"),
         ({"kind": "Group", "name": "system:masters"}, "administrators are no member's agent"),
         ({"kind": "User", "name": "system:karmada:agent:east"}, "not the agent of west"),
         ({"kind": "Group", "name": "system:karmada:agents"}, "not the agent of west"),
     ],
-    ids=["kind", "nowhere", "everybody", "anonymous", "masters", "other agent", "all agents"],
+    ids=[
+        "kind",
+        "nowhere",
+        "everybody",
+        "all accounts of a namespace",
+        "anonymous",
+        "masters",
+        "other agent",
+        "all agents",
+    ],
 )
 def test_an_identity_that_cannot_be_meant_is_refused(identity: Object, complaint: str) -> None:
     (found,) = complaints(member_cluster(identity=identity))

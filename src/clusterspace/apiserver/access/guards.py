@@ -25,7 +25,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
-from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
+from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
 
 _BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
 
@@ -116,7 +116,7 @@ class TemplateRight:
         info, binding = admission.served.info, admission.new
         is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
         old = admission.old or {}
-        if not is_binding or admission.subresource or binding.get("spec") == old.get("spec"):
+        if not is_binding or admission.subresource or _sent_by(binding) == _sent_by(old):
             return binding
         about = template_of(binding)
         group, kind, namespace, name = about.subject
@@ -145,6 +145,16 @@ class TemplateRight:
                     f"{quoted(admission.user.name)} may not get all of them"
                 )
                 raise _refused(admission, why)
+
+
+def _sent_by(binding: Object) -> tuple[Object | None, str, str | None]:
+    """Return all that decides what a binding sends where.
+
+    A placement's binding sends a state that was written down, which an annotation names and a
+    label makes count; both would otherwise be ways to change what is sent without `spec`.
+    """
+    states = annotations_of(binding).get(fleet_placements.MANIFEST_HASHES)
+    return binding.get("spec"), fleet_placements.parent_of(binding), states
 
 
 class CredentialsRight:
