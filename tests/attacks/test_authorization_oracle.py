@@ -27,7 +27,7 @@ from clusterspace.apiserver.http import request_info
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
-from clusterspace.apiserver.http.middleware.impersonate import Wish
+from clusterspace.apiserver.http.middleware.impersonate import Impersonation
 from clusterspace.apiserver.http.request_info import RequestInfo, verb_of
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.state import HubState
@@ -140,7 +140,7 @@ async def admits(self: object, hub: HubState, admission: Admission) -> Object:
     return admission.new
 
 
-def asks_nothing(self: Wish) -> Iterator[RequestInfo]:
+def asks_nothing(self: Impersonation) -> Iterator[RequestInfo]:
     return iter(())
 
 
@@ -190,7 +190,7 @@ HOLES = (
     Hole("the scope of paths", of_hub, RequestInfo, "fits_scope", fits_any_scope),
     Hole("authorization", of_hub, Authorize, "__call__", authorizes_nobody),
     Hole("escalation", of_hub, guards.EscalationGuard, "admit", admits),
-    Hole("impersonation", of_hub, Wish, "checks", asks_nothing),
+    Hole("impersonation", of_hub, Impersonation, "checks", asks_nothing),
     Hole("what agents write", of_hub, guards.AgentGuard, "admit", admits),
     Hole("the scope of agents", of_hub, authorizer, "scope_of", takes_anybody),
     Hole("the namespace in a body", of_hub, create, "place", placed_as_told),

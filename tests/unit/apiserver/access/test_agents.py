@@ -3,7 +3,7 @@ import pytest
 from clusterspace.apis.agents import AGENTS
 from clusterspace.apiserver.access.agents import AgentScope, scope_of
 from clusterspace.apiserver.access.authorizer import name_asked_for
-from clusterspace.apiserver.http.middleware.impersonate import Wish
+from clusterspace.apiserver.http.middleware.impersonate import Impersonation
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.users import User
 
@@ -28,7 +28,7 @@ def test_everybody_else_is_none() -> None:
 
 
 def test_an_agent_acts_as_nobody_else() -> None:
-    for wanted in Wish("system:karmada:agent:west", ("devs",), "7").checks():
+    for wanted in Impersonation("system:karmada:agent:west", ("devs",), "7").checks():
         assert not WEST.allows(wanted, wanted.name)
 
 

@@ -1,20 +1,24 @@
 import pytest
 
 from clusterspace.apiserver.http.messages import Headers
-from clusterspace.apiserver.http.middleware.impersonate import Wish, read_account, read_wish
+from clusterspace.apiserver.http.middleware.impersonate import (
+    Impersonation,
+    read_account,
+    read_impersonation,
+)
 from clusterspace.errors import BadRequest
 
 
-def wish(*pairs: tuple[str, str]) -> Wish | None:
-    return read_wish(Headers(pairs))
+def impersonation(*pairs: tuple[str, str]) -> Impersonation | None:
+    return read_impersonation(Headers(pairs))
 
 
 def test_most_requests_want_to_be_nobody_else() -> None:
-    assert wish(("host", "hub"), ("connection", "keep-alive")) is None
+    assert impersonation(("host", "hub"), ("connection", "keep-alive")) is None
 
 
 def test_every_value_is_a_check_of_its_own() -> None:
-    wanted = wish(
+    wanted = impersonation(
         ("impersonate-user", "jane"),
         ("impersonate-group", "devs"),
         ("impersonate-group", "ops"),
@@ -37,7 +41,7 @@ def test_every_value_is_a_check_of_its_own() -> None:
 
 
 def test_a_service_account_is_checked_in_its_namespace_and_brings_its_groups() -> None:
-    wanted = Wish("system:serviceaccount:ci:bot")
+    wanted = Impersonation("system:serviceaccount:ci:bot")
 
     (check,) = wanted.checks()
 
@@ -75,7 +79,7 @@ def test_what_only_looks_like_a_service_account_is_a_user(name: str) -> None:
 def test_being_somebody_brings_a_group(
     user: str, groups: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert Wish(user, groups).become().groups == expected
+    assert Impersonation(user, groups).become().groups == expected
 
 
 @pytest.mark.parametrize(
@@ -96,4 +100,4 @@ def test_being_somebody_brings_a_group(
 )
 def test_what_could_be_read_in_two_ways_is_refused(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(BadRequest):
-        wish(*pairs)
+        impersonation(*pairs)

@@ -33,8 +33,8 @@ _AUTHENTICATION: Final = "authentication.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Whom a request wants to act as, as its headers say."""
+class Impersonation:
+    """The user a request wants to act as, read from its Impersonate headers."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -103,15 +103,15 @@ def is_of_family(name: str) -> bool:
     return name.startswith(_FAMILY)
 
 
-def read_wish(headers: Headers) -> Wish | None:
-    """Return whom the headers want to act as, or None when they want nothing of the kind."""
+def read_impersonation(headers: Headers) -> Impersonation | None:
+    """Return the impersonation that the headers ask for, or None when they ask for none."""
     pairs = [pair for pair in headers if pair[0].startswith(_WATCHED)]
     if not pairs:
         return None  # almost every request
     return _read_pairs(headers, pairs)
 
 
-def _read_pairs(headers: Headers, pairs: list[tuple[str, str]]) -> Wish | None:
+def _read_pairs(headers: Headers, pairs: list[tuple[str, str]]) -> Impersonation | None:
     if any(name == _CONNECTION and _FAMILY in value.lower() for name, value in pairs):
         # It would ask proxies to drop who is acted as, and to pass the rest on.
         raise BadRequest("impersonation headers cannot be connection options")
@@ -124,7 +124,7 @@ def _read_pairs(headers: Headers, pairs: list[tuple[str, str]]) -> Wish | None:
     user, uid = _only(headers, _USER), _only(headers, _UID)
     if not user:
         raise BadRequest("impersonation was requested without impersonating a user")
-    return Wish(user, tuple(headers.get_all(_GROUP)), uid, _read_extra(pairs))
+    return Impersonation(user, tuple(headers.get_all(_GROUP)), uid, _read_extra(pairs))
 
 
 def _only(headers: Headers, name: str) -> str:
@@ -161,18 +161,20 @@ class Impersonate:
 
     def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
         """Check every value, become the user, forget the headers; then go on."""
-        wish = read_wish(context.request.headers)
-        return rest(context) if wish is None else self._become(context, wish, rest)
+        impersonation = read_impersonation(context.request.headers)
+        return (
+            rest(context) if impersonation is None else self._become(context, impersonation, rest)
+        )
 
     async def _become(
-        self, context: RequestContext, wish: Wish, rest: RequestHandler
+        self, context: RequestContext, impersonation: Impersonation, rest: RequestHandler
     ) -> Response | None:
         request = context.request
-        for info in wish.checks():
+        for info in impersonation.checks():
             decision = await self._authorizer.decide(context.user, info)
             if not decision.allowed:
                 raise refusal(context.user, info, decision.reason)
         kept = [(name, value) for name, value in request.headers if not is_of_family(name)]
         request.headers = Headers(kept)
-        context.user = wish.become()
+        context.user = impersonation.become()
         return await rest(context)
