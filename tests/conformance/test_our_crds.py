@@ -1,6 +1,11 @@
-import pytest
-from tests.conformance.real_kubernetes import RealKubernetes, running_kubernetes, wait_until
+import subprocess
+from pathlib import Path
 
+import pytest
+from tests.conformance.kubectl_stage import find_program
+from tests.conformance.real_kubernetes import TOKEN, RealKubernetes, running_kubernetes, wait_until
+
+from clusterspace.apis import crds
 from clusterspace.apis.crds import definitions
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import find_at, name_of
@@ -27,3 +32,17 @@ def test_a_real_kubernetes_takes_and_serves_every_definition_of_ours(kubernetes)
         wait_until(lambda name=name: _is_established(kubernetes, name))
         spec = kubernetes.get(f"{CRDS}/{name}")["spec"]
         assert spec == definition["spec"], f"{name} is stored as something else than it says"
+
+
+def test_kubectl_takes_the_directory_as_it_is(kubernetes, tmp_path):
+    command = [find_program("kubectl"), f"--server={kubernetes.url}", f"--token={TOKEN}"]
+    command += ["--insecure-skip-tls-verify", f"--cache-dir={tmp_path}"]
+    files = Path(crds.__file__).parent
+    done = subprocess.run(
+        [*command, "apply", "-f", str(files)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(definitions())

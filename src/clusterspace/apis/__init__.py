@@ -1,6 +1,6 @@
 """Our own kinds: Karmada's, KubeFleet's and about.k8s.io's, one module per noun; pure.
 
-crds/                their CustomResourceDefinitions
+crds/                their CustomResourceDefinitions, a YAML file each
 clusters.py, agents.py, member_clusters.py  a cluster, its agent, and the declarative way in
 cluster_credentials.py  which Secret is whose: credentials are tied to one Cluster
 parts.py             the names of our own parts, and of what each has on the hub

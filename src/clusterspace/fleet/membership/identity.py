@@ -12,7 +12,7 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import find_same_id, id_of
-from clusterspace.apis.crds import definitions
+from clusterspace.apis.crds import definition
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Reader
 from clusterspace.errors import (
@@ -125,8 +125,7 @@ def property_object(cluster_id: str) -> Object:
 
 def property_definition() -> Object:
     """Return the definition of ClusterProperty, for clusters that have none."""
-    wanted = f"{PROPERTIES.resource}.{PROPERTIES.group}"
-    return next(each for each in definitions() if name_of(each) == wanted)
+    return definition(PROPERTIES.resource, PROPERTIES.group)
 
 
 async def read_identity(member: Reader) -> Identity:

@@ -2,14 +2,12 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apis.crds import definitions
-from clusterspace.apis.crds.notation import KindBlock, read_blocks
-from clusterspace.apis.crds.schemas import schema_of
+from clusterspace.apis.crds import definition, definitions
 from clusterspace.apiserver.served_definitions import resource_of
 from clusterspace.builtins.definitions.checks import validate_definition
 from clusterspace.builtins.definitions.reading import read_definition
 from clusterspace.builtins.strategies.creation import with_stored_version
-from clusterspace.kube.objects import find_at, name_of
+from clusterspace.kube.objects import name_of
 
 OURS = {name_of(each): each for each in definitions()}
 
@@ -17,6 +15,16 @@ OURS = {name_of(each): each for each in definitions()}
 @pytest.mark.parametrize("name", OURS)
 def test_every_definition_is_one_we_would_take(name):
     assert validate_definition(with_stored_version({**OURS[name], "status": {}})) == ()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_definition_is_found_alone_by_what_its_file_is_named_after(name):
+    resource, _, group = name.partition(".")
+    assert definition(resource, group) == OURS[name]
+
+
+def test_there_is_one_definition_for_every_kind():
+    assert len(OURS) == 18
 
 
 def _version(name: str, version: str) -> dict[str, Any]:
@@ -178,37 +186,3 @@ def test_a_placement_keeps_what_cannot_be_changed(before, after):
     new = rules.default(_object("p", {"resourceSelectors": selectors, **after}))
     assert rules.validate_create(old) == ()
     assert rules.validate_update(new, old, "") != ()
-
-
-def test_the_notation_says_what_a_schema_needs_to_know():
-    text = """
-type Part
-  name! s
-
-kind K g.io/v1 Cluster ks short=k status storage
-column A string .spec.a wide
-rule `has(self.spec)`
-  spec! {}
-    count i default=3 minimum=1
-    parts []Part list=map:name maxItems=2 rule `self.size() > 0`
-    texts map[s]
-    raw []{} preserve-unknown embedded
-"""
-    part, kind = read_blocks(text)
-    assert isinstance(kind, KindBlock)
-    schema = schema_of(kind.fields, {"Part": part.fields})
-    spec = schema["properties"]["spec"]["properties"]
-    assert schema["required"] == ["spec"]
-    assert spec["count"] == {"type": "integer", "default": 3, "minimum": 1}
-    assert spec["parts"]["x-kubernetes-list-map-keys"] == ["name"]
-    assert spec["parts"]["x-kubernetes-validations"] == [{"rule": "self.size() > 0"}]
-    assert spec["parts"]["items"]["required"] == ["name"]
-    assert find_at(spec, "texts", "additionalProperties", "type") == "string"
-    assert spec["raw"]["items"]["x-kubernetes-embedded-resource"]
-    assert (kind.rules, kind.columns[0].is_wide) == (("has(self.spec)",), True)
-
-
-def test_a_fact_that_nobody_knows_is_a_mistake_in_the_file():
-    (block,) = read_blocks("type T\n  name s colour=red")
-    with pytest.raises(ValueError, match="colour"):
-        schema_of(block.fields, {})
