@@ -1,7 +1,6 @@
 """A whole fleet in this event loop, and a tenant on its hub who may write in one namespace only."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.hub import HubSettings, run_hub
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 MEMBER = "member1"
 TENANT, VICTIM = "tenant-r", "victim"
@@ -91,10 +91,10 @@ class TenantFleet:
             held = await self.condition(place)
             return held if held is not None and held["status"] == "False" else None
 
-        return await until(refused, lambda: self._binding(place))
+        return await until(refused, explain=lambda: self._binding(place))
 
     async def until_on_member(self, place: Place) -> Object:
-        return await until(lambda: self.member.find(place), lambda: self.condition(place))
+        return await until(lambda: self.member.find(place), explain=lambda: self.condition(place))
 
     async def until_event(self, reason: str, about: str) -> Object:
         async def told() -> Object | None:
@@ -176,20 +176,6 @@ def secret(name: str, inside: str, **fields: Any) -> Object:
 
 def rule(groups: str, resources: Sequence[str], verbs: Sequence[str] = ("*",)) -> Object:
     return {"apiGroups": [groups], "resources": list(resources), "verbs": list(verbs)}
-
-
-async def until(
-    ask: Callable[[], Awaitable[Any]], explain: Callable[[], Awaitable[Any]] | None = None
-) -> Any:
-    """Ask until there is an answer; say what there was when there is none in time."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not (answer := await ask()):  # noqa: ASYNC110 - servers give no event to wait for
-                await asyncio.sleep(0.02)
-            return answer
-    except TimeoutError:
-        seen = None if explain is None else await explain()
-        raise AssertionError(f"it did not happen; there was {seen!r}") from None
 
 
 @asynccontextmanager

@@ -23,7 +23,6 @@ from tests.attacks.tenant_fleet import (
     rule,
     secret,
     tenant_fleet,
-    until,
 )
 from tests.flows.stages import edit
 
@@ -54,6 +53,7 @@ from clusterspace.testing.builders import (
     config_map,
     deployment,
 )
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -17,7 +17,6 @@ import pytest_asyncio
 from aiohttp import web
 from tests.component.fake_clusters import fake_cluster, status
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant
-from tests.flows.fleets import Side, until
 
 from clusterspace.apis.cluster_credentials import USED_WITH
 from clusterspace.apiserver.access.agents import scope_of
@@ -37,6 +36,10 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.joining import join_cluster
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
+
+if TYPE_CHECKING:
+    from tests.flows.fleets import Side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -22,12 +22,12 @@ from tests.component.serving.wire import (
     quick,
     request,
     running,
-    wait_for,
 )
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.kube import statuses
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -290,6 +290,6 @@ async def test_refused_strangers_get_their_answer_even_when_not_read_out() -> No
         for each in clients:
             each.writer.write(request("POST", "/", body=b"x" * MIB))
         answers = [await each.answer() for each in clients]
-        await wait_for(lambda: run.server.connection_count == 0)
+        await until(lambda: run.server.connection_count == 0)
 
     assert [each.status for each in answers] == [401] * 5

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.apis.agents import AGENT_SIGNER
 from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER, PARTS
@@ -28,6 +28,7 @@ from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.fleet.membership import names
 from clusterspace.roots.installation import Installation
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -23,7 +23,6 @@ from tests.component.gateway.fleet_site import (
     using,
 )
 from tests.component.gateway.watch_streams import Watching, watching
-from tests.flows.fleets import until
 
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
@@ -44,6 +43,7 @@ from clusterspace.testing.hostile import (
     refusing,
     then,
 )
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from click.testing import CliRunner
 from tests.component.fake_clusters import fake_cluster
 from tests.component.gateway.fleet_site import write_member
-from tests.flows.fleets import quick, until
+from tests.flows.fleets import quick
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.cli.main import main
@@ -44,6 +44,7 @@ from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

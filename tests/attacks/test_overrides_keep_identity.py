@@ -24,7 +24,6 @@ from tests.attacks.tenant_fleet import (
     policy_for,
     rule,
     tenant_fleet,
-    until,
 )
 from tests.attacks.tenant_fleet import binding_of as hand_written
 from tests.flows.stages import edit
@@ -48,6 +47,7 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

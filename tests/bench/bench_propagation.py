@@ -41,7 +41,6 @@ from tests.bench.propagation_fleet import (
     real_members,
     settled,
     sim_members,
-    until,
     until_quiet,
     watching,
 )
@@ -53,6 +52,7 @@ from clusterspace.client.requests import ApiRequest
 from clusterspace.client.writes import PatchType
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import find_at, resource_version_of
+from clusterspace.testing.steps import until
 
 TEMPLATES = 400
 ROUNDS = 3

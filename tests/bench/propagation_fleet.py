@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.joining import join_cluster
+from clusterspace.testing.steps import until
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 SPACE = "bench"
@@ -181,15 +182,6 @@ async def create_templates(fleet: Fleet, prefix: str, number: int) -> None:
 
 
 # -- what is waited for ----------------------------------------------------------------------------
-
-
-async def until(is_so: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
-    """Ask again until the answer is yes."""
-    deadline = time.perf_counter() + patience
-    while not await is_so():
-        if time.perf_counter() > deadline:
-            raise NotInTime(f"waited {patience:g} s in vain for {is_so.__name__}")
-        await asyncio.sleep(0.2)
 
 
 async def until_quiet(fleet: Fleet, patience: float = PATIENCE) -> float:

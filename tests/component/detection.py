@@ -2,11 +2,10 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
@@ -18,17 +17,15 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
-from clusterspace.errors import Conflict
 from clusterspace.fleet.propagation.dependencies import BINDING_INDEXES
 from clusterspace.fleet.propagation.detector import Detector
 from clusterspace.fleet.propagation.distributor import DependencyDistributor
 from clusterspace.fleet.propagation.policy_upkeep import PolicyUpkeep
 from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
 from clusterspace.fleet.propagation.triggers import Sources
-from clusterspace.kube.objects import Object, resource_version_of, uid_of
+from clusterspace.kube.objects import resource_version_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.crashes import CrashingClient
@@ -117,30 +114,6 @@ async def new_space(hub_client: ClusterClient) -> str:
     name = f"space-{uuid.uuid4().hex[:8]}"
     await hub_client.create(Place(NAMESPACES), namespace(name))
     return name
-
-
-async def until(holds: Callable[[], Awaitable[Any]], patience: float = PATIENCE) -> Any:
-    """Wait until something holds and return it; fail when it does not in time."""
-    async with asyncio.timeout(patience):
-        while not (held := await holds()):  # noqa: ASYNC110 - hubs give no event to wait for
-            await asyncio.sleep(0.02)
-        return held
-
-
-async def edit(
-    hub_client: ClusterClient, place: Place, change: Callable[[Object], Object]
-) -> Object:
-    """Change an object as a user would, whoever else writes it at the same time."""
-    while True:
-        try:
-            return await hub_client.update(place, change(await hub_client.get(place)))
-        except Conflict:
-            continue
-
-
-async def delete(hub_client: ClusterClient, place: Place) -> None:
-    held = await hub_client.get(place)
-    await hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
 
 
 async def versions(hub_client: ClusterClient, *places: Place) -> list[str]:

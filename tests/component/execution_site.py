@@ -34,6 +34,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until
 
 PATIENCE = 10.0
 CLUSTER = "west"
@@ -146,16 +147,6 @@ class Site:
             return next((e for e in named if e["reason"] == reason), None)
 
         return await until(found)
-
-
-async def until(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask until there is an answer."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            answer = await ask()
-            if answer:
-                return answer
-            await asyncio.sleep(0.02)
 
 
 async def stays(ask: Callable[[], Awaitable[Any]], seconds: float = 0.5) -> None:

@@ -12,8 +12,6 @@ import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
-    Callable,
     Generator,
     Sequence,
 )
@@ -237,13 +235,6 @@ def write_tokens(data_dir: Path) -> Path:
     tokens = data_dir / "tokens.csv"
     tokens.write_text(TOKENS)
     return tokens
-
-
-async def wait_for(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again until the answer is yes."""
-    async with asyncio.timeout(PATIENCE):
-        while not await is_so():  # noqa: ASYNC110 - what happens in another process is no event
-            await asyncio.sleep(0.02)
 
 
 async def wait_until_settled(client: HubClient) -> None:

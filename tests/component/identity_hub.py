@@ -136,14 +136,6 @@ def _ask(asked: urllib.request.Request, context: ssl.SSLContext) -> Answer:
             return Answer(refused.code, json.loads(refused.read()))
 
 
-async def eventually(look: Any, *, seconds: float = 5.0) -> Any:
-    """Return the first true answer of `look`; fail when there is none in time."""
-    async with asyncio.timeout(seconds):
-        while not (found := await look()):  # noqa: ASYNC110 - it happens behind a socket
-            await asyncio.sleep(0.02)
-    return found
-
-
 @asynccontextmanager
 async def running_identity_hub(directory: Path) -> AsyncGenerator[IdentityHub]:
     """Run a hub for as long as the block lasts."""

@@ -1,7 +1,7 @@
 """A hub and simulated members in this event loop, and all that carries placements to them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,7 @@ from clusterspace.kube.timestamps import format_time
 from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until, until_equal
 
 PATIENCE = 20.0
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -222,13 +223,7 @@ class PlacementSite:
         return is_new and available.get("status") == "True"
 
     async def until_settled(self, name: str = "crp") -> None:
-        async def holds() -> bool:
-            return await self.is_settled(name)
-
-        try:
-            await until(holds)
-        except TimeoutError:
-            raise AssertionError(f"not settled: {await self.status(name)}") from None
+        await until(lambda: self.is_settled(name), explain=lambda: self.status(name))
 
     async def clusters(self, name: str = "crp") -> list[str]:
         """Return the clusters that have a binding, picked ones only."""
@@ -241,7 +236,7 @@ class PlacementSite:
         async def look() -> Any:
             return await self.clusters(name)
 
-        await until_value(look, sorted(wanted))
+        await until_equal(look, sorted(wanted))
 
     async def data(self, cluster: str, config_map: str, namespace: str = "app") -> Object | None:
         """Return what a member has in a ConfigMap, or None when it has none."""
@@ -254,7 +249,7 @@ class PlacementSite:
         async def look() -> Any:
             return await self.data(cluster, config_map, namespace)
 
-        await until_value(look, wanted)
+        await until_equal(look, wanted)
 
     async def works(self, cluster: str) -> set[str]:
         held = await self.hub.list_objects(Place(WORKS, execution_namespace(cluster)))
@@ -360,25 +355,3 @@ async def placement_site(directory: Path, *members: str) -> AsyncGenerator[Place
         for name in members:
             await site.join(name)
         yield site
-
-
-async def until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
-    """Wait until something holds; fail when it does not in time."""
-    async with asyncio.timeout(patience):
-        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
-            await asyncio.sleep(0.03)
-
-
-async def until_value(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Wait until somebody sees what is wanted; say what was seen when they do not."""
-    seen: Any = None
-
-    async def holds() -> bool:
-        nonlocal seen
-        seen = await look()
-        return seen == wanted
-
-    try:
-        await until(holds)
-    except TimeoutError:
-        raise AssertionError(f"saw {seen!r}, not {wanted!r}") from None

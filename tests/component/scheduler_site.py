@@ -1,7 +1,7 @@
 """A scheduler beside a live hub, with Clusters and bindings as the other controllers leave them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
@@ -21,6 +21,7 @@ from clusterspace.controllers.informers import Informer
 from clusterspace.fleet.propagation.scheduling.scheduler import Scheduler, SchedulerSources
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
+from clusterspace.testing.steps import until
 
 SECONDS = 20.0
 
@@ -163,10 +164,3 @@ def room(pods: int) -> Object:
 def scheduled(binding: Object) -> Object:
     """Return the Scheduled condition of a binding, or an empty one."""
     return find_condition(find_at(binding, "status", "conditions"), "Scheduled") or {}
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds; fail when it does not in time."""
-    async with asyncio.timeout(SECONDS):
-        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
-            await asyncio.sleep(0.02)

@@ -11,7 +11,6 @@ from tests.component.execution_site import (
     new_name,
     stays,
     two_clusters,
-    until,
     work_of,
 )
 
@@ -40,6 +39,7 @@ from clusterspace.testing.builders import (
     deployment,
     namespace,
 )
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,7 +16,6 @@ from tests.component.execution_site import (
     new_name,
     stays,
     two_clusters,
-    until,
     work_of,
 )
 
@@ -56,6 +55,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

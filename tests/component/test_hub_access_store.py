@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.component.hub_access_site import hub_site
-from tests.component.serving.wire import wait_for
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
@@ -19,6 +18,7 @@ from clusterspace.apiserver.access.installation import install_default_roles
 from clusterspace.apiserver.access.snapshot import RBAC_GROUP, Snapshot
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import WatcherEvicted
+from clusterspace.testing.steps import until
 
 CLUSTER_ROLES = f"/apis/{RBAC_GROUP}/v1/clusterroles"
 
@@ -51,7 +51,7 @@ async def test_a_labelled_role_joins_an_aggregated_one() -> None:
             rules = site.access.snapshot.grants.find_role(Place("", "admin")) or ()
             return any("gadgets" in rule.resources for rule in rules)
 
-        await wait_for(has_joined)
+        await until(has_joined)
 
 
 async def test_a_role_that_cannot_be_read_grants_nothing() -> None:
@@ -95,7 +95,7 @@ async def test_a_snapshot_that_was_cut_off_catches_up() -> None:
 
         follower._end(WatcherEvicted("too slow"))
 
-        await wait_for(lambda: follower.grants.find_role(Place("", "late")) is not None)
+        await until(lambda: follower.grants.find_role(Place("", "late")) is not None)
         follower.close()
 
 

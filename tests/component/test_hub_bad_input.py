@@ -22,12 +22,12 @@ from tests.component.hub_wire import (
     hub_here,
     hub_process,
     request_bytes,
-    wait_for,
 )
 from tests.component.serving.wire import RawClient, quick
 from tests.unit.apiserver.http.hostile_requests import hostile_requests
 
 from clusterspace.apiserver.http.bodies import BODY_LIMIT
+from clusterspace.testing.steps import until
 
 YAML = "application/yaml"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -475,7 +475,7 @@ async def wait_until_served(hub: HubClient, plural: str) -> None:
     async def is_served() -> bool:
         return (await hub.ask("GET", objects_of(plural))).status == 200
 
-    await wait_for(is_served)
+    await until(is_served)
 
 
 async def listed(hub: HubClient, plural: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet, until
+from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
@@ -19,6 +19,7 @@ from clusterspace.kube.objects import find_at
 from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map, pod
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 PROXY = "/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy"
 JSON = ("Content-Type", "application/json")

@@ -7,14 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.component.hub_wire import (
-    MERGE_PATCH,
-    SECRETS,
-    HubClient,
-    hub_here,
-    secret,
-    wait_for,
-)
+from tests.component.hub_wire import MERGE_PATCH, SECRETS, HubClient, hub_here, secret
 
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
@@ -28,6 +21,7 @@ from clusterspace.apiserver.writing import create_own
 from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
 from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.steps import until
 
 SETTLED = 0.3
 """Long enough for the collector to have looked, with the short pauses below."""
@@ -79,7 +73,7 @@ async def wait_for_names(hub: HubClient, expected: set[str]) -> None:
     async def are_they() -> bool:
         return await names(hub) == expected
 
-    await wait_for(are_they)
+    await until(are_they)
 
 
 async def stay_as_they_are(hub: HubClient, expected: set[str]) -> None:
@@ -156,7 +150,7 @@ async def test_one_owner_that_is_there_is_enough_and_the_hanging_reference_goes(
         child = await hub.do("GET", f"{SECRETS}/child")
         return child["metadata"]["ownerReferences"] == [owner_of(second)]
 
-    await wait_for(is_dropped)
+    await until(is_dropped)
     await stay_as_they_are(hub, {"child", "second"})
 
 
@@ -302,7 +296,7 @@ async def wait_for_end(hub: HubClient, name: str) -> None:
     async def is_gone() -> bool:
         return (await hub.ask("GET", f"/api/v1/namespaces/{name}")).status == 404
 
-    await wait_for(is_gone)
+    await until(is_gone)
 
 
 # -- when the truth cannot be read ---------------------------------------------------------------

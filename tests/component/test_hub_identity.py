@@ -14,13 +14,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
+from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 
 from clusterspace.apiserver.http.tls import reload_certificate
 from clusterspace.apiserver.identity.certificates.renewal import needs_renewal, renew_forever
 from clusterspace.kube.objects import Object
 from clusterspace.roots.installation import write_pair
 from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.steps import until
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 MERGE = "application/merge-patch+json"
@@ -127,7 +128,7 @@ async def test_a_token_secret_is_filled_in_and_logs_in(hub: IdentityHub):
         path = "/api/v1/namespaces/default/secrets/held"
         return (await hub.ask("GET", path, token="root-token")).body.get("data")
 
-    data = await eventually(filled)
+    data = await until(filled)
 
     token = base64.b64decode(data["token"]).decode()
     assert base64.b64decode(data["ca.crt"]) == hub.installation.authority_file.read_bytes()
@@ -143,7 +144,7 @@ async def test_kubectl_approves_a_request_and_the_certificate_logs_in(hub: Ident
     await hub.kubectl("certificate", "approve", "jane")
 
     certificate = hub.directory / "jane.crt"
-    certificate.write_bytes(base64.b64decode(await eventually(lambda: certificate_of(hub, "jane"))))
+    certificate.write_bytes(base64.b64decode(await until(lambda: certificate_of(hub, "jane"))))
     assert "Approved,Issued" in await hub.kubectl("get", "csr", "jane")
     kubeconfig = hub.write_kubeconfig(
         "jane", {"client-certificate": str(certificate), "client-key": str(key)}
@@ -315,7 +316,7 @@ async def test_every_namespace_has_its_account_and_the_first_ones_our_authority(
         both = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
         return here.split() == ["serviceaccount/default"] and both <= set(there.split())
 
-    assert await eventually(found, seconds=10)
+    assert await until(found, seconds=10)
 
 
 async def test_cluster_info_tells_newcomers_where_we_are(hub: IdentityHub):
@@ -326,4 +327,4 @@ async def test_cluster_info_tells_newcomers_where_we_are(hub: IdentityHub):
             (await hub.ask("GET", path, token="root-token")).body.get("data", {}).get("kubeconfig")
         )
 
-    assert hub.url in await eventually(published)
+    assert hub.url in await until(published)

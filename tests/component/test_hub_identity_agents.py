@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives import serialization
-from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
+from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 from tests.unit.apiserver.identity.certificates.hostile_requests import AGENT, HOSTILE, WITH_TOKEN
 from tests.unit.apiserver.identity.certificates.requested import agent_request, key
 
 from clusterspace.apiserver.identity.bootstrap_tokens import cluster_token_secret
 from clusterspace.apiserver.identity.certificates.issuing import SIGNERS
 from clusterspace.kube.objects import Object, with_metadata
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -45,7 +46,7 @@ async def settled(hub: IdentityHub, name: str) -> Object:
         is_done = "certificate" in status or conditions & {"Denied", "Failed"}
         return answer.body if is_done else None
 
-    return await eventually(decided)
+    return await until(decided)
 
 
 async def log_in(hub: IdentityHub, name: str, token: str) -> tuple[Path, Path]:
@@ -113,7 +114,7 @@ async def test_an_agent_is_refused_when_its_cluster_is_gone(hub: IdentityHub):
         answer = await hub.ask("GET", f"{REQUESTS}/west-leave", certificate=files)
         return answer.code == 401
 
-    assert await eventually(refused)
+    assert await until(refused)
 
 
 async def test_no_hostile_request_is_signed(tmp_path: Path):

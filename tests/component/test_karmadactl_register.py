@@ -15,11 +15,12 @@ import pytest
 import pytest_asyncio
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from tests.component.identity_hub import REQUESTS, IdentityHub, eventually, running_identity_hub
+from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 from tests.unit.apiserver.identity.certificates.requested import WEST, key, pem, signing_request
 
 from clusterspace.apiserver.identity.cluster_info import sign
 from clusterspace.kube.objects import Object
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,7 +73,7 @@ async def test_it_finds_the_hub_and_can_tell_that_it_is_the_right_one(hub: Ident
         found = (await hub.ask("GET", CLUSTER_INFO)).body["data"]
         return found if f"jws-kubeconfig-{TOKEN_ID}" in found else None
 
-    data = await eventually(signed)
+    data = await until(signed)
 
     expected = sign(data["kubeconfig"], TOKEN_ID, TOKEN_SECRET)
     assert data[f"jws-kubeconfig-{TOKEN_ID}"] == expected
@@ -136,4 +137,4 @@ async def approved(hub: IdentityHub, request: Object) -> x509.Certificate:
         status = (await hub.ask("GET", path, token="root-token")).body["status"]
         return status.get("certificate")
 
-    return x509.load_pem_x509_certificate(base64.b64decode(await eventually(issued)))
+    return x509.load_pem_x509_certificate(base64.b64decode(await until(issued)))

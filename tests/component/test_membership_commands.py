@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.flows.fleets import Fleet, running_fleet, until
+from tests.flows.fleets import Fleet, running_fleet
 
 from clusterspace.cli.clusters import clusters, cordon, taint, uncordon
 from clusterspace.cli.controllers import controllers
@@ -17,6 +17,7 @@ from clusterspace.cli.join import join, unjoin
 from clusterspace.cli.register import unregister
 from clusterspace.cli.tokens import token
 from clusterspace.roots.metrics_site import serving_metrics
+from clusterspace.testing.steps import until
 
 
 @pytest.fixture

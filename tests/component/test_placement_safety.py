@@ -14,7 +14,6 @@ from tests.component.placement_site import (
     placement,
     placement_site,
     running,
-    until,
 )
 
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
@@ -28,6 +27,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.detection import delete, detecting, edit, killed_once, new_space, until
+from tests.component.detection import detecting, killed_once, new_space
 from tests.unit.fleet.propagation.policy_objects import policy
 
 from clusterspace.apis import stamps
@@ -25,6 +25,7 @@ from clusterspace.testing.builders import (
 )
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import delete, edit, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.detection import (
-    delete,
-    detecting,
-    edit,
-    killed_once,
-    new_space,
-    until,
-    versions,
-)
+from tests.component.detection import detecting, killed_once, new_space, versions
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis import stamps
@@ -41,6 +33,7 @@ from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import delete, edit, until
 
 _GADGETS = GroupVersionResource("example.com", "v1", "gadgets")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.detection import CLUSTER_ROLES, delete, detecting, edit, until
+from tests.component.detection import CLUSTER_ROLES, detecting
 from tests.corpus import load_scenario
 
 from clusterspace.apis import stamps
@@ -30,6 +30,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import delete, edit, until
 
 RESOURCES = {
     "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICIES,

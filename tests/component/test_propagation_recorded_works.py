@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from tests.component.works_site import Running, Site, running_works, until, work_id_of
+from tests.component.works_site import Running, Site, running_works, work_id_of
 from tests.corpus import load_scenario
 
 from clusterspace.apis import stamps
@@ -26,6 +26,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 RESOURCES = {
@@ -160,7 +161,7 @@ async def until_equal(site: Site, place: Place, wanted: dict[str, Object]) -> No
 
     try:
         await until(holds)
-    except TimeoutError:
+    finally:
         assert seen == expected
 
 
@@ -188,7 +189,7 @@ async def until_told(site: Site, place: Place, recorded: Object) -> None:
 
     try:
         await until(holds)
-    except TimeoutError:
+    finally:
         assert seen == wanted
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.component.scheduler_site import Fleet, room, running_scheduler, scheduled, until
+from tests.component.scheduler_site import Fleet, room, running_scheduler, scheduled
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS
@@ -19,6 +19,7 @@ from clusterspace.fleet.propagation.scheduling.candidates import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until
 
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
 DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}

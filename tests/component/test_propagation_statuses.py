@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.works_site import Running, Site, running_works, until_value
+from tests.component.works_site import Running, Site, running_works
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.client.places import Place, place_of
@@ -19,6 +19,7 @@ from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadat
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.crashes import CrashingClient
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -86,13 +87,13 @@ async def test_a_burst_of_reports_is_one_write_of_the_binding(
     template = await site.put(CONFIG_MAPS, config_map(name))
     place = await site.bind(template, *MEMBERS)
     works = await site.until_works(place, *MEMBERS)
-    await until_value(lambda: fully_applied(site, place), "False")
+    await until_equal(lambda: fully_applied(site, place), "False")
     await asyncio.sleep(2 * SETTLE_SECONDS)
     before = counting.status_writes[f"resourcebindings/{place.name}"]
 
     for work in works.values():
         await site.report(work)
-    await until_value(lambda: fully_applied(site, place), "True")
+    await until_equal(lambda: fully_applied(site, place), "True")
     await asyncio.sleep(2 * SETTLE_SECONDS)
 
     assert counting.status_writes[f"resourcebindings/{place.name}"] - before == 1
@@ -106,7 +107,7 @@ async def test_a_report_that_says_nothing_new_is_not_written(
     place = await site.bind(template, "member1")
     (work,) = (await site.until_works(place, "member1")).values()
     await site.report(work)
-    await until_value(lambda: fully_applied(site, place), "True")
+    await until_equal(lambda: fully_applied(site, place), "True")
     before = counting.status_writes[f"resourcebindings/{place.name}"]
 
     await site.report(work, message="done again")
@@ -126,18 +127,18 @@ async def test_a_template_shows_the_sum_and_is_observed_only_when_all_clusters_h
         return (await site.hub_client.get(place_of(DEPLOYMENTS, template))).get("status") or {}
 
     await site.report(works["member1"], counters(1, replicas=2, readyReplicas=1))
-    await until_value(shown, {"replicas": 2, "readyReplicas": 1})
+    await until_equal(shown, {"replicas": 2, "readyReplicas": 1})
     await site.report(works["member2"], counters(1, replicas=2, readyReplicas=2))
-    await until_value(shown, {"replicas": 4, "readyReplicas": 3, "observedGeneration": 1})
+    await until_equal(shown, {"replicas": 4, "readyReplicas": 3, "observedGeneration": 1})
 
     changed = await site.change(
         place_of(DEPLOYMENTS, template), lambda held: with_value(held, "web:2", *_image_path(held))
     )
     assert metadata_of(changed)["generation"] == 2
     await site.report(works["member1"], counters(2, replicas=3, readyReplicas=1))
-    await until_value(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 1})
+    await until_equal(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 1})
     await site.report(works["member2"], counters(2, replicas=2, readyReplicas=2))
-    await until_value(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 2})
+    await until_equal(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 2})
 
 
 def _image_path(held: Object) -> tuple[str, ...]:
@@ -159,7 +160,7 @@ async def test_what_others_write_into_the_status_of_a_template_stays(
     async def replicas() -> Any:
         return find_at(await site.hub_client.get(where), "status", "replicas")
 
-    await until_value(replicas, 1)
+    await until_equal(replicas, 1)
     conditions = (await site.hub_client.get(where))["status"]["conditions"]
     assert find_condition(conditions, "Tested") is not None
 
@@ -176,7 +177,7 @@ async def test_a_template_that_was_made_anew_is_not_told_about_the_old_one(
     again = await site.put(DEPLOYMENTS, deployment(name))
 
     await site.report(work, counters(1, replicas=1))
-    await until_value(lambda: fully_applied(site, place), "True")
+    await until_equal(lambda: fully_applied(site, place), "True")
 
     assert (await site.hub_client.get(where))["status"] == again["status"]
 
@@ -195,7 +196,7 @@ async def test_why_a_cluster_did_not_take_the_object_is_on_the_binding(
 
     refused = {"clusterName": "member2", "health": "Unknown", "appliedMessage": "no room"}
     accepted = {"clusterName": "member1", "health": "Healthy", "applied": True}
-    await until_value(items, [accepted, refused])
+    await until_equal(items, [accepted, refused])
     assert await fully_applied(site, place) == "False"
 
 

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.works_site import (
-    Running,
-    Site,
-    running_works,
-    until,
-    until_value,
-)
+from tests.component.works_site import Running, Site, running_works
 
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORKS
@@ -38,6 +32,7 @@ from clusterspace.testing.builders import (
     namespace,
 )
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -120,7 +115,7 @@ async def test_a_change_of_the_template_reaches_its_works(site: Site, running: R
         work = (await site.works_of(place))["member1"]
         return find_at(manifests_of(work)[0], "spec", "replicas")
 
-    await until_value(replicas, 7)
+    await until_equal(replicas, 7)
     after = (await site.works_of(place))["member1"]
     assert (uid_of(after), labels_of(after)) == (uid_of(before), labels_of(before))
 
@@ -137,7 +132,7 @@ async def test_a_work_that_somebody_changed_or_deleted_comes_back(
     async def is_suspended() -> bool:
         return suspends_dispatching((await site.works_of(place))["member1"])
 
-    await until_value(is_suspended, False)
+    await until_equal(is_suspended, False)
     await site.delete(place_of(WORKS, made))
     await site.execute_deletions()
 
@@ -145,7 +140,7 @@ async def test_a_work_that_somebody_changed_or_deleted_comes_back(
         held = (await site.works_of(place)).get("member1")
         return held is not None and uid_of(held) != uid_of(made)
 
-    await until_value(is_new, True)
+    await until_equal(is_new, True)
 
 
 async def test_suspension_and_preservation_are_told_per_cluster(
@@ -176,7 +171,7 @@ async def test_a_cluster_that_is_no_longer_wanted_loses_its_work_after_the_new_o
 
     await site.change(place, lambda held: with_value(held, targets("member2"), "spec", "clusters"))
     await site.until_works(place, "member1", "member2")
-    await until_value(lambda: is_leaving(site, place, "member1"), True)
+    await until_equal(lambda: is_leaving(site, place, "member1"), True)
     await site.execute_deletions()
 
     await site.until_works(place, "member2")
@@ -215,7 +210,7 @@ async def test_an_override_that_cannot_be_made_is_told_and_hurts_no_other_cluste
 
     place = await site.bind(template, "member1", "member2")
     await site.until_works(place, "member1")
-    await until_value(lambda: has_condition(site, place), True)
+    await until_equal(lambda: has_condition(site, place), True)
 
     told = condition_of(await site.hub_client.get(place)) or {}
     assert (told["status"], told["reason"]) == ("False", "ApplyOverridePolicyFailed")
@@ -228,7 +223,7 @@ async def test_an_override_that_cannot_be_made_is_told_and_hurts_no_other_cluste
 
     await site.delete(place_of(OVERRIDE_POLICIES, policy))
     await site.until_works(place, "member1", "member2")
-    await until_value(lambda: has_condition(site, place), False)
+    await until_equal(lambda: has_condition(site, place), False)
 
 
 async def has_condition(site: Site, place: Place) -> bool:
@@ -254,7 +249,7 @@ async def test_an_override_follows_the_labels_of_clusters(site: Site, running: R
     await site.change(
         cluster, lambda held: with_metadata(held, labels={**labels_of(held), "tier": "gold"})
     )
-    await until_value(tier, "gold")
+    await until_equal(tier, "gold")
     noted = annotations_of((await site.works_of(place))["member1"])
     assert stamps.APPLIED_OVERRIDES in noted
 
@@ -275,7 +270,7 @@ async def test_a_work_of_somebody_else_is_left_alone_and_the_binding_says_so(
     await site.put(WORKS, foreign)
 
     place = await site.bind(template, "member1")
-    await until_value(lambda: has_condition(site, place), True)
+    await until_equal(lambda: has_condition(site, place), True)
 
     told = condition_of(await site.hub_client.get(place)) or {}
     assert told["reason"] == "SyncWorkFailed"
@@ -365,7 +360,7 @@ async def test_a_cluster_that_joins_gets_every_namespace_with_its_overrides(
             return None
         return labels_of(manifests_of(await site.hub_client.get(place))[0]).get("where")
 
-    await until_value(where, "three")
+    await until_equal(where, "three")
     work = await site.hub_client.get(place)
     assert stamps.APPLIED_CLUSTER_OVERRIDES in annotations_of(work)
 

@@ -13,8 +13,6 @@ from tests.component.works_site import (
     caches_of,
     informers_in,
     running_works,
-    until,
-    until_value,
 )
 
 from clusterspace.aio.clocks import SystemClock
@@ -33,6 +31,7 @@ from clusterspace.kube.objects import Object, resource_version_of, with_metadata
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -237,12 +236,12 @@ async def tell_story(site: Site, name: str, point: CrashPoint | None) -> int:
         await site.retry_change(
             place, lambda held: with_value(held, version, "spec", "resource", "resourceVersion")
         )
-        await until_value(lambda: data_in(site, place), {"member1": {"a": "2"}})
+        await until_equal(lambda: data_in(site, place), {"member1": {"a": "2"}})
         moved = [{"name": "member2"}]
         await site.retry_change(place, lambda held: with_value(held, moved, "spec", "clusters"))
-        await until_value(lambda: leaving(site, place), {"member1"})
+        await until_equal(lambda: leaving(site, place), {"member1"})
         await site.execute_deletions()
-        await until_value(lambda: data_in(site, place), {"member2": {"a": "2"}})
+        await until_equal(lambda: data_in(site, place), {"member2": {"a": "2"}})
         await site.delete(place)
         await until(lambda: site.is_gone(place))
         assert was_killed() is (point is not None)

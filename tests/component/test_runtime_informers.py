@@ -40,6 +40,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test, hub_for_test, real_server_for_test
+from clusterspace.testing.steps import until
 
 MAPS = Place(CONFIG_MAPS, "default")
 SECONDS = 60.0
@@ -108,12 +109,6 @@ async def in_parallel(work: Iterator[Awaitable[Any]], *, at_once: int = 32) -> N
     async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
             group.create_task(run())
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not is_so():  # noqa: ASYNC110 - what is waited for tells no event
-            await asyncio.sleep(0.02)
 
 
 async def held_by(server_client: ClusterClient) -> dict[str, Object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.component.execution_site import CLUSTER, Site, executing, two_clusters, until, work_of
+from tests.component.execution_site import CLUSTER, Site, executing, two_clusters, work_of
 
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS
@@ -30,6 +30,7 @@ from clusterspace.testing.builders import (
     config_map,
     deployment,
 )
+from clusterspace.testing.steps import until
 
 WEB = Place(DEPLOYMENTS, "default", "web")
 

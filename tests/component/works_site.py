@@ -1,7 +1,7 @@
 """The controllers of Works beside a live hub; bindings are as detector and scheduler leave them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import Random
@@ -33,6 +33,7 @@ from clusterspace.fleet.propagation.works.triggers import BINDING_INDEXES, OVERR
 from clusterspace.kube.objects import Object, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
+from clusterspace.testing.steps import until
 
 SECONDS = 20.0
 CONFIG_MAP_INFO = ResourceInfo("", "v1", "ConfigMap", "configmaps", "configmap", True, ())
@@ -239,30 +240,8 @@ class Site:
         }
 
 
-async def until_value(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Wait until somebody sees what is wanted; say what was seen when they do not."""
-    seen: Any = None
-
-    async def holds() -> bool:
-        nonlocal seen
-        seen = await look()
-        return seen == wanted
-
-    try:
-        await until(holds)
-    except TimeoutError:
-        raise AssertionError(f"saw {seen!r}, not {wanted!r}") from None
-
-
 async def _told(templates: TemplateInformers | ConfigMapTemplates) -> bool:
     return templates.has_synced
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds; fail when it does not in time."""
-    async with asyncio.timeout(SECONDS):
-        while not await holds():  # noqa: ASYNC110 - a server gives no event to wait for
-            await asyncio.sleep(0.02)
 
 
 def deployment_place(name: str) -> Place:

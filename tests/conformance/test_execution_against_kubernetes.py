@@ -6,14 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.component.execution_site import (
-    CLUSTER,
-    Site,
-    executing,
-    joined_hub,
-    until,
-    work_of,
-)
+from tests.component.execution_site import CLUSTER, Site, executing, joined_hub, work_of
 
 from clusterspace.apis import stamps
 from clusterspace.client.places import Place
@@ -30,6 +23,7 @@ from clusterspace.kube.objects import (
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.faults import FaultProxy, fault_proxy
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.steps import until
 
 KUBECTL = WriteOptions(field_manager="kubectl-client-side-apply")
 

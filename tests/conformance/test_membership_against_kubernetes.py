@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotJoin
@@ -12,6 +12,7 @@ from clusterspace.fleet.membership import identity, names
 from clusterspace.fleet.membership.identity import Creation, PropertyApi
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.steps import until
 
 
 @pytest.fixture

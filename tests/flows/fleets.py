@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from clusterspace.client.endpoints import LOOPBACK, Network
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import Conflict
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.monitor import MonitorSettings
@@ -23,6 +22,7 @@ from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, w
 from clusterspace.roots.controllers import ControllersSettings, run_controllers
 from clusterspace.roots.joining import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
+from clusterspace.testing.steps import edit
 
 PATIENCE = 60.0
 
@@ -125,13 +125,6 @@ async def running_fleet(directory: Path) -> AsyncGenerator[Fleet]:
         yield Fleet(Side(settings, client), directory, stack)
 
 
-async def until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
-    """Wait until something holds; fail when it does not in time."""
-    async with asyncio.timeout(patience):
-        while not await holds():  # noqa: ASYNC110 - servers give no event to wait for
-            await asyncio.sleep(0.05)
-
-
 async def move_cluster(
     hub: ClusterClient, name: str, server: str, authority: bytes | None = None
 ) -> None:
@@ -144,20 +137,10 @@ async def move_cluster(
             return unnoted
         return with_value(unnoted, b64encode(authority).decode(), "data", "caBundle")
 
-    await _edit(
+    await edit(
         hub,
         names.cluster_place(name),
         lambda held: with_value(held, server, "spec", "apiEndpoint"),
     )
     for each in (name, names.impersonator_secret(name)):
-        await _edit(hub, names.secret_place(each), moved)
-
-
-async def _edit(hub: ClusterClient, place: Place, change: Callable[[Object], Object]) -> None:
-    while True:
-        try:
-            await hub.update(place, change(await hub.get(place)))
-        except Conflict:
-            continue  # controllers write it too
-        else:
-            return
+        await edit(hub, names.secret_place(each), moved)

@@ -26,7 +26,6 @@ from tests.flows.stages import (
     edit,
     kubectl_apply,
     running_members,
-    until_equal,
 )
 
 from clusterspace.aio.clocks import SystemClock
@@ -43,6 +42,7 @@ from clusterspace.roots.member_execution import run_member_execution
 from clusterspace.roots.propagation import Propagation, Surroundings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
+from clusterspace.testing.steps import until_equal
 
 STORY, STEADY, FOREIGN = "story", "steady", "foreign"
 _ids = itertools.count(1)

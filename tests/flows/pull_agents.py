@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from tests.flows.fleets import Fleet, Side, until
+from tests.flows.fleets import Fleet, Side
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
@@ -23,6 +23,7 @@ from clusterspace.roots.registering import (
     unregister_cluster,
 )
 from clusterspace.roots.tokens import NewToken, create_token
+from clusterspace.testing.steps import until
 
 
 def request_for(token: NewToken, *, name: str = "", image: str = "") -> RegisterRequest:

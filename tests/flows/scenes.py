@@ -10,18 +10,7 @@ from typing import Any
 
 from tests.corpus import load_scenario
 from tests.flows.recordings import Symbols, differences
-from tests.flows.stages import (
-    KUBECTL,
-    RESOURCES,
-    SIM,
-    Stage,
-    delete,
-    edit,
-    kubectl_apply,
-    place_of,
-    until_equal,
-    until_seen,
-)
+from tests.flows.stages import KUBECTL, RESOURCES, SIM, Stage, delete, edit, kubectl_apply, place_of
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, taints_of
@@ -34,6 +23,7 @@ from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.roots.promoting import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, namespace
+from clusterspace.testing.steps import until, until_equal
 
 WORDS = {
     "clusterrole": "ClusterRole",
@@ -150,7 +140,7 @@ class Player:
             binding = await self._stage.hub.find(place) or {}
             return is_true(find_at(binding, "status", "conditions"), FULLY_APPLIED)
 
-        await until_seen(is_applied)
+        await until(is_applied)
 
     async def _drift(self, member: str) -> None:
         place = DUP.part("scale")
@@ -195,7 +185,7 @@ class Player:
         async def is_gone() -> bool:
             return await self._stage.client_of(side).find(place) is None
 
-        await until_seen(is_gone)
+        await until(is_gone)
         self.compared.append(f"{side} {kind} {rest[0]} is gone")
 
     async def _until_only(self, wanted: Iterable[Object], rest: list[str]) -> None:
@@ -226,10 +216,7 @@ class Player:
                 self._symbols.take(symbols)
             return not found
 
-        try:
-            await until_seen(is_alike)
-        except TimeoutError:
-            raise AssertionError("\n".join([f"{side} {place}", *found])) from None
+        await until(is_alike, explain=lambda: [f"{side} {place}", *found])
         self.compared.append(f"{side} {place}")
 
     def _is_ours(self, recorded: Object) -> bool:

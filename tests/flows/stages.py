@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet
@@ -129,31 +128,6 @@ async def delete(cluster: ClusterClient, place: Place) -> None:
         await cluster.delete(place, DeleteOptions(uid=uid_of(held)))
     except NotFound:
         return
-
-
-async def until_seen(look: Callable[[], Awaitable[Any]], patience: float = PATIENCE) -> Any:
-    """Ask until there is an answer."""
-    async with asyncio.timeout(patience):
-        while not (seen := await look()):  # noqa: ASYNC110 - servers give no event to wait for
-            await asyncio.sleep(0.03)
-        return seen
-
-
-async def until_equal(
-    look: Callable[[], Awaitable[Any]], wanted: Any, patience: float = PATIENCE
-) -> None:
-    """Wait until somebody sees what is wanted; say what was seen when they do not."""
-    seen: Any = None
-
-    async def is_seen() -> bool:
-        nonlocal seen
-        seen = await look()
-        return seen == wanted
-
-    try:
-        await until_seen(is_seen, patience)
-    except TimeoutError:
-        assert seen == wanted
 
 
 @asynccontextmanager

@@ -1,13 +1,14 @@
 """A cluster leaves with what a policy placed on it: all of it goes, or all of it stays."""
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.apis import stamps
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, labels_of
 from clusterspace.testing.builders import CONFIG_MAPS
+from clusterspace.testing.steps import until
 
 SHARED = Place(CONFIG_MAPS, "default", "shared")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Side, running_fleet, until
+from tests.flows.fleets import Side, running_fleet
 from tests.flows.invited_members import Invited, edit_at
 from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import register, running_agent
@@ -22,6 +22,7 @@ from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
 from clusterspace.testing.faults import Drop, fault_proxy
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import running_fleet, until
+from tests.flows.fleets import running_fleet
 from tests.flows.invited_members import Invited, placed, work_for
 from tests.flows.members import SIM_FIRST, running_member
 from tests.flows.pull_agents import as_agent, register, running_agent, unregister
@@ -18,6 +18,7 @@ from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
+from clusterspace.testing.steps import until
 
 KEEPING = {KEEP_ON_LEAVE: "true"}
 

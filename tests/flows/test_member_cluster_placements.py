@@ -13,8 +13,6 @@ from tests.component.placement_site import (
     namespace_selector,
     of_cluster,
     placement,
-    until,
-    until_value,
 )
 from tests.flows.fleets import running_fleet
 from tests.flows.invited_members import Invited
@@ -28,6 +26,7 @@ from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.steps import until, until_equal
 
 FIRST, SECOND = {"v": "1"}, {"v": "2"}
 AT_ONCE = {"maxUnavailable": "100%", "maxSurge": "100%", "unavailablePeriodSeconds": 0}
@@ -127,7 +126,7 @@ async def test_policy_and_placements_that_want_one_object_leave_it_to_one_owner(
         return await refusals(site, "first")
 
     claim = "ConfigMap app/claimed is left alone: PropagationPolicy app/pp places it"
-    await until_value(look_first, {"claimed": claim})
+    await until_equal(look_first, {"claimed": claim})
     await site.place(placement("second", namespace_selector("app")))
 
     async def look_second() -> Any:
@@ -139,7 +138,7 @@ async def test_policy_and_placements_that_want_one_object_leave_it_to_one_owner(
         "claimed": claim,
         "free": f"ConfigMap app/free {theirs}",
     }
-    await until_value(look_second, wanted)
+    await until_equal(look_second, wanted)
     assert (await orders_for(site, "claimed"), await orders_for(site, "free")) == (1, 1)
     member = site.members["west"]
     free = await member.get(Place(CONFIG_MAPS, "app", "free"))

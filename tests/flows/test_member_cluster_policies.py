@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.flows.fleets import running_fleet, until
+from tests.flows.fleets import running_fleet
 from tests.flows.invited_members import Invited, placed
 
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

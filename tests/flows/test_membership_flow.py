@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.certificates import Authority, KeyPair
@@ -31,6 +31,7 @@ from clusterspace.fleet.membership.manifests import Location
 from clusterspace.fleet.membership.member_access import MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until
 
 ON_THE_MEMBER = {
     "namespaces/karmada-cluster",

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, running_fleet, until
+from tests.flows.fleets import Fleet, running_fleet
 
 from clusterspace.client.places import Place
 from clusterspace.controllers.commit import commit
@@ -14,6 +14,7 @@ from clusterspace.fleet.membership import names
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.kube.timestamps import format_micro_time
+from clusterspace.testing.steps import until
 
 BEAT_SECONDS = 0.2
 

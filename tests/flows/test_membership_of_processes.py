@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, running_fleet, until
+from tests.flows.fleets import Fleet, running_fleet
 from tests.flows.members import SIM_FIRST, Member, running_member
 from tests.flows.pull_agents import register, running_agent, unregister
 
@@ -14,6 +14,7 @@ from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
 from clusterspace.fleet.membership import agent_manifests, cleaning, names
 from clusterspace.kube.objects import find_at
+from clusterspace.testing.steps import until
 
 UNTAINTED: set[str] = set()
 NOTICED_SECONDS = 60.0
@@ -40,7 +41,7 @@ async def until_it_is(fleet: Fleet, ready: tuple[str, str], taints: set[str]) ->
     async def is_so() -> bool:
         return await fleet.ready("west") == ready and await fleet.taints("west") == taints
 
-    await until(is_so, patience=NOTICED_SECONDS)
+    await until(is_so, NOTICED_SECONDS)
 
 
 async def left_on(member: Member) -> set[str]:

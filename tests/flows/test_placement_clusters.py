@@ -14,7 +14,6 @@ from tests.component.placement_site import (
     placement,
     placement_site,
     running,
-    until_value,
 )
 
 from clusterspace.apis.clusters import CLUSTERS
@@ -23,6 +22,7 @@ from clusterspace.kube.objects import (
     Object,
     with_metadata,
 )
+from clusterspace.testing.steps import until_equal
 
 TAINT: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 MOMENT = 0.8
@@ -44,7 +44,7 @@ async def test_pick_fixed_reports_a_cluster_that_is_not_there_and_picks_it_once_
     async def look() -> Any:
         return await site.condition("Scheduled")
 
-    await until_value(look, ("False", "SchedulingPolicyUnfulfilled"))
+    await until_equal(look, ("False", "SchedulingPolicyUnfulfilled"))
     missing = of_cluster(await site.status(), "late")
     (scheduled,) = missing["conditions"]
     assert scheduled["reason"] == "ScheduleFailed"
@@ -52,7 +52,7 @@ async def test_pick_fixed_reports_a_cluster_that_is_not_there_and_picks_it_once_
     await site.join("late")
 
     await site.until_data("late", "settings", {"v": "1"})
-    await until_value(look, ("True", "SchedulingPolicyFulfilled"))
+    await until_equal(look, ("True", "SchedulingPolicyFulfilled"))
 
 
 async def test_a_cluster_that_joins_gets_what_is_placed_everywhere(site: PlacementSite) -> None:
@@ -74,7 +74,7 @@ async def test_a_cluster_that_left_is_no_longer_told_of(site: PlacementSite) -> 
     async def look() -> Any:
         return [each["clusterName"] for each in (await site.status())["placementStatuses"]]
 
-    await until_value(look, ["west"])
+    await until_equal(look, ["west"])
 
 
 async def test_pick_n_replaces_a_cluster_that_left(site: PlacementSite) -> None:
@@ -121,7 +121,7 @@ async def test_a_placement_without_clusters_says_only_that(site: PlacementSite) 
     async def look() -> Any:
         return [each["type"] for each in (await site.status()).get("conditions") or ()]
 
-    await until_value(look, ["ClusterResourcePlacementScheduled"])
+    await until_equal(look, ["ClusterResourcePlacementScheduled"])
 
 
 async def test_a_cluster_that_loses_its_label_keeps_what_it_has(site: PlacementSite) -> None:

@@ -16,8 +16,6 @@ from tests.component.placement_site import (
     pick_n,
     placement,
     role_selector,
-    until,
-    until_value,
 )
 from tests.flows.members import SIM_FIRST
 from tests.flows.placing_fleets import placing_fleet
@@ -27,6 +25,7 @@ from clusterspace.apis.fleet_placements import PLACEMENTS
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import Object, labels_of, uid_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,7 +75,7 @@ async def until_refused(site: PlacementSite, name: str, **wanted: str) -> None:
         failed = of_cluster(await site.status(name), "east").get("failedPlacements") or []
         return {each["name"]: each["condition"]["reason"] for each in failed}
 
-    await until_value(look, wanted)
+    await until_equal(look, wanted)
 
 
 async def test_pick_all_places_on_every_cluster(site: PlacementSite) -> None:

@@ -18,8 +18,6 @@ from tests.component.placement_site import (
     placement_site,
     role_selector,
     running,
-    until,
-    until_value,
 )
 
 from clusterspace.apis import stamps
@@ -37,6 +35,7 @@ from clusterspace.kube.objects import (
     labels_of,
 )
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.steps import until, until_equal
 
 SETTINGS = Place(CONFIG_MAPS, "app", "settings")
 MOMENT = 0.8
@@ -68,7 +67,7 @@ async def until_failed(site: PlacementSite, reason: str) -> Object:
         failed = await find()
         return failed.get("name"), (failed.get("condition") or {}).get("reason")
 
-    await until_value(look, ("settings", reason))
+    await until_equal(look, ("settings", reason))
     assert await site.condition("Applied") == ("False", "ApplyFailed")
     return await find()
 
@@ -118,7 +117,7 @@ async def test_two_placements_never_own_one_object(site: PlacementSite) -> None:
     async def look() -> Any:
         return await site.condition("Applied", "second")
 
-    await until_value(look, ("False", "ApplyFailed"))
+    await until_equal(look, ("False", "ApplyFailed"))
     failed = of_cluster(await site.status("second"), "west")["failedPlacements"]
     texts = {each["condition"]["message"] for each in failed}
     assert "ConfigMap app/settings is left alone: ClusterResourcePlacement first places it" in texts
@@ -153,7 +152,7 @@ async def test_an_object_that_a_policy_claims_is_not_placed_by_a_placement(
         return (failed[0].get("condition") or {}).get("message")
 
     why = "ConfigMap app/settings is left alone: PropagationPolicy app/pp places it"
-    await until_value(look, why)
+    await until_equal(look, why)
     assert await site.data("east", "settings") is None
     assert await site.data("west", "settings") == {"v": "1"}
 

@@ -12,8 +12,6 @@ from tests.component.placement_site import (
     placement,
     placement_site,
     running,
-    until,
-    until_value,
 )
 
 from clusterspace.aio.clocks import SystemClock
@@ -24,6 +22,7 @@ from clusterspace.kube.objects import name_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.sim.nodes import NodeShape, new_node, with_node_status, without_taints
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.testing.steps import until, until_equal
 
 ONE_BY_ONE = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 0}
 MOMENT = 0.8
@@ -127,6 +126,6 @@ async def test_an_external_strategy_picks_clusters_and_rolls_out_nothing(
     async def look() -> Any:
         return await site.condition("RolloutStarted")
 
-    await until_value(look, ("Unknown", "RolloutControlledByExternalController"))
+    await until_equal(look, ("Unknown", "RolloutControlledByExternalController"))
     await site.until_clusters("east", "west")
     assert await site.data("east", "settings") is None

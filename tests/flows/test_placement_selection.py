@@ -17,8 +17,6 @@ from tests.component.placement_site import (
     placement_site,
     role_selector,
     running,
-    until,
-    until_value,
 )
 
 from clusterspace.apis.fleet_placements import (
@@ -35,6 +33,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.testing.builders import NAMESPACES, config_map
+from clusterspace.testing.steps import until, until_equal
 
 SETTINGS = Place(CONFIG_MAPS, "app", "settings")
 EVERYTHING = {"maxUnavailable": "100%", "maxSurge": "100%", "unavailablePeriodSeconds": 0}
@@ -125,7 +124,7 @@ async def test_a_namespace_of_the_hub_is_refused_with_a_reason(site: PlacementSi
     async def look() -> Any:
         return await site.condition("Scheduled")
 
-    await until_value(look, ("False", "InvalidResourceSelectors"))
+    await until_equal(look, ("False", "InvalidResourceSelectors"))
     assert "kube-system belongs to the hub" in await site.message("Scheduled")
 
 
@@ -137,7 +136,7 @@ async def test_an_object_selected_twice_is_said_and_nothing_is_placed(site: Plac
     async def look() -> Any:
         return await site.message("Scheduled")
 
-    await until_value(look, "nothing new is placed: ClusterRole reader is selected more than once")
+    await until_equal(look, "nothing new is placed: ClusterRole reader is selected more than once")
 
 
 async def test_objects_a_cluster_makes_by_itself_are_not_selected(site: PlacementSite) -> None:
@@ -184,7 +183,7 @@ async def test_a_change_makes_a_new_snapshot_and_old_ones_go(site: PlacementSite
     async def look() -> Any:
         return await snapshots(site)
 
-    await until_value(look, ["crp-1-snapshot"])
+    await until_equal(look, ["crp-1-snapshot"])
     await site.until_settled()
     assert (await site.status())["observedResourceIndex"] == "1"
 

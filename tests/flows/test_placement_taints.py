@@ -14,13 +14,13 @@ from tests.component.placement_site import (
     placement_site,
     role_selector,
     running,
-    until,
 )
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, with_metadata
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

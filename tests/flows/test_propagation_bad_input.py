@@ -5,18 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.flows.stages import (
-    KINDS,
-    MIXED,
-    SIM,
-    Stage,
-    delete,
-    edit,
-    kubectl_apply,
-    staged,
-    until_equal,
-    until_seen,
-)
+from tests.flows.stages import KINDS, MIXED, SIM, Stage, delete, edit, kubectl_apply, staged
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import WORKS
@@ -29,6 +18,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,7 +62,7 @@ async def condition(stage: Stage, manifest: Object, kind: str, status: str) -> s
         found = find_condition(find_at(binding, "status", "conditions"), kind) or {}
         return found if found.get("status") == status else None
 
-    return str((await until_seen(said))["message"])
+    return str((await until(said))["message"])
 
 
 async def told(stage: Stage, name: str, reason: str) -> str:
@@ -83,7 +73,7 @@ async def told(stage: Stage, name: str, reason: str) -> str:
         about = [each for each in events if each["involvedObject"]["name"] == name]
         return next((each["message"] for each in about if each["reason"] == reason), None)
 
-    return await until_seen(found)
+    return await until(found)
 
 
 async def applied_message(stage: Stage, manifest: Object, cluster: str) -> str:
@@ -95,7 +85,7 @@ async def applied_message(stage: Stage, manifest: Object, cluster: str) -> str:
         found = find_condition(find_at(next(ours, {}), "status", "conditions"), "Applied") or {}
         return found["message"] if found.get("status") == "False" else None
 
-    return await until_seen(said)
+    return await until(said)
 
 
 async def check_work_goes_on(stage: Stage, name: str) -> None:
@@ -255,7 +245,7 @@ async def define_blobs(hub: ClusterClient) -> None:
         found = await hub.get(place)
         return bool(find_condition(find_at(found, "status", "conditions"), "Established"))
 
-    await until_seen(is_established)
+    await until(is_established)
 
 
 @pytest.mark.parametrize("member", ["member1", "member2"], ids=["push", "pull"])

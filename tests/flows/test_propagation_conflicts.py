@@ -20,7 +20,6 @@ from tests.flows.stages import (
     kubectl_apply,
     place_of,
     staged,
-    until_seen,
 )
 
 from clusterspace.apis import bindings, stamps
@@ -39,6 +38,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.testing.builders import config_map, deployment
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -127,7 +127,7 @@ class Cell:
             work = await self.stage.hub.find(self.work_place) or {}
             return find_condition(find_at(work, "status", "conditions"), "Applied")
 
-        return await until_seen(said)
+        return await until(said)
 
     async def live(self) -> Object:
         return await self.member.get(place_of(self.legacy))
@@ -140,7 +140,7 @@ class Cell:
             binding = await self.stage.hub.get(place)
             return find_condition(find_at(binding, "status", "conditions"), "FullyApplied")
 
-        return is_true([await until_seen(said)], "FullyApplied")
+        return is_true([await until(said)], "FullyApplied")
 
     async def events_about(self, name: str) -> list[str]:
         async def told() -> list[str]:
@@ -148,7 +148,7 @@ class Cell:
             about = [each for each in events if each["involvedObject"]["name"] == name]
             return [each["message"] for each in about if each["reason"] == "SyncFailed"]
 
-        return await until_seen(told)
+        return await until(told)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
@@ -225,9 +225,9 @@ async def test_a_conflict_ends_when_its_cause_ends(stage: Stage, mode: str) -> N
         live = await held.member.find(place_of(legacy))
         return live is not None and content_of(live) == NEW
 
-    await until_seen(is_ours)
+    await until(is_ours)
 
     async def is_told() -> bool:
         return is_true([await held.applied()], "Applied")
 
-    await until_seen(is_told)
+    await until(is_told)

@@ -24,7 +24,7 @@ from tests.flows.faulty_stages import (
     tell_lies,
     until_members_are_ready,
 )
-from tests.flows.stages import MEMBERS, edit, kubectl_apply, until_equal, until_seen
+from tests.flows.stages import MEMBERS, edit, kubectl_apply
 
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
@@ -48,6 +48,7 @@ from clusterspace.testing.builders import (
     namespace,
 )
 from clusterspace.testing.faults import Rule
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMES = ("one", "two", "three")
@@ -184,7 +185,7 @@ async def until_believed(lies: list[Rule]) -> None:
     async def are_told() -> bool:
         return all(rule.hits > hits for rule, hits in zip(lies, before, strict=True))
 
-    await until_seen(are_told)
+    await until(are_told)
     await asyncio.sleep(WHILE_LYING)
 
 
@@ -252,7 +253,7 @@ async def until_asked(
         }
         return len(alone) >= len(NAMES)
 
-    await until_seen(is_asked)
+    await until(is_asked)
     await asyncio.sleep(WHILE_LYING)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import (
     as_agent,
     register,
@@ -45,6 +45,7 @@ from clusterspace.roots.registering import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
+from clusterspace.testing.steps import until
 
 IMAGE = "clusterspace:test"
 KUBECONFIG = agent_manifests.REGISTRATION

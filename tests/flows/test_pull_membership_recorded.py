@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from tests.corpus import load_scenario
-from tests.flows.fleets import Fleet, Side, running_fleet, until
+from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import register, running_agent, until_ready
 
 from clusterspace.client.places import Place
 from clusterspace.fleet.membership import agent_manifests, names
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.testing.steps import until
 
 NAME = "member3"
 ONLY_THEIRS_IN_SPEC = {"secretRef", "impersonatorSecretRef", "insecureSkipTLSVerification"}

@@ -9,18 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.flows.stages import (
-    KUBERNETES,
-    MEMBERS,
-    MIXED,
-    SIM,
-    Stage,
-    edit,
-    kubectl_apply,
-    staged,
-    until_equal,
-    until_seen,
-)
+from tests.flows.stages import KUBERNETES, MEMBERS, MIXED, SIM, Stage, edit, kubectl_apply, staged
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
@@ -42,6 +31,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.promoting import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
+from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -106,7 +96,7 @@ class Legacy:
             is_rolled_out = counts == {replicas} or not await self.member.list_objects(Place(NODES))
             return is_rolled_out and await self.is_settled()
 
-        await until_seen(is_done)
+        await until(is_done)
 
     async def is_settled(self) -> bool:
         """Whether every controller has seen the latest word and carried it out.
@@ -141,8 +131,8 @@ class Legacy:
         async def is_managed() -> bool:
             return labels_of(await self.member.get(self.place)).get(stamps.MANAGED) == "true"
 
-        await until_seen(is_managed)
-        await until_seen(self.is_settled)
+        await until(is_managed)
+        await until(self.is_settled)
         assert await self.running() == before
         after = await self.member.get(self.place)
         assert annotations_of(after)[NOTE] == "yesterday"

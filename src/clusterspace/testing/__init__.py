@@ -1,1 +1,14 @@
-"""The test kit we ship."""
+"""The test kit we ship.
+
+steps.py             until something holds; edit and delete as a user would
+clocks.py            time that a test moves
+builders.py          objects that tests begin with
+certificates.py      authorities and certificates made for a test
+hubs.py              hubs in this event loop, real API servers, and their clients
+faults.py            what goes wrong on the way: silence, cuts, lies
+hostile.py           a member that is against us
+crashes.py           an end at every step of a controller
+client_contract.py   what every client of an API server can rely on
+store_contract.py    what every store promises
+watch_histories.py   what streams told, checked against what happened
+"""

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.component.fake_clusters import Handle, fake_cluster
-from tests.flows.fleets import Fleet, Side, until
+from tests.flows.fleets import Fleet, Side
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
@@ -35,6 +35,7 @@ from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hostile import KINDS, hostile_member
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.steps import until
 
 ROOT = "root-token"
 TOKENS = f"""

@@ -10,7 +10,6 @@ import pytest_asyncio
 import yaml
 from aiohttp import web
 from tests.component.gateway.fleet_site import HOSTILE, ROOT, Site, fake_member, fleet_site
-from tests.flows.fleets import until
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
@@ -18,6 +17,7 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

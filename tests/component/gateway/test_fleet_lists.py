@@ -8,10 +8,10 @@ import pytest_asyncio
 from aiohttp import web
 from tests.component.fake_clusters import Handle, status
 from tests.component.gateway.fleet_site import TABLE, Site, fake_member, fleet_site, member_at
-from tests.flows.fleets import until
 
 from clusterspace.client.places import Place
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

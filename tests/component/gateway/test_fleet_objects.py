@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import HOSTILE, Site, fleet_site
-from tests.flows.fleets import until
 
 from clusterspace.client.places import Place
 from clusterspace.client.requests import ApiRequest
@@ -25,6 +24,7 @@ from clusterspace.testing.builders import (
     namespace,
     pod,
 )
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

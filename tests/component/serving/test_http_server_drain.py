@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
-from tests.component.serving.wire import get, running, wait_for
+from tests.component.serving.wire import get, running
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.testing.steps import until
 
 
 class Mixed:
@@ -44,7 +45,7 @@ async def test_idle_connections_go_first_then_requests_then_streams() -> None:
         await watch.send(get("/watch"))
         await watch.head()
         await ordinary.send(get("/slow"))
-        await wait_for(lambda: mixed.running == 2)
+        await until(lambda: mixed.running == 2)
         draining = asyncio.ensure_future(run.server.drain(10, end_streams=mixed.end_streams))
         assert await idle.rest() == b""
         with pytest.raises(ConnectionRefusedError):
@@ -66,7 +67,7 @@ async def test_a_pipelined_request_behind_the_last_answer_is_not_begun() -> None
     async with running(mixed) as run:
         client = await run.client()
         await client.send(get("/slow") + get("/slow"))
-        await wait_for(lambda: mixed.running == 1)
+        await until(lambda: mixed.running == 1)
         draining = asyncio.ensure_future(run.server.drain(10))
         await asyncio.sleep(0)
         mixed.release.set()
@@ -92,7 +93,7 @@ async def test_what_does_not_end_in_time_is_cut() -> None:
         watch, ordinary = await run.client(), await run.client()
         await watch.send(get("/watch"))
         await ordinary.send(get("/slow"))
-        await wait_for(lambda: mixed.running == 2)
+        await until(lambda: mixed.running == 2)
         loop = asyncio.get_running_loop()
         began = loop.time()
         await run.server.drain(0.2)
@@ -107,9 +108,9 @@ async def test_a_write_whose_client_left_is_waited_for() -> None:
     async with running(mixed) as run:
         client = await run.client()
         await client.send(get("/slow"))
-        await wait_for(lambda: mixed.running == 1)
+        await until(lambda: mixed.running == 1)
         client.vanish()
-        await wait_for(lambda: run.server.connection_count == 0)
+        await until(lambda: run.server.connection_count == 0)
         draining = asyncio.ensure_future(run.server.drain(10))
         await asyncio.sleep(0.05)
         assert not draining.done()

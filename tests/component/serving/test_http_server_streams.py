@@ -12,12 +12,12 @@ from tests.component.serving.wire import (
     quick,
     request,
     running,
-    wait_for,
 )
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.streams import Stream, frame_chunk
+from clusterspace.testing.steps import until
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
 UPGRADE = request("POST", "/exec", "Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0")
@@ -120,7 +120,7 @@ async def test_a_watcher_that_does_not_read_can_be_seen_and_evicted(
             for _ in range(16):
                 assert await fast.chunk() == b"x" * 4096
         slow_stream.abort()
-        await wait_for(lambda: watches.cancelled == 1)
+        await until(lambda: watches.cancelled == 1)
         fast_stream.write(b"still here")
         last = await fast.chunk()
         open_after = (slow_stream.is_open, fast_stream.is_open)
@@ -141,7 +141,7 @@ async def test_a_watch_is_cancelled_when_its_client_goes(
         await client.send(get("/watch"))
         await client.head()
         getattr(client, farewell)()
-        await wait_for(lambda: watches.cancelled == 1)
+        await until(lambda: watches.cancelled == 1)
         (stream,) = watches.streams
         await stream.wait_closed()
 
@@ -189,7 +189,7 @@ async def test_waiting_for_room_ends_when_the_peer_goes() -> None:
         await client.send(get())
         await asyncio.sleep(0.1)
         client.vanish()
-        await wait_for(lambda: outcome)
+        await until(lambda: outcome)
 
 
 async def test_a_handler_that_fails_in_the_middle_leaves_a_visibly_broken_stream(
@@ -299,7 +299,7 @@ async def test_what_a_client_sent_before_leaving_is_still_delivered(
         await client.reader.readexactly(len(SWITCHED))
         await client.send(b"file contents")
         client.close()
-        await wait_for(lambda: delivered)
+        await until(lambda: delivered)
 
     assert delivered == [b"file contents"]
 

@@ -4,20 +4,11 @@ import asyncio
 import socket
 
 import pytest
-from tests.component.serving.wire import (
-    Counter,
-    Pki,
-    chunked,
-    echo,
-    get,
-    quick,
-    request,
-    running,
-    wait_for,
-)
+from tests.component.serving.wire import Counter, Pki, chunked, echo, get, quick, request, running
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.testing.steps import until
 
 
 async def test_a_client_that_never_asks_is_let_go_without_a_word() -> None:
@@ -114,7 +105,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut(pki: Pki, over_tls:
         client = await run.client()
         client.stop_reading()
         await client.send(get())
-        await wait_for(lambda: counter.closed)
+        await until(lambda: counter.closed)
 
     assert counter.stalled == 1
 
@@ -136,7 +127,7 @@ async def test_the_end_of_an_answer_nobody_takes_does_not_keep_the_connection() 
         client = await run.client()
         client.stop_reading()
         await client.send(get("/", "Connection: close"))
-        await wait_for(lambda: counter.closed)
+        await until(lambda: counter.closed)
 
     assert counter.stalled == 1
     assert 0 < left_over[0] < 8192
@@ -201,12 +192,12 @@ async def test_a_connection_over_the_limit_is_closed_and_the_others_are_served()
     counter = Counter()
     async with running(echo, limits=quick(connections=3), observer=counter) as run:
         clients = [await run.client() for _ in range(3)]
-        await wait_for(lambda: run.server.connection_count == 3)
+        await until(lambda: run.server.connection_count == 3)
         extra = await run.client()
         assert await extra.rest() == b""
         answers = [await each.ask(get()) for each in clients]
         clients[0].close()
-        await wait_for(lambda: counter.closed == 1)
+        await until(lambda: counter.closed == 1)
         newcomer = await run.ask(get())
 
     assert [each.status for each in answers] == [200, 200, 200]
@@ -217,7 +208,7 @@ async def test_three_hundred_idle_connections_do_not_stand_in_the_way() -> None:
     async with running(echo) as run:
         for _ in range(300):
             await run.client()
-        await wait_for(lambda: run.server.connection_count == 300)
+        await until(lambda: run.server.connection_count == 300)
         answer = await run.ask(get())
 
     assert answer.status == 200
@@ -227,7 +218,7 @@ async def test_a_handshake_that_does_not_come_is_given_up(pki: Pki) -> None:
     counter = Counter()
     async with running(echo, limits=quick(handshake_seconds=0.2), observer=counter, pki=pki) as run:
         with socket.create_connection((run.host, run.port)):
-            await wait_for(lambda: counter.handshakes_failed == 1)
+            await until(lambda: counter.handshakes_failed == 1)
         assert run.server.connection_count == 0
         assert (await run.ask(get())).status == 200
 

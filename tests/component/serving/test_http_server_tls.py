@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.component.serving.certificates import Authority
-from tests.component.serving.wire import Counter, Pki, Running, echo, get, running, wait_for
+from tests.component.serving.wire import Counter, Pki, Running, echo, get, running
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.tls import reload_certificate, server_context
+from clusterspace.testing.steps import until
 
 
 async def show_certificate(asked: Request) -> Response:
@@ -39,7 +40,7 @@ async def test_a_certificate_of_a_stranger_is_refused_and_not_mistaken_for_none(
     async with running(show_certificate, pki=pki, observer=counter) as run:
         with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
             await (await run.client(pki.client_context("mallory"))).ask(get())
-        await wait_for(lambda: counter.handshakes_failed == 1)
+        await until(lambda: counter.handshakes_failed == 1)
 
 
 async def test_a_resumed_session_still_knows_its_client(pki: Pki) -> None:
@@ -77,7 +78,7 @@ async def test_old_protocol_versions_are_refused(pki: Pki, version: ssl.TLSVersi
     async with running(echo, pki=pki, observer=counter) as run:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await run.client(context)
-        await wait_for(lambda: counter.handshakes_failed == 1)
+        await until(lambda: counter.handshakes_failed == 1)
         assert (await run.ask(get())).status == 200
 
 
@@ -116,7 +117,7 @@ async def test_plain_http_on_the_tls_port_disturbs_nobody(pki: Pki) -> None:
             else:
                 assert not (await reader.read()).startswith(b"HTTP")
             writer.close()
-        await wait_for(lambda: counter.handshakes_failed == 4)
+        await until(lambda: counter.handshakes_failed == 4)
         assert run.server.connection_count == 0
         assert (await run.ask(get())).status == 200
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
-from tests.component.serving.wire import Pki, Running, request, running, wait_for
+from tests.component.serving.wire import Pki, Running, request, running
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.context import RequestContext
@@ -18,6 +18,7 @@ from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.client.connection import Connection
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.testing.steps import until
 
 PODS = "/api/v1/namespaces/default/pods/web"
 EXEC = request(
@@ -181,7 +182,7 @@ async def test_the_last_words_of_a_client_arrive_and_then_the_far_end_is_left(
         await client.send(PIECE)
         client.close()
 
-        await wait_for(lambda: heard)
+        await until(lambda: heard)
     assert heard == [PIECE]
 
 
@@ -202,7 +203,7 @@ async def test_a_refused_upgrade_is_a_status_and_nobody_speaks_again_on_either_c
         assert (answer.status, answer.headers["connection"]) == (404, "close")
         assert answer.status_message() == 'container not found ("web")'
         assert await client.rest() == b""
-        await wait_for(lambda: far.closed)
+        await until(lambda: far.closed)
     assert len(far.asked) == 1
 
 
@@ -247,15 +248,15 @@ async def test_who_leaves_before_a_log_has_begun_leaves_nothing_behind() -> None
     async with passing_on(far) as run:
         client = await run.client()
         await client.send(request("GET", f"{PODS}/log?follow=true"))
-        await wait_for(lambda: far.asked)
+        await until(lambda: far.asked)
         client.vanish()
 
-        await wait_for(lambda: far.closed)
+        await until(lambda: far.closed)
 
 
 async def _wait_until_still(count: Callable[[], int]) -> None:
     """Wait until something has begun, and then has not changed for a while."""
-    await wait_for(count)
+    await until(count)
     before = -1
     while before != count():
         before = count()

@@ -241,13 +241,6 @@ def quick(**changes: Any) -> Limits:
     return replace(Limits(sweep_seconds=0.02, linger_seconds=0.2), **changes)
 
 
-async def wait_for(condition: Any) -> None:
-    """Wait until something has become true."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what is waited for is often no event of ours
-            await asyncio.sleep(0.005)
-
-
 def get(path: str = "/", *extra: str) -> bytes:
     return request("GET", path, *extra)
 

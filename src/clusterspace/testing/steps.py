@@ -1,0 +1,80 @@
+"""The steps tests are made of: wait until something holds, change an object, delete one."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from clusterspace.client.places import Place
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.errors import Conflict, NotFound
+from clusterspace.kube.objects import Object, uid_of
+
+PATIENCE: Final = 30.0
+"""How long a test waits for what takes a moment on an idle machine."""
+
+_PAUSE: Final = 0.02
+_PLAIN: Final = WriteOptions()
+
+Look = Callable[[], Awaitable[Any] | Any]
+
+
+async def until(look: Look, seconds: float = PATIENCE, *, explain: Look | None = None) -> Any:
+    """Look until there is something to see, and return it.
+
+    Servers give no event for most of what tests wait for. When it does not happen in time the
+    test fails, with what `explain` sees instead.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            while not (seen := await _seen_by(look)):  # noqa: ASYNC110 - see above
+                await asyncio.sleep(_PAUSE)
+            return seen
+    except TimeoutError:
+        instead = "" if explain is None else f"; there is {await _seen_by(explain)!r}"
+        raise AssertionError(f"it did not happen within {seconds:g} s{instead}") from None
+
+
+async def until_equal(look: Look, wanted: Any, seconds: float = PATIENCE) -> None:
+    """Look until what is seen equals what is wanted; fail with what was seen last."""
+    seen: Any = None
+
+    async def is_equal() -> bool:
+        nonlocal seen
+        seen = await _seen_by(look)
+        return seen == wanted
+
+    try:
+        await until(is_equal, seconds)
+    except AssertionError:
+        raise AssertionError(f"saw {seen!r}, not {wanted!r}") from None
+
+
+async def edit(
+    cluster_client: ClusterClient,
+    place: Place,
+    change: Callable[[Object], Object],
+    options: WriteOptions = _PLAIN,
+) -> Object:
+    """Change an object as a user would, whoever else writes it at the same time."""
+    while True:
+        try:
+            existing = await cluster_client.get(place)
+            return await cluster_client.update(place, change(existing), options)
+        except Conflict:
+            continue
+
+
+async def delete(cluster_client: ClusterClient, place: Place) -> None:
+    """Delete the object that is there now, if there is one."""
+    try:
+        existing = await cluster_client.get(place)
+        await cluster_client.delete(place, DeleteOptions(uid=uid_of(existing)))
+    except NotFound:
+        return
+
+
+async def _seen_by(look: Look) -> Any:
+    seen = look()
+    return await seen if inspect.isawaitable(seen) else seen
