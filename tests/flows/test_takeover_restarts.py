@@ -5,6 +5,7 @@ replicas, somebody injected a sidecar, others left annotations. On a real kube-a
 nodes pods are only wanted, and stay the same ones.
 """
 
+import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -31,7 +32,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.promoting import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import delete, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,11 +62,29 @@ class Legacy:
 
     async def grow_old(self) -> None:
         await kubectl_apply(self.member, deployment(self.place.name, replicas=WRITTEN))
-        await self._until_rolled_out(WRITTEN)
+        await self.until_rolled_out(WRITTEN)
         await self._inject_sidecar()
         await self._scale()
         await edit(self.member, self.place, _annotated)
-        await self._until_rolled_out(SCALED)
+        await self.until_rolled_out(SCALED)
+        while True:
+            before = await self.running()
+            await self._let_another_roll_out()
+            await until(self.is_settled)
+            if await self.running() == before:
+                return
+
+    async def _let_another_roll_out(self) -> None:
+        """Have the member's controllers carry a Deployment from its making to its last pod.
+
+        Between two steps of a rollout everything looks settled for a moment. Whoever had another
+        step to take with ours has taken it when one that came later is through.
+        """
+        name = f"{self.place.name}-later-{uuid.uuid4().hex[:8]}"
+        later = Legacy(self.member, name)
+        await self.member.create(later.place.collection, deployment(name, replicas=1))
+        await later.until_rolled_out(1)
+        await delete(self.member, later.place)
 
     async def _inject_sidecar(self) -> None:
         held = await self.member.get(self.place)
@@ -88,7 +107,7 @@ class Legacy:
             WriteOptions(field_manager="kube-controller-manager"),
         )
 
-    async def _until_rolled_out(self, replicas: int) -> None:
+    async def until_rolled_out(self, replicas: int) -> None:
         async def is_done() -> bool:
             status = (await self.member.get(self.place)).get("status") or {}
             counts = {status.get(f"{what}eplicas") for what in ("r", "updatedR", "readyR")}
