@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.users import UNAUTHENTICATED
 from clusterspace.fleet.gateway.answers.asking import Asking, Fleet
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.every import list_every
@@ -15,6 +17,7 @@ from clusterspace.fleet.gateway.answers.one import answer_one
 from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
 from clusterspace.fleet.gateway.answers.search import answer_found
 from clusterspace.fleet.gateway.flow import BodyNames, Reach, Subject
+from clusterspace.fleet.gateway.identity import proxy_request
 from clusterspace.fleet.gateway.rewriting import inbound
 from clusterspace.fleet.gateway.routes import FleetRequest, read_fleet_request, route_for
 
@@ -69,4 +72,12 @@ class FleetApp:
         is_create = request.info.verb == "create" and not request.info.name
         if request.is_prefix or not is_create:
             return b""
+        if UNAUTHENTICATED in context.user.groups:
+            # A body takes memory and a place in flight for as long as it is sent. A stranger who
+            # may neither create such a thing on the hub nor reach a member is refused before that.
+            reviews, user = self._fleet.reviews, context.user
+            decision = await reviews.decide(user, request.info)
+            reach = proxy_request("create", request.clusterspace or "")
+            if not decision.allowed and not (await reviews.decide(user, reach)).allowed:
+                raise refusal(user, request.info, decision.reason)
         return await context.read_body()

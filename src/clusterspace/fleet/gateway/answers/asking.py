@@ -10,6 +10,7 @@ from clusterspace.apiserver.http.negotiation import JSON, Representation, negoti
 from clusterspace.apiserver.http.relays import Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import Query, reach_verb
 from clusterspace.apiserver.http.travelling_users import MemberIdentities, act_at_hub
+from clusterspace.apiserver.http.users import UNAUTHENTICATED
 from clusterspace.client.answer_memory import AnswerMemory, Hold
 from clusterspace.client.requests import ApiRequest, Headers
 from clusterspace.errors import (
@@ -130,6 +131,12 @@ class Asking:
             reason = reachable.find_refusal(cluster)
             if reason is not None:
                 raise self._refusal(verb, cluster, reason)
+        elif info.is_write and UNAUTHENTICATED in self.context.user.groups:
+            # The hub decides for itself, but only once it has the whole body: strangers are refused
+            # before theirs is read.
+            decision = await self.fleet.reviews.decide(self.context.user, info)
+            if not decision.allowed:
+                raise refusal(self.context.user, info, decision.reason)
         is_create = info.verb == "create" and not info.name
         self.fleet.directory.require(cluster, is_create=is_create)
 
