@@ -15,13 +15,13 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.works import manifests_of
 from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import DeleteOptions, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.execution.works import Executor, Office
+from clusterspace.fleet.execution.controller import Executor, Office
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -181,9 +181,7 @@ async def two_clusters(directory: Path) -> AsyncGenerator[Site]:
 
 
 @asynccontextmanager
-async def executing(
-    site: Site, *, member: ClusterClient | None = None, hands: Client | None = None
-) -> AsyncGenerator[Executor]:
+async def executing(site: Site, *, member: ClusterClient | None = None) -> AsyncGenerator[Executor]:
     """Run one life of an executor."""
     clock = SystemClock()
     events = EventRecorder(site.hub, component="execution", clock=clock)
@@ -197,7 +195,7 @@ async def executing(
         clock=clock,
         random=Random(1),
     )
-    executor = Executor(CLUSTER, member or site.member, office, hands=hands)
+    executor = Executor(CLUSTER, member or site.member, office)
     works.add_handler(executor.work_changed)
 
     def cluster_changed(update: Any) -> None:

@@ -32,7 +32,7 @@ from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import ClusterUnreachable, Conflict
-from clusterspace.fleet.execution.fleet import Executors, HubView
+from clusterspace.fleet.execution.controller import Executors, HubView
 from clusterspace.fleet.propagation import dependencies
 from clusterspace.fleet.propagation.detector import Detector
 from clusterspace.fleet.propagation.distributor import DependencyDistributor

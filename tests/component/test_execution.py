@@ -19,7 +19,7 @@ from clusterspace.apis.clusters import WORKS
 from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.fleet.execution.works import Executor
+from clusterspace.fleet.execution.controller import Executor
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -17,7 +17,7 @@ from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import CredentialsUnusable
-from clusterspace.fleet.execution.fleet import Executors, HubView
+from clusterspace.fleet.execution.controller import Executors, HubView
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 

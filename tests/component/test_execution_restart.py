@@ -4,20 +4,21 @@ from pathlib import Path
 
 from tests.component.execution_site import Site, executing, new_name, two_clusters, work_of
 
+from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.testing.builders import config_map
-from clusterspace.testing.crashes import CrashingClient
+from clusterspace.testing.crashes import Fuse, MortalClient
 
 WORKS = 40
 
 
-class Counting(CrashingClient):
+class Counting(MortalClient):
     """Counts the objects that are asked for one by one, beside the writes."""
 
-    def __init__(self, inner: Client) -> None:
-        super().__init__(inner)
+    def __init__(self, connection: Connection) -> None:
+        self.fuse = Fuse(None)
+        super().__init__(connection, self.fuse)
         self.asked = 0
 
     async def find(self, place: Place) -> Object | None:
@@ -37,10 +38,10 @@ async def test_what_is_placed_is_listed_after_a_start_and_not_asked_for_one_by_o
         async with executing(site):
             for name in [await order_one(site) for _ in range(WORKS)]:
                 await site.applied(name)
-        hands = Counting(site.member)
+        member = Counting(site.member.connection)
 
-        async with executing(site, hands=hands):
+        async with executing(site, member=member):
             await site.applied(await order_one(site))
 
-    assert hands.asked == 0
-    assert hands.writes == 1
+    assert member.asked == 0
+    assert member.fuse.writes == 1

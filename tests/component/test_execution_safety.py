@@ -29,7 +29,7 @@ from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.execution import prune
-from clusterspace.fleet.execution.budget import PAUSED, is_paused
+from clusterspace.fleet.execution.deletion_budget import PAUSED, is_paused
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -40,7 +40,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.roots.resuming import resume
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
-from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
+from clusterspace.testing.crashes import CrashPoint, Fuse, Killed, MortalClient
 from clusterspace.testing.faults import (
     HTML,
     HTML_NOT_FOUND,
@@ -196,9 +196,9 @@ async def test_a_new_object_in_the_place_of_one_that_was_to_go_is_kept(site: Sit
     async with executing(site):
         work = await site.order(work_of(config_map(name)))
         await site.applied(name_of(work))
-    hands = CrashingClient(site.member, CrashPoint(1, is_after=True))
+    member = MortalClient(site.member.connection, Fuse(CrashPoint(1, is_after=True)))
     await site.delete_work(name_of(work))
-    await run_until_killed(site, hands)
+    await run_until_killed(site, member)
     manifest = work["spec"]["workload"]["manifests"][0]
     again = await site.member.create(map_place(name).collection, manifest, site.foreign)
 
@@ -208,9 +208,9 @@ async def test_a_new_object_in_the_place_of_one_that_was_to_go_is_kept(site: Sit
     assert uid_of(await site.member.get(map_place(name))) == uid_of(again)
 
 
-async def run_until_killed(site: Site, hands: CrashingClient) -> None:
+async def run_until_killed(site: Site, member: MortalClient) -> None:
     with pytest.raises(BaseExceptionGroup) as ended:
-        async with executing(site, hands=hands):
+        async with executing(site, member=member):
             await asyncio.sleep(PATIENCE)
     assert ended.value.subgroup(Killed) is not None
 
@@ -224,11 +224,11 @@ async def test_killed_at_a_write_to_the_member_it_ends_where_it_would_have(
     name = new_name()
     work = work_of(config_map(name, {"a": "1"}))
     told = Story(site, work, name)
-    hands = CrashingClient(site.member, CrashPoint(write, is_after=is_after))
+    fuse = Fuse(CrashPoint(write, is_after=is_after))
     with contextlib.suppress(BaseExceptionGroup):
-        async with executing(site, hands=hands):
+        async with executing(site, member=MortalClient(site.member.connection, fuse)):
             await told.go_on()
-    assert hands.writes == write, "it was killed where it should be"
+    assert fuse.writes == write, "it was killed where it should be"
 
     async with executing(site):
         await told.go_on()

@@ -18,7 +18,7 @@ from clusterspace.cli.resume import resume
 from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import CannotPromote
-from clusterspace.fleet.execution.budget import is_paused
+from clusterspace.fleet.execution.deletion_budget import is_paused
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
 from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
 from clusterspace.roots import promoting

@@ -36,7 +36,7 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.client.places import Place
 from clusterspace.controllers.reconcile import Request
-from clusterspace.fleet.execution.withdrawing import Withdrawer
+from clusterspace.fleet.execution.prune import Pruner
 from clusterspace.fleet.propagation.works.binding_works import BindingWorks
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
@@ -214,7 +214,7 @@ async def test_an_old_answer_moves_nothing_because_the_binding_is_read_again(
         assert bool(stage.deletions) is not looks
 
 
-async def work_from_memory(_self: Withdrawer, work: Object) -> Object:
+async def work_from_memory(_self: Pruner, work: Object) -> Object:
     """Stand in for the live read of a Work."""
     return work
 
@@ -228,7 +228,7 @@ async def test_an_old_order_deletes_nothing(
     Where nobody looks, the decision cannot be written down: it names a Work that is gone.
     """
     if not looks:
-        monkeypatch.setattr(Withdrawer, "_read_live", work_from_memory)
+        monkeypatch.setattr(Pruner, "_read_live", work_from_memory)
     async with faulty_stage(tmp_path) as stage:
         async with stage.controllers():
             await until_members_are_ready(stage)

@@ -19,7 +19,7 @@ KINDS: Final = {
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
     "clusterspace.apis.interpreter.job_results": "Job (a template on the hub)",
     "clusterspace.builtins.strategies.creation": "Pod and APIService",
-    "clusterspace.fleet.execution.budget": "Cluster",
+    "clusterspace.fleet.execution.deletion_budget": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
     "clusterspace.fleet.membership.health": "Cluster",

@@ -12,7 +12,7 @@ from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.controllers.background import report
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer, Update
-from clusterspace.fleet.execution.works import Executor, Office
+from clusterspace.fleet.execution.controller import Executor, Office
 
 _log = structlog.get_logger(__name__)
 

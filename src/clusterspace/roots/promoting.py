@@ -17,7 +17,6 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import DeleteOptions, WriteOptions
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
-from clusterspace.fleet.execution.apply import FIELD_MANAGER, plan_update
 from clusterspace.fleet.execution.promotion import (
     Effect,
     Promotion,
@@ -26,6 +25,7 @@ from clusterspace.fleet.execution.promotion import (
     plan_promotion,
 )
 from clusterspace.fleet.execution.takeover import is_managed, owner_text
+from clusterspace.fleet.execution.updates import FIELD_MANAGER, plan_update
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.propagation.explanation.evidence import find_named

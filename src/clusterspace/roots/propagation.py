@@ -19,7 +19,7 @@ from clusterspace.controllers.background import Tasks
 from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.execution.fleet import Executors, HubView, Reach
+from clusterspace.fleet.execution.controller import Executors, HubView, Reach
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.propagation import dependencies
 from clusterspace.fleet.propagation.detector import Detector

@@ -8,7 +8,11 @@ from clusterspace.client.resources import Client
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.fleet.execution.budget import APPROVED_UNTIL, is_paused, resumed_condition
+from clusterspace.fleet.execution.deletion_budget import (
+    APPROVED_UNTIL,
+    is_paused,
+    resumed_condition,
+)
 from clusterspace.fleet.membership import names
 from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value

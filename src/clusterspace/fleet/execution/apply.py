@@ -1,62 +1,78 @@
-"""Manifest to member object: create, adopt, update; what is the member's stays the member's.
+"""One manifest of a Work, put on the member: decided, paced, applied, remembered.
 
-The decision (`plan_update`) is pure: docs/decisions/0007-what-a-manifest-replaces.md has its
-reasons. It ends in one PUT at the version that was looked at, so nothing is ever overwritten
-unseen.
+Nothing is ever overwritten unseen: every update is one PUT at the version that was looked at. What
+was looked at may come from a cache that lags; then the member refuses the write with a conflict,
+and we ask it and decide anew. So a stale cache costs a request, and never somebody's change.
 """
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
-from clusterspace.apis.interpreter.retention import retain
-from clusterspace.builtins.defaults.apply import apply_defaults
-from clusterspace.builtins.normal_form import is_built_in, normalize
-from clusterspace.builtins.schemas import schema_for
+import msgspec
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.confinement import why_not_ordered
+from clusterspace.apis.works import APPLIED
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client
 from clusterspace.client.writes import WriteOptions
-from clusterspace.errors import AlreadyExists, Conflict, Malformed, NotFound
-from clusterspace.fleet.execution import ownership
-from clusterspace.fleet.execution.takeover import Verdict, judge
-from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.field_sets import FieldSet, Path
-from clusterspace.kube.managed_fields.merging import merge
-from clusterspace.kube.managed_fields.typed_values import object_schema, owned_fields
+from clusterspace.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    InternalError,
+    Invalid,
+    Malformed,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
+    RequestEntityTooLarge,
+)
+from clusterspace.fleet.execution.member_informers import MemberInformers
+from clusterspace.fleet.execution.report import (
+    ManifestResult,
+    WorkReporter,
+    conflict_text,
+    drift_text,
+)
+from clusterspace.fleet.execution.takeover import TakeoverDecision, decide, is_ours, subject_text
+from clusterspace.fleet.execution.updates import FIELD_MANAGER, changes_content, plan_update
+from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
-    annotations_of,
-    labels_of,
+    find_at,
+    metadata_of,
+    name_of,
+    namespace_of,
     resource_version_of,
-    with_metadata,
 )
-from clusterspace.kube.resources import GroupVersionKind
-from clusterspace.kube.schemas.model import ANYTHING, Schema
+from clusterspace.kube.resources import GroupVersionResource
 
-FIELD_MANAGER: Final = "clusterspace-execution"
-"""The name members know us by in `managedFields`: what is under it, we set."""
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+
+CALM_SECONDS: Final = 300.0
+"""When to look again at what the member tells us of by itself; in case it does not."""
+
+_REFUSALS: Final = (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotServed,
+    RequestEntityTooLarge,
+)
+"""What a member says about a manifest; all else is about the member, and passes.
+
+An internal error is often about the manifest: its webhook is not there, its size is too much.
+"""
 
 _AS_US: Final = WriteOptions(field_manager=FIELD_MANAGER)
-_APART: Final = ("metadata", "status")
-_METADATA: Final = "f:metadata"
-_VOLATILE: Final = FieldSet.of(
-    ("f:status",),
-    *(
-        ("f:metadata", f"f:{name}")
-        for name in ("managedFields", "resourceVersion", "generation", "creationTimestamp")
-    ),
-)
 _ROUNDS: Final = 3
 """How often to decide anew, at once, when somebody writes between our look and our write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What to PUT, and which fields of the member object that changes."""
-
-    body: Object
-    fields: FieldSet
 
 
 class Action(Enum):
@@ -73,11 +89,10 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was done, what is there now, and what an update changed."""
+    """What was done, and what is there now."""
 
     action: Action
     live: Object
-    update: Update | None = None
 
     @property
     def is_in_force(self) -> bool:
@@ -85,102 +100,12 @@ class Applied:
         return self.action not in (Action.WAITS, Action.CONFLICTS)
 
 
-def plan_update(manifest: Object, live: Object) -> Update | None:
-    """Return how to bring a member object to its manifest; None when there is nothing to do."""
-    kind = GroupVersionKind.of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
-    schema = _schema_of(kind)
-    wanted = retain(manifest, live)
-    body = {
-        **_content_over(wanted, live, schema),
-        "metadata": _metadata_over(wanted, live),
-        **({"status": live["status"]} if "status" in live else {}),
-    }
-    if body == live:
-        return None
-    fields = _difference(kind, live, body, schema)
-    return Update(body, fields) if fields else None
-
-
-def content_difference(before: Object, after: Object) -> FieldSet:
-    """Return what is different between two states of an object, names and stamps aside."""
-    kind = GroupVersionKind.of(str(before.get("apiVersion")), str(before.get("kind")))
-    return _difference(kind, before, after, _schema_of(kind)).without(ownership.APART)
-
-
-def changes_content(update: Update | None) -> bool:
-    """Whether an update changes anything besides the labels and annotations of an object."""
-    paths = () if update is None else update.fields.paths()
-    return any(path[0] != _METADATA for path in paths)
-
-
-def leaf_paths(fields: FieldSet) -> list[Path]:
-    """Return the paths with nothing below them: a changed field, not the places it is in."""
-    paths = list(fields.paths())
-    return [
-        each for each in paths if not any(other[: len(each)] == each != other for other in paths)
-    ]
-
-
-def _content_over(wanted: Object, live: Object, schema: Schema) -> Object:
-    """Return everything but metadata and status: the manifest's, over what others have there."""
-    content = _content_of(wanted)
-    try:
-        told = owned_fields(content, schema)
-        owners = ownership.owners_of(live, told, FIELD_MANAGER)
-        if owners is None:
-            return content  # nobody knows whose anything is: the manifest is all there is
-        merged = merge(_content_of(live), content, schema)
-        return ownership.without_untold(merged, told, owners, schema)
-    except Malformed:
-        # Elements without names or with the same name cannot be matched: the member is to judge.
-        return content
-
-
-def _content_of(kube_object: Object) -> Object:
-    return {key: value for key, value in kube_object.items() if key not in _APART}
-
-
-def _metadata_over(wanted: Object, live: Object) -> Object:
-    stamped = with_metadata(
-        live,
-        labels=dict(labels_of(wanted)) or None,
-        annotations=dict(annotations_of(wanted)) or None,
-    )
-    return stamped["metadata"]
-
-
-def _difference(kind: GroupVersionKind, before: Object, after: Object, schema: Schema) -> FieldSet:
-    """Return what a PUT would change; defaults it leaves out come back by themselves.
-
-    Fields that only newer servers know have no normal form here, and are compared as they are.
-    """
-    if is_built_in(kind):
-        try:
-            old, new = normalize(before, kind), normalize(after, kind)
-        except Malformed:
-            return _compared(before, after, schema)
-        if not old.unknown_fields and not new.unknown_fields:
-            before, after = apply_defaults(kind, old.object), apply_defaults(kind, new.object)
-    return _compared(before, after, schema)
-
-
-def _compared(before: Object, after: Object, schema: Schema) -> FieldSet:
-    found = compare(before, after, schema).without(_VOLATILE)
-    return found.changed | found.removed
-
-
-@lru_cache(maxsize=256)
-def _schema_of(kind: GroupVersionKind) -> Schema:
-    found = schema_for(kind.group, kind.version, kind.kind)
-    return ANYTHING if found is None else object_schema(found)
-
-
-async def apply(member: Client, place: Place, manifest: Object, seen: Object | None) -> Applied:
+async def apply(member: Client, place: Place, manifest: Object, cached: Object | None) -> Applied:
     """Bring one member object to its manifest, beginning with what was last seen of it.
 
     What was seen may be old: the member then refuses the write, and we look and decide anew.
     """
-    live = seen
+    live = cached
     for _ in range(_ROUNDS - 1):
         try:
             return await _apply_once(member, place, manifest, live)
@@ -196,34 +121,225 @@ async def apply(member: Client, place: Place, manifest: Object, seen: Object | N
 async def _apply_once(
     member: Client, place: Place, manifest: Object, live: Object | None
 ) -> Applied:
-    match judge(manifest, live):
-        case Verdict.CREATE:
-            made = await member.create(place.collection, manifest, _AS_US)
-            return Applied(Action.CREATED, made)
-        case Verdict.UPDATE:
-            return await _update(member, place, manifest, live or {}, Action.UPDATED)
-        case Verdict.ADOPT:
-            return await _update(member, place, manifest, live or {}, Action.ADOPTED)
-        case Verdict.ADOPT_IF_SAME:
-            if changes_content(plan_update(manifest, live or {})):
-                return Applied(Action.CONFLICTS, live or {})
-            return await _update(member, place, manifest, live or {}, Action.ADOPTED)
-        case Verdict.LEAVE:
-            return Applied(Action.LEFT, live or {})
-        case Verdict.WAIT:
-            return Applied(Action.WAITS, live or {})
-        case Verdict.CONFLICT:
-            return Applied(Action.CONFLICTS, live or {})
-
-
-async def _update(
-    member: Client, place: Place, manifest: Object, live: Object, action: Action
-) -> Applied:
-    planned = plan_update(manifest, live)
+    decision = decide(manifest, live)
+    if live is None or decision is TakeoverDecision.CREATE:
+        return Applied(Action.CREATED, await member.create(place.collection, manifest, _AS_US))
+    planned, action = None, Action.UPDATED
+    match decision:
+        case TakeoverDecision.LEAVE:
+            return Applied(Action.LEFT, live)
+        case TakeoverDecision.WAIT:
+            return Applied(Action.WAITS, live)
+        case TakeoverDecision.CONFLICT:
+            return Applied(Action.CONFLICTS, live)
+        case TakeoverDecision.UPDATE:
+            planned = plan_update(manifest, live)
+        case TakeoverDecision.ADOPT:
+            planned, action = plan_update(manifest, live), Action.ADOPTED
+        case TakeoverDecision.ADOPT_IF_SAME:
+            planned, action = plan_update(manifest, live), Action.ADOPTED
+            if changes_content(planned):
+                return Applied(Action.CONFLICTS, live)
     if planned is None:
         return Applied(Action.UNCHANGED, live)
     stored = await member.update(place, planned.body, _AS_US)
     if resource_version_of(stored) == resource_version_of(live):
         # The member takes what we said for what it has: written differently, meant the same.
         return Applied(Action.UNCHANGED, stored)
-    return Applied(action, stored, planned)
+    return Applied(action, stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """Which generation of a Work was carried out, and what the object looked like then."""
+
+    generation: int
+    shape: int
+
+
+class Applier:
+    """Puts manifests on one member, and remembers which of them are as they should be.
+
+    That memory is lost with the process, and nothing but speed with it: after a start everything
+    is compared once, and what is equal is not written. It also means that drift which happened
+    while nobody was there is repaired, but neither paced nor recorded as drift.
+    """
+
+    def __init__(
+        self, member: Client, informers: MemberInformers, reporter: WorkReporter, clock: Clock
+    ) -> None:
+        self._member = member
+        self._informers = informers
+        self._reporter = reporter
+        self._pace = RepairPace(clock)
+        self._settled: dict[tuple[str, int], _Settled] = {}
+
+    def forget(self, work_name: str) -> None:
+        """Forget a Work that is gone."""
+        for key in [each for each in self._settled if each[0] == work_name]:
+            del self._settled[key]
+            self._pace.forget(key)
+
+    async def apply(self, work: Object, manifest: Object, ordinal: int) -> ManifestResult:
+        """Bring the member to one manifest of a Work."""
+        try:
+            place = await self._informers.place_of(manifest)
+            resource = await self._informers.resource_of(manifest)
+            why = why_not_ordered(work, manifest, is_namespaced=resource.namespaced)
+            if why:
+                # Not touched either way: what such a Work placed before stays, and is reported.
+                problem = f"{subject_text(manifest)} is refused: {why}"
+                return replace(await self.observe(work, manifest), problem=problem)
+            live = await self._find_live(work, place)
+            return await self._bring_to(work, manifest, (name_of(work), ordinal), place, live)
+        except _REFUSALS as refusal:
+            if isinstance(refusal, NotServed):
+                self._informers.forget_resources()
+            problem = f"{subject_text(manifest)} was refused: {refusal.message}"
+            return ManifestResult(manifest, problem=problem, refusal=refusal)
+
+    async def observe(self, work: Object, manifest: Object) -> ManifestResult:
+        """Look at an object without touching it."""
+        try:
+            place = await self._informers.place_of(manifest)
+        except (NotServed, Malformed):
+            return ManifestResult(manifest)
+        live = await self._find_live(work, place)
+        is_seen = live is not None and is_ours(manifest, live)
+        return ManifestResult(manifest, live=live if is_seen else None)
+
+    async def _find_live(self, work: Object, place: Place) -> Object | None:
+        """Return the object as far as it is known; asked for only when it may well be there."""
+        cached = self._informers.find(place)
+        if cached is not None:
+            return cached
+        if find_condition(find_at(work, "status", "conditions"), APPLIED) is None:
+            # Never tried before: we go on as if nothing were there. If something is, the create
+            # is refused with AlreadyExists, and only then is the member asked.
+            return None
+        await self._informers.wait_synced(place.resource)
+        return self._informers.find(place) or await self._member.find(place)
+
+    async def _bring_to(
+        self,
+        work: Object,
+        manifest: Object,
+        key: tuple[str, int],
+        place: Place,
+        live: Object | None,
+    ) -> ManifestResult:
+        generation = int(metadata_of(work).get("generation") or 0)
+        settled = self._settled.get(key)
+        if settled and live is not None and settled == _Settled(generation, shape_of(live)):
+            return ManifestResult(manifest, live=live)
+
+        # Once a generation is carried out, whatever is different was done by somebody on the
+        # member, or else the cache lags behind our own last write. The latter costs a PUT that is
+        # refused; the fresh look then finds nothing to do, and no drift is recorded.
+        drift = ""
+        if settled is not None and settled.generation == generation:
+            if live is None:
+                drift = "the whole object (deleted in the cluster)"
+            elif is_ours(manifest, live):
+                update = plan_update(manifest, live)
+                drift = "" if update is None else drift_text(update, live)
+        if drift:
+            wait = self._pace.wait_seconds(key)
+            if wait > 0:
+                return ManifestResult(manifest, live=live, retry_seconds=wait)
+
+        subject, cluster = subject_text(manifest), self._informers.cluster
+        try:
+            applied = await apply(self._member, place, manifest, live)
+        except NotFound:
+            namespace = namespace_of(manifest)
+            problem = (
+                f"{subject} cannot be created: namespace {namespace}"
+                f" does not exist in the cluster {cluster}"
+            )
+            blocker = Place(NAMESPACES, name=namespace)
+            return ManifestResult(
+                manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=blocker
+            )
+        if not applied.is_in_force:
+            self._settled.pop(key, None)
+            if applied.action is Action.WAITS:
+                problem = f"{subject} is being deleted in the cluster {cluster}"
+            else:
+                update = plan_update(manifest, applied.live)
+                problem = conflict_text(manifest, applied.live, cluster, update)
+            return ManifestResult(
+                manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=place
+            )
+        # A crash from here on forgets both notes: the object is compared once more, and left.
+        self._informers.note_written(place, applied.live)
+        self._settled[key] = _Settled(generation, shape_of(applied.live))
+        if drift and applied.action in (Action.UPDATED, Action.CREATED):
+            self._reporter.record_drift(work, manifest, drift)
+        is_recreated = bool(drift) and live is None
+        return ManifestResult(manifest, live=applied.live, is_recreated=is_recreated)
+
+
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+def shape_of(live: Object) -> int:
+    """Return a number that changes with everything a manifest can say of an object."""
+    metadata = metadata_of(live)
+    content = {key: value for key, value in live.items() if key not in ("metadata", "status")}
+    stamped = {key: metadata.get(key) for key in ("uid", "labels", "annotations")}
+    return hash(_encode([content, stamped]))
+
+
+LONGEST_REPAIR_SECONDS: Final = 300.0
+REPAIRED_AFTER_SECONDS: Final = 600.0
+"""An object that stayed as it should be for this long is repaired at once again."""
+
+BURST: Final = 20
+PER_SECOND: Final = 5.0
+"""Repairs on one member: a few at once, then so many a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repairs:
+    """How often one object was repaired in a row, and when last."""
+
+    count: int
+    at: float
+
+
+class RepairPace:
+    """Says how long a repair has to wait, for each object and for the member as a whole.
+
+    Somebody on the member who changes an object back each time, an operator or an old pipeline,
+    would otherwise have the two of us write it forever, as fast as both can. So drift is repaired
+    at once the first time, then ever more slowly: after 1 s, 2 s, 4 s, up to five minutes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._repairs: dict[Hashable, _Repairs] = {}
+        self._tokens = float(BURST)
+        self._filled_at = clock.monotonic()
+
+    def wait_seconds(self, subject: Hashable) -> float:
+        """Return how long to wait before repairing; a zero is taken, and counts as a repair."""
+        now = self._clock.monotonic()
+        last = self._repairs.get(subject)
+        if last is not None and now - last.at >= REPAIRED_AFTER_SECONDS:
+            last = None
+        if last is not None:
+            due = last.at + min(2.0 ** (last.count - 1), LONGEST_REPAIR_SECONDS)
+            if due > now:
+                return due - now
+        self._tokens = min(self._tokens + (now - self._filled_at) * PER_SECOND, float(BURST))
+        self._filled_at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / PER_SECOND
+        self._tokens -= 1
+        self._repairs[subject] = _Repairs(1 if last is None else last.count + 1, now)
+        return 0.0
+
+    def forget(self, subject: Hashable) -> None:
+        """Forget an object that is no longer ours to repair."""
+        self._repairs.pop(subject, None)

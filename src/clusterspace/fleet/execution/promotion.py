@@ -13,8 +13,8 @@ from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.interpreter.kinds import kind_of
 from clusterspace.apis.interpreter.pruning import pruned
 from clusterspace.client.places import Place
-from clusterspace.fleet.execution.apply import content_difference, leaf_paths
 from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE
+from clusterspace.fleet.execution.updates import content_difference, leaf_paths
 from clusterspace.kube.managed_fields.field_sets import path_text
 from clusterspace.kube.objects import (
     Object,
@@ -67,9 +67,27 @@ def plan_promotion(live: Object, cluster_name: str, policy_name: str = "") -> Pr
     named = policy_name or stamps.promoted_policy_name(
         str(live.get("apiVersion")), str(live.get("kind")), namespace_of(live), name_of(live)
     )
-    return Promotion(
-        with_metadata(template, annotations=annotations), _policy(live, cluster_name, named)
-    )
+    namespace = namespace_of(live)
+    inside = {"namespace": namespace} if namespace else {}
+    selector = {
+        "apiVersion": live.get("apiVersion"),
+        "kind": live.get("kind"),
+        "name": name_of(live),
+        **inside,
+    }
+    kind = policies.PROPAGATION_POLICY if namespace else policies.CLUSTER_PROPAGATION_POLICY
+    policy = {
+        "apiVersion": policies.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": named, **inside},
+        "spec": {
+            "conflictResolution": policies.OVERWRITE,
+            "placement": {"clusterAffinity": {"clusterNames": [cluster_name]}},
+            "preserveResourcesOnDeletion": True,
+            "resourceSelectors": [selector],
+        },
+    }
+    return Promotion(with_metadata(template, annotations=annotations), policy)
 
 
 def expected_manifest(template: Object) -> Object:
@@ -82,37 +100,11 @@ def effect_of(before: Object, after: Object) -> Effect:
     """Return what it does to an object to become another."""
     paths = leaf_paths(content_difference(before, after))
     fields = tuple(path_text(path).removeprefix(".") for path in paths)
-    return Effect(fields, _effect_on_pods(before, after, fields))
-
-
-def _effect_on_pods(before: Object, after: Object, fields: tuple[str, ...]) -> str:
-    place = ".".join(_POD_TEMPLATES.get(kind_of(before), ()))
-    changed = [each for each in fields if place and each.startswith(f"{place}.")]
+    pod_template = ".".join(_POD_TEMPLATES.get(kind_of(before), ()))
+    changed = [each for each in fields if pod_template and each.startswith(f"{pod_template}.")]
     if changed:
-        return f"pods would restart, for {', '.join(changed)} would change"
-    had, wanted = find_at(before, "spec", "replicas"), find_at(after, "spec", "replicas")
-    if isinstance(had, int) and isinstance(wanted, int) and wanted < had:
-        return f"{had - wanted} of {had} pods would go"
-    return ""
-
-
-def _policy(live: Object, cluster_name: str, name: str) -> Object:
-    namespace = namespace_of(live)
-    selector = {
-        "apiVersion": live.get("apiVersion"),
-        "kind": live.get("kind"),
-        "name": name_of(live),
-        **({"namespace": namespace} if namespace else {}),
-    }
-    kind = policies.PROPAGATION_POLICY if namespace else policies.CLUSTER_PROPAGATION_POLICY
-    return {
-        "apiVersion": policies.API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
-        "spec": {
-            "conflictResolution": policies.OVERWRITE,
-            "placement": {"clusterAffinity": {"clusterNames": [cluster_name]}},
-            "preserveResourcesOnDeletion": True,
-            "resourceSelectors": [selector],
-        },
-    }
+        return Effect(fields, f"pods would restart, for {', '.join(changed)} would change")
+    current, desired = find_at(before, "spec", "replicas"), find_at(after, "spec", "replicas")
+    if isinstance(current, int) and isinstance(desired, int) and desired < current:
+        return Effect(fields, f"{current - desired} of {current} pods would go")
+    return Effect(fields)

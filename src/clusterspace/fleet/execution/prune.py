@@ -1,38 +1,52 @@
-"""Delete what a Work no longer asks for: recorded, live-read, by UID.
+"""Delete what a Work no longer asks for, or hand it over: recorded, live-read, by UID.
 
     look at the object, live ──ours?──> note its UID on the Work ──> delete that UID ──> let go
 
 The look comes last before the delete and never from a cache: an object that was handed to somebody
 else a moment ago has the same UID as before. The note comes before the delete, so that whoever
-goes on after a crash knows which object was meant, and never takes a new one for it.
+goes on after a crash knows which object was meant, and never takes a new one for it:
+
+    crash after          left behind                  whoever comes next
+    the look             nothing                      looks again
+    the note             an object, and its UID       deletes that UID, or finds it gone
+    the delete           a Work with its finalizer    finds another object there, or none: lets go
+    the finalizer        nothing                      finds no Work
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.works import identifier_of, manifests_of
+from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, keeps_on_leave
+from clusterspace.apis.works import identifier_of, manifests_of, preserves_resources
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
 from clusterspace.client.writes import DeleteOptions, Propagation, WriteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.errors import MalformedObject, NotFound
-from clusterspace.fleet.execution.apply import FIELD_MANAGER
+from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
+from clusterspace.errors import Malformed, MalformedObject, NotFound, NotServed
+from clusterspace.fleet.execution.deletion_budget import DeletionBudget
+from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.takeover import is_ours
+from clusterspace.fleet.execution.updates import FIELD_MANAGER
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
     labels_of,
     metadata_of,
+    name_of,
     uid_of,
     with_metadata,
 )
+from clusterspace.kube.timestamps import parse_time
+
+_log = structlog.get_logger(__name__)
 
 DECIDED: Final = "clusterspace.io/deleting"
 """Annotation of a Work: the UIDs of the objects that were looked at and are to be deleted."""
@@ -91,8 +105,8 @@ async def find_doomed(
     live = await member.find(place)
     if live is None or is_being_deleted(live) or not is_ours(manifest, live):
         return None
-    decided = _decision(work).uids.get(str(place)) if is_being_deleted(work) else None
-    if decided is not None and decided != uid_of(live):
+    recorded = _decision(work).uids.get(str(place)) if is_being_deleted(work) else None
+    if recorded is not None and recorded != uid_of(live):
         return None
     return Doomed(place, uid_of(live))
 
@@ -108,24 +122,6 @@ async def record(hub: Client, work: Object, doomed: list[Doomed]) -> Object:
     return await commit(hub, place_of(WORKS, work), work, noted)
 
 
-async def delete(member: Client, doomed: Doomed) -> None:
-    """Delete exactly the object that was looked at; Conflict when another is there by now."""
-    options = DeleteOptions(doomed.uid, propagation=Propagation.BACKGROUND)
-    try:
-        await member.delete(doomed.place, options)
-    except NotFound:
-        return
-
-
-async def hand_over(member: Client, place: Place, manifest: Object) -> bool:
-    """Take our stamps off an object that stays; return whether there was one of ours."""
-    live = await member.find(place)
-    if live is None or not is_ours(manifest, live):
-        return False
-    await member.update(place, without_stamps(live), WriteOptions(field_manager=FIELD_MANAGER))
-    return True
-
-
 def without_stamps(live: Object) -> Object:
     """Return an object as if no hub had ever looked after it."""
     labels = {key: value for key, value in labels_of(live).items() if key not in _LABELS}
@@ -138,28 +134,31 @@ def without_stamps(live: Object) -> Object:
 def dropped_manifests(work: Object) -> list[Object]:
     """Return what a Work once had applied and does not ask for any more, as bare manifests."""
     wanted = [_named(identifier_of(each, 0)) for each in manifests_of(work)]
-    told: list[Object] = find_at(work, "status", "manifestStatuses") or []
-    reported: list[Object] = [each.get("identifier") or {} for each in told]
-    return [_bare_manifest(each, work) for each in reported if _named(each) not in wanted]
+    statuses: list[Object] = find_at(work, "status", "manifestStatuses") or []
+    dropped: list[Object] = []
+    for entry in statuses:
+        identifier: Object = entry.get("identifier") or {}
+        if _named(identifier) in wanted:
+            continue
+        group, version = identifier.get("group"), identifier.get("version")
+        metadata = {
+            "name": identifier.get("name"),
+            "namespace": identifier.get("namespace"),
+            "labels": dict(labels_of(work)),
+        }
+        dropped.append(
+            {
+                "apiVersion": f"{group}/{version}" if group else version,
+                "kind": identifier.get("kind"),
+                "metadata": {key: value for key, value in metadata.items() if value},
+            }
+        )
+    return dropped
 
 
 def _named(identifier: Mapping[str, Any]) -> Object:
     """Return what an identifier names, wherever it stands in the Work and whatever its version."""
     return {key: identifier.get(key) for key in ("group", "kind", "namespace", "name")}
-
-
-def _bare_manifest(identifier: Object, work: Object) -> Object:
-    group, version = identifier.get("group"), identifier.get("version")
-    metadata = {
-        "name": identifier.get("name"),
-        "namespace": identifier.get("namespace"),
-        "labels": dict(labels_of(work)),
-    }
-    return {
-        "apiVersion": f"{group}/{version}" if group else version,
-        "kind": identifier.get("kind"),
-        "metadata": {key: value for key, value in metadata.items() if value},
-    }
 
 
 def _decision(work: Object) -> _Decision:
@@ -168,12 +167,116 @@ def _decision(work: Object) -> _Decision:
     if not text:
         return _Decision(_moment(work))
     try:
-        held = msgspec.json.decode(text, type=_Decision)
+        recorded = msgspec.json.decode(text, type=_Decision)
     except msgspec.DecodeError as error:
         where = f"metadata.annotations[{DECIDED}]"
         raise MalformedObject(f"{where} does not hold UIDs by place", place=where) from error
-    return held if held.moment == _moment(work) else _Decision(_moment(work))
+    return recorded if recorded.moment == _moment(work) else _Decision(_moment(work))
 
 
 def _moment(work: Object) -> str:
     return str(metadata_of(work).get("deletionTimestamp") or "")
+
+
+class Pruner:
+    """Carries out the end of Works, and of manifests that a Work no longer lists."""
+
+    def __init__(
+        self, hub: Client, member: Client, informers: MemberInformers, budget: DeletionBudget
+    ) -> None:
+        self._hub = hub
+        self._member = member
+        self._informers = informers
+        self._budget = budget
+
+    async def finalize(self, work: Object) -> bool:
+        """Let a Work go that was deleted on the hub; return whether it is done with.
+
+        The Work is asked for live: nothing is deleted on the word of a cache. Its finalizer goes
+        last, after every object it placed: until then whoever comes next can finish this.
+        """
+        current = await self._read_live(work)
+        if current is None or not is_being_deleted(current):
+            return True
+        if WORK_FINALIZER not in finalizers_of(current):
+            return True
+        manifests = (*manifests_of(current), *dropped_manifests(current))
+        keeps = preserves_resources(current)
+        if not keeps:
+            # The Works of a cluster that leaves and is to keep what it has may not say so yet.
+            cluster = await self._hub.find(Place(CLUSTERS, name=self._informers.cluster))
+            keeps = cluster is not None and is_being_deleted(cluster) and keeps_on_leave(cluster)
+        if keeps:
+            await self._hand_over(manifests)
+        else:
+            noted = await self._delete(current, manifests)
+            if noted is None:
+                return False
+            current = noted
+        await release(self._hub, place_of(WORKS, work), current, WORK_FINALIZER)
+        _log.info("work withdrawn", cluster=self._informers.cluster, work=name_of(work))
+        return True
+
+    async def prune(self, work: Object) -> bool:
+        """Delete what a living Work no longer lists; return whether all of it could go."""
+        if not dropped_manifests(work):
+            return True
+        current = await self._read_live(work)
+        if current is None:
+            return True
+        return await self._delete(current, dropped_manifests(current)) is not None
+
+    async def _read_live(self, work: Object) -> Object | None:
+        """Return the Work as it is now; None when it is gone, or another took its place."""
+        current = await self._hub.find(place_of(WORKS, work))
+        return current if current is not None and uid_of(current) == uid_of(work) else None
+
+    async def _hand_over(self, manifests: Sequence[Object]) -> None:
+        """Take our stamps off objects that stay."""
+        for manifest in manifests:
+            place = await self._find_place(manifest)
+            live = None if place is None else await self._member.find(place)
+            if place is not None and live is not None and is_ours(manifest, live):
+                options = WriteOptions(field_manager=FIELD_MANAGER)
+                await self._member.update(place, without_stamps(live), options)
+
+    async def _delete(self, work: Object, manifests: Sequence[Object]) -> Object | None:
+        """Delete objects of ours; return the Work as it is now, or None when that has to wait."""
+        doomed: list[Doomed] = []
+        for manifest in manifests:
+            place = await self._find_place(manifest)
+            found = place and await find_doomed(self._member, place, manifest, work)
+            if found:
+                doomed.append(found)
+        if not doomed:
+            return work
+        goes_since = deleted_at(work)
+        if not await self._budget.permits(goes_since):
+            return None
+        noted = await record(self._hub, work, doomed)
+        for each in doomed:
+            options = DeleteOptions(each.uid, propagation=Propagation.BACKGROUND)
+            # By UID: when another object is there by now the member answers Conflict, and all
+            # begins anew with a look at that one. One that is gone is what we wanted.
+            with suppress(NotFound):
+                await self._member.delete(each.place, options)
+            self._budget.note_deletion(goes_since)
+        return noted
+
+    async def _find_place(self, manifest: Object) -> Place | None:
+        """Return where a manifest is; None when the member knows no such kind, or it names nothing.
+
+        Then there is nothing to delete, and if the member was wrong about that, it keeps it.
+        """
+        try:
+            return await self._informers.place_of(manifest)
+        except (NotServed, Malformed) as error:
+            self._informers.forget_resources()
+            _log.warning("nothing withdrawn", cluster=self._informers.cluster, reason=str(error))
+            return None
+
+
+def deleted_at(work: Object) -> float:
+    """Return when somebody asked for a Work to go; later than ever when nobody did."""
+    moment = _moment(work)
+    return parse_time(moment) if moment else float("inf")

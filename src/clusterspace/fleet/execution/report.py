@@ -1,33 +1,71 @@
-"""Write Work status: what the member holds of a Work's manifests, and what is in the way."""
+"""What became of a Work's manifests on one member: its status on the hub, and Events.
 
-from collections.abc import Sequence
+What goes well is in the status. Events are for what people should hear of: trouble, its end, and
+what was put back. They go to the Work, and to the template for users.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.fleet_placements import is_placed
-from clusterspace.apis.works import APPLIED, DISPATCHING, suspends_dispatching
-from clusterspace.client.places import place_of
+from clusterspace.apis.interpreter.health import health_of
+from clusterspace.apis.interpreter.reflection import reflect_status
+from clusterspace.apis.works import (
+    ALREADY_EXISTS,
+    APPLIED,
+    DISPATCHING,
+    identifier_of,
+    suspends_dispatching,
+)
+from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.fleet.execution.observe import manifest_status
-from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.errors import ApiError
+from clusterspace.fleet.execution.takeover import owner_text, subject_text
+from clusterspace.fleet.execution.updates import Update, leaf_paths, managers_at
+from clusterspace.kube.conditions import (
+    FALSE,
+    TRUE,
+    Condition,
+    find_condition,
+    is_true,
+    set_condition,
+)
+from clusterspace.kube.managed_fields.field_sets import Path, path_text
+from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    metadata_of,
+    name_of,
+    namespace_of,
+)
 
 APPLIED_SUCCESSFUL: Final = "AppliedSuccessful"
 APPLIED_FAILED: Final = "AppliedFailed"
 RECREATED: Final = "ReCreateSuccessful"
 
+SYNC_FAILED: Final = "SyncFailed"
+SYNC_SUCCEED: Final = "SyncSucceed"
+DRIFT_REPAIRED: Final = "DriftRepaired"
+
 _LONGEST_MESSAGE: Final = 8192
 """A member may refuse a large object at great length; a condition has room for four times this."""
+
+_MOST_FIELDS: Final = 5
 
 QUIET_SECONDS: Final = 0.5
 """How long a status that only counts pods is held back after the last: a rollout has many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ManifestResult:
     """What became of one manifest: the object that is there, or why it is not in force."""
 
     manifest: Object
@@ -35,50 +73,52 @@ class Finding:
     problem: str = ""
     is_recreated: bool = False
     """Somebody had deleted the object on the member, and we made it again."""
+    retry_seconds: float = 0.0
+    blocker: Place | None = None
+    """What has to go, or to come, before the manifest can be put there."""
+    refusal: ApiError | None = None
+    """Why the member would not have it: to be tried again, later and later."""
 
 
-def next_status(work: Object, findings: Sequence[Finding], now: float) -> Object:
+def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> Object:
     """Return the status of a Work, seeing what became of its manifests."""
     status: Object = work.get("status") or {}
-    conditions = set_condition(status.get("conditions"), _dispatching(work), now).conditions
-    applied = None if suspends_dispatching(work) else _applied(work, conditions, findings)
+    if suspends_dispatching(work):
+        why = "Work dispatching is in a suspended state."
+        dispatching = Condition(DISPATCHING, FALSE, "SuspendDispatching", why)
+    else:
+        message = "Work is being dispatched to member clusters."
+        dispatching = Condition(DISPATCHING, TRUE, "Dispatching", message)
+    conditions = set_condition(status.get("conditions"), dispatching, now).conditions
+    applied = None if suspends_dispatching(work) else _applied(work, conditions, results)
     if applied is not None:
         conditions = set_condition(conditions, applied, now).conditions
-    told = [
+    manifest_statuses = [
         manifest_status(each.manifest, ordinal, each.live)
-        for ordinal, each in enumerate(findings)
+        for ordinal, each in enumerate(results)
         if each.live is not None
     ]
     kept = {key: value for key, value in status.items() if key != "manifestStatuses"}
-    seen = {"manifestStatuses": told} if told else {}
-    return {**kept, "conditions": conditions, **seen}
-
-
-def _dispatching(work: Object) -> Condition:
-    if suspends_dispatching(work):
-        why = "Work dispatching is in a suspended state."
-        return Condition(DISPATCHING, FALSE, "SuspendDispatching", why)
-    return Condition(
-        DISPATCHING, TRUE, "Dispatching", "Work is being dispatched to member clusters."
-    )
+    present = {"manifestStatuses": manifest_statuses} if manifest_statuses else {}
+    return {**kept, "conditions": conditions, **present}
 
 
 def _applied(
-    work: Object, conditions: list[Object], findings: Sequence[Finding]
+    work: Object, conditions: list[Object], results: Sequence[ManifestResult]
 ) -> Condition | None:
-    """Return what to say about Applied; None when what is said already still holds.
+    """Return the Applied condition; None when the one that is there still holds.
 
     A placement goes on to the next cluster when this one is done, so its Works also say which of
     their states that is about.
     """
     generation = int(metadata_of(work).get("generation") or 0) if is_placed(work) else None
-    problems = [each.problem for each in findings if each.problem]
+    problems = [each.problem for each in results if each.problem]
     if problems:
-        done = len(findings) - len(problems)
-        message = f"Failed to apply all manifests ({done}/{len(findings)}): {'; '.join(problems)}"
+        done = len(results) - len(problems)
+        message = f"Failed to apply all manifests ({done}/{len(results)}): {'; '.join(problems)}"
         short = message[:_LONGEST_MESSAGE]
         return Condition(APPLIED, FALSE, APPLIED_FAILED, short, generation)
-    if any(each.is_recreated for each in findings):
+    if any(each.is_recreated for each in results):
         message = "Manifest has been created again after it was deleted in the cluster"
         return Condition(APPLIED, TRUE, RECREATED, message, generation)
     if is_true(conditions, APPLIED) and generation is None:
@@ -87,33 +127,136 @@ def _applied(
     return Condition(APPLIED, TRUE, APPLIED_SUCCESSFUL, message, generation)
 
 
-class Reporter:
-    """Writes the statuses of one member's Works, no oftener than anybody wants to know."""
+def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:
+    """Return the entry of a Work's status for one manifest, seeing the object on the member."""
+    entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": health_of(live)}
+    status = reflect_status(live)
+    return entry if status is None else {**entry, "status": status}
 
-    def __init__(self, hub: Client, clock: Clock) -> None:
+
+def conflict_text(manifest: Object, live: Object, cluster: str, update: Update | None) -> str:
+    """Return what is in the way of a manifest: what is there, whose it is, what is different."""
+    resolution = annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) or "empty"
+    paths = [] if update is None else leaf_paths(update.fields)
+    differing = _enumerated([_field_text(path) for path in paths if path[0] != "f:metadata"])
+    says = f"they differ in {differing}" if differing else "it says the same"
+    # Who owns something of it, and not just of its status, has written it.
+    entries = read_entries(raw_entries(live)).values()
+    writers = sorted({entry.manager for entry in entries if not entry.subresource})
+    return (
+        f"{subject_text(manifest)} {ALREADY_EXISTS} {cluster} and the"
+        f" {stamps.CONFLICT_RESOLUTION} strategy value is {resolution}:"
+        f" {owner_text(live)}, it was written by {_names(writers)}, and {says}"
+    )
+
+
+def drift_text(update: Update, before: Object) -> str:
+    """Return which fields were changed behind our back, and by whom."""
+    return _enumerated(
+        [
+            f"{_field_text(path)} (changed by {_names(managers_at(before, path))})"
+            for path in leaf_paths(update.fields)
+        ]
+    )
+
+
+def _enumerated(texts: Sequence[str]) -> str:
+    """Return the first few of many texts, and how many more there are."""
+    shown = ", ".join(texts[:_MOST_FIELDS])
+    return f"{shown} and {len(texts) - _MOST_FIELDS} more" if len(texts) > _MOST_FIELDS else shown
+
+
+def _field_text(path: Path) -> str:
+    return path_text(path).removeprefix(".")
+
+
+def _names(managers: Iterable[str]) -> str:
+    return ", ".join(managers) or "somebody"
+
+
+class WorkReporter:
+    """Writes the statuses of one member's Works, and records Events about them."""
+
+    def __init__(
+        self,
+        hub: Client,
+        events: EventRecorder,
+        clock: Clock,
+        cluster_name: str,
+        *,
+        records_on_templates: bool = True,
+    ) -> None:
         self._hub = hub
+        self._events = events
         self._clock = clock
-        self._written: dict[str, float] = {}
+        self._cluster = cluster_name
+        self._records_on_templates = records_on_templates
+        """Agents may write no Events outside their own namespace."""
+        self._written_at: dict[str, float] = {}
 
-    async def write(self, work: Object, findings: Sequence[Finding]) -> float:
-        """Write what changed; return after how many seconds to try again, if it is too early."""
-        status = next_status(work, findings, self._clock.now())
+    async def write_status(self, work: Object, results: Sequence[ManifestResult]) -> float:
+        """Write what changed; return after how many seconds to try again, if it is too early.
+
+        The member was written before. A crash in between leaves a status that is behind: whoever
+        comes next finds the objects as they should be, applies nothing, and writes it then.
+        """
+        status = next_status(work, results, self._clock.now())
         if status == (work.get("status") or {}):
             return 0.0
-        wait = self._wait_seconds(work, status)
-        if wait > 0:
-            return wait
+        if find_at(work, "status", "conditions") == status.get("conditions"):
+            last = self._written_at.get(name_of(work), float("-inf"))
+            wait = last + QUIET_SECONDS - self._clock.monotonic()
+            if wait > 0:
+                return wait
         await commit(self._hub, place_of(WORKS, work), work, {**work, "status": status})
-        self._written[name_of(work)] = self._clock.monotonic()
+        self._written_at[name_of(work)] = self._clock.monotonic()
         return 0.0
 
     def forget(self, work_name: str) -> None:
         """Forget a Work that is gone."""
-        self._written.pop(work_name, None)
+        self._written_at.pop(work_name, None)
 
-    def _wait_seconds(self, work: Object, status: Object) -> float:
-        said: Any = find_at(work, "status", "conditions")
-        if said != status.get("conditions"):
-            return 0.0
-        last = self._written.get(name_of(work), float("-inf"))
-        return last + QUIET_SECONDS - self._clock.monotonic()
+    def record_results(self, work: Object, results: Sequence[ManifestResult]) -> None:
+        """Record Events about manifests that have come to be in trouble, or out of it.
+
+        What was said already is in the Applied condition of `work`, so this comes before the
+        status is written.
+        """
+        condition = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
+        was_failing = condition.get("status", TRUE) != TRUE
+        to = f"cluster({self._cluster})"
+        for result in results:
+            subject = f"resource({_key(result.manifest)})"
+            why = result.problem
+            if why and why not in str(condition.get("message")):
+                message = f"Failed to sync work({_key(work)}) to {to}, err: {why}"
+                self._events.record(work, SYNC_FAILED, message, is_warning=True)
+                message = f"Failed to create or update {subject} in member {to}: {why}"
+                self._record_on_template(result.manifest, SYNC_FAILED, message, is_warning=True)
+            elif was_failing and not why:
+                message = f"Successfully applied {subject} to cluster {self._cluster}"
+                self._record_on_template(result.manifest, SYNC_SUCCEED, message)
+
+    def record_drift(self, work: Object, manifest: Object, what: str) -> None:
+        """Record what somebody on the member changed, and that it is as it should be again."""
+        message = f"Put back in the cluster {self._cluster}: {what}"
+        self._events.record(work, DRIFT_REPAIRED, message)
+        self._record_on_template(manifest, DRIFT_REPAIRED, message)
+
+    def _record_on_template(
+        self, manifest: Object, reason: str, message: str, *, is_warning: bool = False
+    ) -> None:
+        uid = annotations_of(manifest).get(stamps.TEMPLATE_UID)
+        if not uid or not self._records_on_templates:
+            return
+        # As much of the template as an Event needs.
+        metadata: dict[str, Any] = {"name": name_of(manifest), "uid": uid}
+        if namespace_of(manifest):
+            metadata["namespace"] = namespace_of(manifest)
+        api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        template: Object = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+        self._events.record(template, reason, message, is_warning=is_warning)
+
+
+def _key(kube_object: Object) -> str:
+    return f"{namespace_of(kube_object)}/{name_of(kube_object)}"

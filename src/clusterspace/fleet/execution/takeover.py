@@ -31,11 +31,11 @@ OVERWRITE: Final = "overwrite"
 MANAGED: Final = "true"
 
 _NAMESPACE: Final = GroupKind("", "Namespace")
-_IDENTITIES: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDING_ID)
+_OWNER_LABELS: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDING_ID)
 """Labels whose values no other hub gives out, and which outlive whatever bears them."""
 
 
-class Verdict(Enum):
+class TakeoverDecision(Enum):
     """What to do with the place a manifest is meant for."""
 
     CREATE = "create"
@@ -47,21 +47,23 @@ class Verdict(Enum):
     CONFLICT = "conflict"
 
 
-def judge(manifest: Object, live: Object | None) -> Verdict:
+def decide(manifest: Object, live: Object | None) -> TakeoverDecision:
     """Decide what may be done about a manifest, seeing what is there."""
     if live is None:
-        return Verdict.CREATE
+        return TakeoverDecision.CREATE
     if is_being_deleted(live):
-        return Verdict.WAIT
+        return TakeoverDecision.WAIT
     if is_ours(manifest, live):
-        return Verdict.UPDATE
+        return TakeoverDecision.UPDATE
     if annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) == OVERWRITE:
-        return Verdict.ADOPT
+        return TakeoverDecision.ADOPT
     if annotations_of(manifest).get(TAKE_OVER) == IF_NO_DIFF:
-        return Verdict.ADOPT_IF_SAME
-    if _is_shared_namespace(manifest):
-        return Verdict.LEAVE
-    return Verdict.CONFLICT
+        return TakeoverDecision.ADOPT_IF_SAME
+    is_asked_for = stamps.CONFLICT_RESOLUTION in annotations_of(manifest)
+    if kind_of(manifest) == _NAMESPACE and not is_asked_for:
+        # Wanted for what goes into it, and not for its own sake.
+        return TakeoverDecision.LEAVE
+    return TakeoverDecision.CONFLICT
 
 
 def is_managed(live: Object) -> bool:
@@ -76,8 +78,8 @@ def is_ours(manifest: Object, live: Object) -> bool:
     """
     if not is_managed(live):
         return False
-    wanted, held = labels_of(manifest), labels_of(live)
-    return any(wanted.get(label) and wanted[label] == held.get(label) for label in _IDENTITIES)
+    desired, current = labels_of(manifest), labels_of(live)
+    return any(desired.get(each) and desired[each] == current.get(each) for each in _OWNER_LABELS)
 
 
 def owner_text(live: Object) -> str:
@@ -93,9 +95,3 @@ def subject_text(manifest: Object) -> str:
     """Return what a manifest is for, as Karmada's messages name it."""
     key = f"{namespace_of(manifest)}/{name_of(manifest)}"
     return f"resource(kind={manifest.get('kind')}, {key})"
-
-
-def _is_shared_namespace(manifest: Object) -> bool:
-    """Whether a namespace is wanted for what goes into it, and not for its own sake."""
-    is_asked_for = stamps.CONFLICT_RESOLUTION in annotations_of(manifest)
-    return kind_of(manifest) == _NAMESPACE and not is_asked_for

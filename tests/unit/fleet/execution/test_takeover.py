@@ -5,7 +5,7 @@ from tests.unit.fleet.execution.member_objects import ordered
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
-from clusterspace.fleet.execution.takeover import Verdict, is_ours, judge, owner_text
+from clusterspace.fleet.execution.takeover import TakeoverDecision, decide, is_ours, owner_text
 from clusterspace.kube.objects import annotations_of, labels_of, with_metadata
 from clusterspace.testing.builders import config_map, namespace
 
@@ -34,26 +34,28 @@ def test_a_foreign_object_is_adopted_only_where_overwriting_was_asked_for(
     field: str | None, annotation: str | None
 ) -> None:
     resolution = CELLS[field, annotation]
-    verdict = judge(ordered(config_map("a"), resolution=resolution), config_map("a"))
+    decision = decide(ordered(config_map("a"), resolution=resolution), config_map("a"))
 
-    assert verdict is (Verdict.ADOPT if resolution == "overwrite" else Verdict.CONFLICT)
+    assert decision is (
+        TakeoverDecision.ADOPT if resolution == "overwrite" else TakeoverDecision.CONFLICT
+    )
 
 
 @pytest.mark.parametrize("resolution", ["abort", "overwrite"])
 def test_what_is_ours_is_updated_whatever_the_resolution(resolution: str) -> None:
     manifest = ordered(config_map("a"), resolution=resolution)
 
-    assert judge(manifest, ordered(config_map("a"))) is Verdict.UPDATE
+    assert decide(manifest, ordered(config_map("a"))) is TakeoverDecision.UPDATE
 
 
 def test_where_nothing_is_there_is_nothing_in_the_way() -> None:
-    assert judge(ordered(config_map("a")), None) is Verdict.CREATE
+    assert decide(ordered(config_map("a")), None) is TakeoverDecision.CREATE
 
 
 def test_an_object_on_its_way_out_is_waited_for_even_if_it_is_ours() -> None:
     live = with_metadata(ordered(config_map("a")), deletionTimestamp="2026-01-01T00:00:00Z")
 
-    assert judge(ordered(config_map("a"), resolution="overwrite"), live) is Verdict.WAIT
+    assert decide(ordered(config_map("a"), resolution="overwrite"), live) is TakeoverDecision.WAIT
 
 
 def test_a_work_made_anew_for_the_same_binding_finds_its_object() -> None:
@@ -67,7 +69,7 @@ def test_another_hubs_object_is_not_ours_though_it_is_managed() -> None:
     live = ordered(config_map("a"), **{stamps.WORK_ID: "theirs", stamps.BINDING_ID: "theirs"})
     manifest = ordered(config_map("a"), **{stamps.BINDING_ID: "ours"})
 
-    assert judge(manifest, live) is Verdict.CONFLICT
+    assert decide(manifest, live) is TakeoverDecision.CONFLICT
     assert "another binding or hub" in owner_text(live)
 
 
@@ -75,7 +77,10 @@ def test_an_object_whose_managed_label_was_taken_off_is_no_longer_ours() -> None
     live = ordered(config_map("a"))
     labels = {key: value for key, value in labels_of(live).items() if key != stamps.MANAGED}
 
-    assert judge(ordered(config_map("a")), with_metadata(live, labels=labels)) is Verdict.CONFLICT
+    assert (
+        decide(ordered(config_map("a")), with_metadata(live, labels=labels))
+        is TakeoverDecision.CONFLICT
+    )
 
 
 def test_an_empty_id_makes_nobody_the_owner() -> None:
@@ -93,14 +98,16 @@ def test_a_namespace_that_is_merely_needed_is_shared() -> None:
     }
     needed = with_metadata(manifest, annotations=annotations)
 
-    assert judge(needed, namespace("shop")) is Verdict.LEAVE
-    assert judge(manifest, namespace("shop")) is Verdict.CONFLICT, "a policy asked for this one"
+    assert decide(needed, namespace("shop")) is TakeoverDecision.LEAVE
+    assert decide(manifest, namespace("shop")) is TakeoverDecision.CONFLICT, (
+        "a policy asked for this one"
+    )
 
 
 def test_what_may_be_had_if_it_agrees_is_adopted_on_that_condition() -> None:
     wish = {**annotations_of(ordered(config_map("a"))), TAKE_OVER: IF_NO_DIFF}
     manifest = with_metadata(ordered(config_map("a"), resolution="abort"), annotations=wish)
 
-    assert judge(manifest, config_map("a")) is Verdict.ADOPT_IF_SAME
-    assert judge(manifest, manifest) is Verdict.UPDATE
-    assert judge(manifest, None) is Verdict.CREATE
+    assert decide(manifest, config_map("a")) is TakeoverDecision.ADOPT_IF_SAME
+    assert decide(manifest, manifest) is TakeoverDecision.UPDATE
+    assert decide(manifest, None) is TakeoverDecision.CREATE

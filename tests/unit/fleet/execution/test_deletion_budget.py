@@ -1,10 +1,10 @@
 import pytest
 
-from clusterspace.fleet.execution.budget import (
+from clusterspace.fleet.execution.deletion_budget import (
     APPROVED_UNTIL,
     WINDOW_SECONDS,
+    DeletionCounts,
     DeletionWindow,
-    Withdrawals,
     approved_until,
     is_paused,
     paused_condition,
@@ -16,7 +16,7 @@ from clusterspace.testing.clocks import ManualClock
 
 
 @pytest.mark.parametrize(
-    ("staying", "waiting", "recent", "is_too_much"),
+    ("staying", "pending", "recent", "is_too_much"),
     [
         (0, 10, 0, False),  # ten are always free
         (0, 11, 0, True),
@@ -28,9 +28,9 @@ from clusterspace.testing.clocks import ManualClock
     ],
 )
 def test_more_than_ten_and_more_than_a_fifth_is_too_much(
-    staying: int, waiting: int, recent: int, *, is_too_much: bool
+    staying: int, pending: int, recent: int, *, is_too_much: bool
 ) -> None:
-    assert Withdrawals(staying, waiting, recent).is_too_much is is_too_much
+    assert DeletionCounts(staying, pending, recent).is_too_much is is_too_much
 
 
 async def test_a_deletion_counts_for_ten_minutes() -> None:
@@ -65,7 +65,7 @@ def cluster(*conditions: Condition, **annotations: str) -> Object:
 
 
 def test_the_pause_is_written_on_the_cluster_and_so_is_its_end() -> None:
-    paused = paused_condition(Withdrawals(10, 20, 3))
+    paused = paused_condition(DeletionCounts(10, 20, 3))
 
     assert not is_paused(cluster())
     assert is_paused(cluster(paused))
