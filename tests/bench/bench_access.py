@@ -24,9 +24,8 @@ from tests.component.hub_access_site import hub_site
 from tests.component.serving.certificates import Authority
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
-from clusterspace.apiserver.access.grants import Binding, Grants, Place, Subject
+from clusterspace.apiserver.access.grants import Binding, Grants, NamespacedName, RoleCache, Subject
 from clusterspace.apiserver.access.rbac import Rule
-from clusterspace.apiserver.access.snapshot import Snapshot
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
@@ -55,12 +54,12 @@ CONFIG_MAP = {
 def crowded(grants: Grants) -> None:
     """Fill the index: a role per namespace, bound to users and groups of it."""
     reading = Rule(("get", "list", "watch"), ("", "apps"), ("pods", "deployments", "configmaps"))
-    grants.put_role(Place("", "reader"), (reading,))
+    grants.put_role(NamespacedName("", "reader"), (reading,))
     for number in range(BINDINGS):
         namespace = f"team-{number % 500}"
         subjects = (Subject("User", f"user-{number}"), Subject("Group", f"group-{number % 500}"))
-        place = Place(namespace, f"binding-{number}")
-        grants.put_binding(Binding(place, Place("", "reader"), subjects))
+        place = NamespacedName(namespace, f"binding-{number}")
+        grants.put_binding(Binding(place, NamespacedName("", "reader"), subjects))
 
 
 def microseconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
@@ -74,11 +73,11 @@ def microseconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def measure_decisions() -> float:
-    snapshot = Snapshot(MemoryStore())
+    role_cache = RoleCache(MemoryStore())
     begun = time.perf_counter()
-    crowded(snapshot.grants)
+    crowded(role_cache.grants)
     print(f"{BINDINGS} bindings indexed in {(time.perf_counter() - begun) * 1e3:.0f} ms")
-    authorizer = HubAuthorizer(snapshot)
+    authorizer = HubAuthorizer(role_cache)
     user = User("user-7", (AUTHENTICATED, "group-8"))
     info = read_request("GET", "/api/v1/namespaces/team-7/pods/web", "")
     denied = read_request("GET", "/api/v1/namespaces/team-9/pods/web", "")
@@ -88,10 +87,12 @@ def measure_decisions() -> float:
     print(f"allowed                    {allowed_cost:6.2f} us")
     denied_cost = microseconds(lambda: authorizer.decide_now(user, denied))
     print(f"denied                     {denied_cost:6.2f} us")
-    binding = Binding(Place("team-1", "b"), Place("", "reader"), (Subject("User", "x"),))
+    binding = Binding(
+        NamespacedName("team-1", "b"), NamespacedName("", "reader"), (Subject("User", "x"),)
+    )
 
     def change_then_decide() -> None:
-        snapshot.grants.put_binding(binding)
+        role_cache.grants.put_binding(binding)
         authorizer.decide_now(user, info)
 
     changed_cost = microseconds(change_then_decide, ROUNDS // 10)
@@ -109,11 +110,15 @@ async def serve(pipe: Pipe, certificates: Path) -> None:
         for site in (guarded, unguarded):
             maps = site.state.catalog.get_storage("", "configmaps")
             await create_own(site.state, maps, CONFIG_MAP, "bench")
-            grants = site.access.snapshot.grants
+            grants = site.access.role_cache.grants
             crowded(grants)
-            grants.put_role(Place("default", "one"), (Rule(("get",), ("",), ("configmaps",)),))
+            grants.put_role(
+                NamespacedName("default", "one"), (Rule(("get",), ("",), ("configmaps",)),)
+            )
             subjects = (Subject("User", "viewer"),)
-            grants.put_binding(Binding(Place("default", "b"), Place("default", "one"), subjects))
+            grants.put_binding(
+                Binding(NamespacedName("default", "b"), NamespacedName("default", "one"), subjects)
+            )
         gc.freeze()  # as the hub does once it is ready
         pipe.send((guarded.server.port, unguarded.server.port))
         while await asyncio.to_thread(pipe.recv):

@@ -14,7 +14,7 @@ from tests.component.serving.wire import Answer, RawClient, Running, running
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.build import Access, build_access
-from clusterspace.apiserver.access.installation import install_default_roles
+from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.authenticators import TokenTable
@@ -226,7 +226,7 @@ async def _prepare(state: HubState, access: Access) -> None:
     await controller.install(definitions())
     await controller.load()
     await install_default_roles(state)
-    await access.snapshot.load()
+    await access.role_cache.load()
 
 
 def build_handler(

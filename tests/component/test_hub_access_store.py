@@ -13,9 +13,9 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver import keys
 from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.access.grants import Place
-from clusterspace.apiserver.access.installation import install_default_roles
-from clusterspace.apiserver.access.snapshot import RBAC_GROUP, Snapshot
+from clusterspace.apiserver.access.default_roles import install_default_roles
+from clusterspace.apiserver.access.grants import NamespacedName, RoleCache
+from clusterspace.apiserver.access.rbac import RBAC_GROUP
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import WatcherEvicted
 from clusterspace.testing.steps import until
@@ -36,7 +36,7 @@ async def test_a_default_role_that_was_deleted_comes_back() -> None:
         await site.ask("DELETE", f"{CLUSTER_ROLES}/system:discovery")
         await install_default_roles(site.state)
 
-        assert site.access.snapshot.grants.find_role(Place("", "system:discovery"))
+        assert site.access.role_cache.grants.find_role(NamespacedName("", "system:discovery"))
 
 
 async def test_a_labelled_role_joins_an_aggregated_one() -> None:
@@ -48,7 +48,7 @@ async def test_a_labelled_role_joins_an_aggregated_one() -> None:
         assert (await site.ask("POST", CLUSTER_ROLES, role)).status == 201
 
         def has_joined() -> bool:
-            rules = site.access.snapshot.grants.find_role(Place("", "admin")) or ()
+            rules = site.access.role_cache.grants.find_role(NamespacedName("", "admin")) or ()
             return any("gadgets" in rule.resources for rule in rules)
 
         await until(has_joined)
@@ -56,46 +56,46 @@ async def test_a_labelled_role_joins_an_aggregated_one() -> None:
 
 async def test_a_role_that_cannot_be_read_grants_nothing() -> None:
     store = MemoryStore()
-    snapshot = Snapshot(store)
-    await snapshot.load()
+    role_cache = RoleCache(store)
+    await role_cache.load()
     key = keys.object_key(RBAC_GROUP, "clusterroles", "", "broken")
     rule = b'{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}'
     await store.put(key, b'{"rules":[%b]}' % rule)
-    assert snapshot.grants.find_role(Place("", "broken"))
+    assert role_cache.grants.find_role(NamespacedName("", "broken"))
 
     with structlog.testing.capture_logs() as lines:
         await store.put(key, b"{")
 
-    assert snapshot.grants.find_role(Place("", "broken")) is None
+    assert role_cache.grants.find_role(NamespacedName("", "broken")) is None
     assert [line["event"] for line in lines] == ["stored role cannot be read"]
     await store.close()
 
 
-async def test_the_snapshot_has_what_was_there_before_it() -> None:
+async def test_the_role_cache_has_what_was_there_before_it() -> None:
     async with hub_site() as site:
-        second = Snapshot(site.store)
+        second = RoleCache(site.store)
         await second.load()
         await second.load()
 
-        assert len(second.grants) == len(site.access.snapshot.grants)
+        assert len(second.grants) == len(site.access.role_cache.grants)
         await site.ask("DELETE", f"/apis/{RBAC_GROUP}/v1/clusterrolebindings/system:discovery")
-        assert len(second.grants) == len(site.access.snapshot.grants)
+        assert len(second.grants) == len(site.access.role_cache.grants)
         second.close()
 
 
-async def test_a_snapshot_that_was_cut_off_catches_up() -> None:
+async def test_a_role_cache_that_was_cut_off_catches_up() -> None:
     async with hub_site() as site, Supervisor(SystemClock(), print) as tasks:
-        follower = Snapshot(site.store)
+        follower = RoleCache(site.store)
         await follower.load()
-        tasks.keep("snapshot", follower.run)
+        tasks.keep("roles", follower.run)
         follower.close()
         role = {"metadata": {"name": "late"}, "rules": []}
         assert (await site.ask("POST", CLUSTER_ROLES, role)).status == 201
-        assert follower.grants.find_role(Place("", "late")) is None
+        assert follower.grants.find_role(NamespacedName("", "late")) is None
 
         follower._end(WatcherEvicted("too slow"))
 
-        await until(lambda: follower.grants.find_role(Place("", "late")) is not None)
+        await until(lambda: follower.grants.find_role(NamespacedName("", "late")) is not None)
         follower.close()
 
 
@@ -130,4 +130,4 @@ def test_a_lost_audit_line_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["admin", "edit", "view"])
 async def test_aggregated_roles_are_filled_before_the_first_request(name: str) -> None:
     async with hub_site() as site:
-        assert site.access.snapshot.grants.find_role(Place("", name))
+        assert site.access.role_cache.grants.find_role(NamespacedName("", name))

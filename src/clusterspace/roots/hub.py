@@ -22,7 +22,10 @@ from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.access.build import Access, build_access
-from clusterspace.apiserver.access.installation import install_default_roles, install_part_roles
+from clusterspace.apiserver.access.default_roles import (
+    install_component_roles,
+    install_default_roles,
+)
 from clusterspace.apiserver.admission.bindings import BindingRules
 from clusterspace.apiserver.admission.cluster_secrets import ClusterSecrets
 from clusterspace.apiserver.admission.clusters import ClusterRules
@@ -147,9 +150,9 @@ async def bootstrap(hub: HubState, access: Access, controller: CustomResourceCon
     await controller.install(definitions())
     await controller.load()
     await install_default_roles(hub)
-    await install_part_roles(hub)
+    await install_component_roles(hub)
     await tie_all(hub)
-    await access.snapshot.load()
+    await access.role_cache.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         url = server_url(settings.host, server.addresses[0][1])
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, _housekeeping(hub, controller))
-        keep_all(tasks, {"roles in memory": access.snapshot.run, "open streams": recheck.run})
+        keep_all(tasks, {"roles in memory": access.role_cache.run, "open streams": recheck.run})
         keep_all(tasks, identity.tasks(url))
         keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
 

@@ -16,7 +16,7 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.build import Access, build_access
-from clusterspace.apiserver.access.installation import install_default_roles
+from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.admission.unenforced import ON_SIMULATED_MEMBER
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.authenticators import TokenTable
@@ -164,7 +164,7 @@ async def _bootstrap(hub: HubState, access: Access, definitions: CustomResourceC
         await create_own(hub, namespaces, wanted, "kube-apiserver")
     await definitions.load()
     await install_default_roles(hub)
-    await access.snapshot.load()
+    await access.role_cache.load()
 
 
 def _housekeeping(

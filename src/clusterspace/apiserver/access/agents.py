@@ -105,53 +105,44 @@ class AgentScope:
         """Return its rules in a namespace, or at the cluster scope."""
         if not self.cluster:
             return ()
-        if namespace == self.execution_namespace:
-            return (*EVERYWHERE, *self._execution_rules())
-        if namespace == self.member_namespace:
-            return (*EVERYWHERE, *self._member_rules())
-        if namespace == CLUSTER_NAMESPACE:
-            return (*EVERYWHERE, *self._credential_rules())
-        if namespace == _EVENT_NAMESPACE:
-            return (*EVERYWHERE, Rule(("create",), _EVENT_GROUPS, ("events",)))
-        return EVERYWHERE if namespace else (*EVERYWHERE, *self._cluster_rules())
-
-    def _cluster_rules(self) -> tuple[Rule, ...]:
         own = (self.cluster,)
-        return (
-            Rule(("create",), (_CLUSTERS,), ("clusters",)),
-            Rule(_READ, (_CLUSTERS,), ("clusters",), own),
-            Rule(("get", *_WRITE), (_CLUSTERS,), ("clusters/status",), own),
-            # Said once, at birth: agents may not change their Cluster. Its Secrets are its own,
-            # so all it can send anywhere is what it has itself.
-            Rule(("update",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
-            Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
-        )
-
-    def _execution_rules(self) -> tuple[Rule, ...]:
-        return (
-            Rule(("get",), ("",), ("namespaces",), (self.execution_namespace,)),
-            Rule((*_READ, *_WRITE), (_WORKS,), ("works",)),
-            Rule(("get", *_WRITE), (_WORKS,), ("works/status",)),
-            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
-        )
-
-    def _member_rules(self) -> tuple[Rule, ...]:
-        return (
-            Rule(_READ, (_FLEET_CLUSTERS,), ("internalmemberclusters",)),
-            Rule(("get", *_WRITE), (_FLEET_CLUSTERS,), ("internalmemberclusters/status",)),
-            Rule((*_READ, *_WRITE), (_FLEET_WORKS,), ("works",)),
-            Rule(("get", *_WRITE), (_FLEET_WORKS,), ("works/status",)),
-            Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",)),
-        )
-
-    def _credential_rules(self) -> tuple[Rule, ...]:
-        own = (self.cluster,)
-        return (
-            Rule(("create",), (_LEASES,), ("leases",)),
-            Rule((*_READ, *_WRITE), (_LEASES,), ("leases",), own),
-            Rule(("create",), ("",), ("secrets",)),
-            Rule(("get", *_WRITE), ("",), ("secrets",), self.secrets),
-        )
+        events = Rule(("get", "create", *_WRITE), _EVENT_GROUPS, ("events",))
+        rules: tuple[Rule, ...] = ()
+        if not namespace:
+            rules = (
+                Rule(("create",), (_CLUSTERS,), ("clusters",)),
+                Rule(_READ, (_CLUSTERS,), ("clusters",), own),
+                Rule(("get", *_WRITE), (_CLUSTERS,), ("clusters/status",), own),
+                # Said once, at birth: agents may not change their Cluster. Its Secrets are its
+                # own, so all it can send anywhere is what it has itself.
+                Rule(("update",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
+                Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
+            )
+        elif namespace == self.execution_namespace:
+            rules = (
+                Rule(("get",), ("",), ("namespaces",), (namespace,)),
+                Rule((*_READ, *_WRITE), (_WORKS,), ("works",)),
+                Rule(("get", *_WRITE), (_WORKS,), ("works/status",)),
+                events,
+            )
+        elif namespace == self.member_namespace:
+            rules = (
+                Rule(_READ, (_FLEET_CLUSTERS,), ("internalmemberclusters",)),
+                Rule(("get", *_WRITE), (_FLEET_CLUSTERS,), ("internalmemberclusters/status",)),
+                Rule((*_READ, *_WRITE), (_FLEET_WORKS,), ("works",)),
+                Rule(("get", *_WRITE), (_FLEET_WORKS,), ("works/status",)),
+                events,
+            )
+        elif namespace == CLUSTER_NAMESPACE:
+            rules = (
+                Rule(("create",), (_LEASES,), ("leases",)),
+                Rule((*_READ, *_WRITE), (_LEASES,), ("leases",), own),
+                Rule(("create",), ("",), ("secrets",)),
+                Rule(("get", *_WRITE), ("",), ("secrets",), self.secrets),
+            )
+        elif namespace == _EVENT_NAMESPACE:
+            rules = (Rule(("create",), _EVENT_GROUPS, ("events",)),)
+        return (*EVERYWHERE, *rules)
 
     def allows(self, info: RequestInfo, name: str) -> bool:
         """Whether the agent may do what a request asks for."""
@@ -162,22 +153,19 @@ class AgentScope:
         if info.subresource:
             return False
         if (info.group, info.resource) == (_CERTIFICATES, _CERTIFICATE_REQUESTS):
-            return info.verb == "get" and self._is_own(name)
-        is_event = info.group in _EVENT_GROUPS and info.resource == "events"
-        return is_event and info.namespace == _EVENT_NAMESPACE and self._tells(info.verb, name)
-
-    def _tells(self, verb: str, event_name: str) -> bool:
-        """Whether an event beside its execution namespace may be the agent's to add to.
-
-        Objects of another kind may have the cluster's name, and their events names that begin
-        alike: those the agent cannot read, and `refusal_of` keeps it from changing them.
-        """
-        head, tail = event_name[: len(self.cluster)], event_name[len(self.cluster) :]
-        if head != self.cluster or not tail.startswith("."):
+            return info.verb == "get" and self._is_own_request(name)
+        if info.group not in _EVENT_GROUPS or info.resource != "events":
             return False
-        return verb in _WRITE or (verb == "get" and _EVENT_SUFFIX.fullmatch(tail) is not None)
+        # An event beside its execution namespace. Objects of another kind may have the cluster's
+        # name, and their events names that begin alike: those the agent cannot read, and
+        # `refusal_of` keeps it from changing them.
+        head, tail = name[: len(self.cluster)], name[len(self.cluster) :]
+        if info.namespace != _EVENT_NAMESPACE or head != self.cluster or not tail.startswith("."):
+            return False
+        is_recorded = _EVENT_SUFFIX.fullmatch(tail) is not None
+        return info.verb in _WRITE or (info.verb == "get" and is_recorded)
 
-    def _is_own(self, request_name: str) -> bool:
+    def _is_own_request(self, request_name: str) -> bool:
         """Whether a certificate request is this agent's.
 
         The suffix has a fixed length, so no name is that of two clusters: `west-1a2b3` is
@@ -190,21 +178,21 @@ class AgentScope:
         """Return why this agent may not write an object it was let in to write, or nothing."""
         if self._is_foreign_event(resource, new) or self._is_foreign_event(resource, old):
             return f"the event is not about cluster {self.cluster!r}"
-        if old is None and not self._is_own_object(resource, name_of(new)):
-            return f"{resource.plural} {name_of(new)!r} is not cluster {self.cluster!r}'s"
+        if old is None:
+            name = name_of(new)
+            match resource.plural:
+                case "clusters" | "leases":
+                    is_own = name == self.cluster
+                case "secrets":
+                    is_own = name in self.secrets
+                case "certificatesigningrequests":
+                    is_own = self._is_own_request(name)
+                case _:
+                    is_own = True  # whatever else it may create is in its own namespace
+            if not is_own:
+                return f"{resource.plural} {name!r} is not cluster {self.cluster!r}'s"
         field = self._operators_field(resource, new, old or {})
         return f"{field} is not an agent's to set" if field else ""
-
-    def _is_own_object(self, resource: ResourceInfo, name: str) -> bool:
-        match resource.plural:
-            case "clusters" | "leases":
-                return name == self.cluster
-            case "secrets":
-                return name in self.secrets
-            case "certificatesigningrequests":
-                return self._is_own(name)
-            case _:
-                return True  # whatever else it may create is in its own namespace
 
     def _is_foreign_event(self, resource: ResourceInfo, event: Object | None) -> bool:
         """Whether this is an event, outside its own namespaces, about anything but us."""
@@ -223,7 +211,11 @@ class AgentScope:
         foreign secret whose credentials the hub uses; and the hub fills in secrets that say they
         are a service account's. A Work is an order: an agent reports on it, and lets it go.
         """
-        if any(map(self._is_foreign, _added_owners(new, old))):
+        existing: list[Object] = metadata_of(old).get("ownerReferences") or []
+        desired: list[Object] = metadata_of(new).get("ownerReferences") or []
+        known = {identity_of(each) for each in existing}
+        added = (each for each in desired if identity_of(each) not in known)
+        if any(map(self._is_foreign, added)):
             return "metadata.ownerReferences"
         if resource.plural == "secrets" and (new.get("type") or _OPAQUE) != _OPAQUE:
             return "type"
@@ -235,7 +227,9 @@ class AgentScope:
             if (find_at(new, *path) or None) != (find_at(old, *path) or None):
                 return ".".join(path)
         for field in ("secretRef", "impersonatorSecretRef"):
-            if not self._is_own_secret(find_at(new, "spec", field)):
+            reference: Object = find_at(new, "spec", field) or {}
+            is_own = reference.get("name") in self.secrets
+            if reference and not (is_own and reference.get("namespace") == CLUSTER_NAMESPACE):
                 return f"spec.{field}"
         return ""
 
@@ -244,19 +238,6 @@ class AgentScope:
         group = str(reference.get("apiVersion") or "").partition("/")[0]
         own = (_CLUSTERS, "Cluster", self.cluster)
         return (group, reference.get("kind"), reference.get("name")) != own
-
-    def _is_own_secret(self, reference: Object | None) -> bool:
-        if not reference:
-            return True
-        is_own_name = reference.get("name") in self.secrets
-        return is_own_name and reference.get("namespace") == CLUSTER_NAMESPACE
-
-
-def _added_owners(new: Object, old: Object) -> list[Object]:
-    held: list[Object] = metadata_of(old).get("ownerReferences") or []
-    wanted: list[Object] = metadata_of(new).get("ownerReferences") or []
-    known = {identity_of(each) for each in held}
-    return [each for each in wanted if identity_of(each) not in known]
 
 
 @lru_cache(maxsize=4096)

@@ -3,9 +3,9 @@
 from typing import Final
 
 from clusterspace.apiserver.access.agents import scope_of
-from clusterspace.apiserver.access.parts import lendable, limit_of
+from clusterspace.apiserver.access.components import lendable, limit_of
+from clusterspace.apiserver.access.grants import RoleCache
 from clusterspace.apiserver.access.rbac import Rule
-from clusterspace.apiserver.access.snapshot import Snapshot
 from clusterspace.apiserver.http.middleware.authorize import Decision, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
@@ -23,15 +23,15 @@ _SELECTING: Final = frozenset({"list", "watch"})
 class HubAuthorizer:
     """Decides from memory. What nothing allows is refused."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, role_cache: RoleCache) -> None:
+        self._role_cache = role_cache
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return whether the user may do what the request asks for."""
         return self.decide_now(user, info)
 
     def decide_now(self, user: User, info: RequestInfo) -> Decision:
-        """Decide without a chance for anything to change in between."""
+        """Decide, without awaiting: no grant can change between this and the caller's next step."""
         name = name_asked_for(info)
         # Agents first: nothing that somebody adds to an agent, not even a group, widens its scope.
         scope = scope_of(user)
@@ -42,7 +42,7 @@ class HubAuthorizer:
         limit = limit_of(user, info, name)
         if limit:
             return Decision(allowed=False, reason=limit)
-        grant = self._snapshot.grants.held_by(user, info.namespace).find(info, name)
+        grant = self._role_cache.grants.of_user(user, info.namespace).find(info, name)
         return DENIED if grant is None else grant.decision
 
     def require(self, user: User, info: RequestInfo) -> None:
@@ -56,11 +56,36 @@ class HubAuthorizer:
         scope = scope_of(user)
         if scope is not None:
             return scope.rules(namespace)
-        return self._snapshot.grants.held_by(user, namespace).rules
+        return self._role_cache.grants.of_user(user, namespace).rules
 
     def lendable_rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
         """Return the rules among those that the user may grant to others there."""
         return lendable(user, self.rules_of(user, namespace), namespace)
+
+
+def resource_attributes(  # noqa: PLR0913 - each is a field of the request
+    verb: str,
+    group: str,
+    resource: str,
+    *,
+    version: str = "",
+    subresource: str = "",
+    namespace: str = "",
+    name: str = "",
+) -> RequestInfo:
+    """Return the request somebody would make for this: what to ask about a right without a URL."""
+    return RequestInfo(
+        method="",
+        path="",
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+    )
 
 
 def name_asked_for(info: RequestInfo) -> str:
@@ -71,14 +96,9 @@ def name_asked_for(info: RequestInfo) -> str:
 
     A watch reads no name from its URL (the old form `/watch/…/NAME` has one), so none counts.
     """
-    if info.is_watch and info.path:
-        return _selected_name(info)
-    if info.name or info.verb not in _SELECTING or not info.is_resource:
+    is_collection = info.is_resource and not info.name and info.verb in _SELECTING
+    if not is_collection and not (info.is_watch and info.path):
         return info.name
-    return _selected_name(info)
-
-
-def _selected_name(info: RequestInfo) -> str:
     text = info.query.get("fieldSelector")
     if not text:
         return ""

@@ -5,26 +5,26 @@ from dataclasses import dataclass
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.access.escalation import EscalationCheck
+from clusterspace.apiserver.access.grants import RoleCache
 from clusterspace.apiserver.access.guards import (
     AgentGuard,
+    ComponentGuard,
     CreateRight,
     CredentialsRight,
     EscalationGuard,
     OwnerRight,
     TemplateRight,
 )
-from clusterspace.apiserver.access.parts import PartGuard
 from clusterspace.apiserver.access.reviews import Reviews, ReviewVerb, VerbKey
-from clusterspace.apiserver.access.snapshot import Snapshot
 from clusterspace.apiserver.state import Plugin
 from clusterspace.apiserver.store.interface import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a hub needs to say who may do what; call `snapshot.load()` before the first request."""
+    """What a hub needs to say who may do what; `role_cache.load()` comes before any request."""
 
-    snapshot: Snapshot
+    role_cache: RoleCache
     authorizer: HubAuthorizer
     plugins: tuple[Plugin, ...]
     """To be asked before all others: who may not write learns nothing of what is there."""
@@ -34,15 +34,15 @@ class Access:
 
 def build_access(store: Store) -> Access:
     """Build the parts for the hub that lives on this store."""
-    snapshot = Snapshot(store)
-    authorizer = HubAuthorizer(snapshot)
+    role_cache = RoleCache(store)
+    authorizer = HubAuthorizer(role_cache)
     guards = (
         CreateRight(authorizer),
         AgentGuard(),
         CredentialsRight(authorizer),
         OwnerRight(authorizer),
-        PartGuard(),
-        EscalationGuard(EscalationCheck(authorizer, snapshot)),
+        ComponentGuard(),
+        EscalationGuard(EscalationCheck(authorizer, role_cache)),
         TemplateRight(authorizer),
     )
-    return Access(snapshot, authorizer, guards, Reviews(authorizer).verbs())
+    return Access(role_cache, authorizer, guards, Reviews(authorizer).verbs())

@@ -1,22 +1,50 @@
 """The roles and bindings that clients expect to find, under Kubernetes' names.
 
 `admin`, `edit` and `view` hold no rules of their own: they gather those of every role labelled for
-them, so that a custom resource joins them by bringing a labelled role along.
+them, so that a custom resource joins them by bringing a labelled role along. Installing them adds
+what is missing, a role, a rule, a label, a subject, and leaves users' additions alone. A role whose
+autoupdate annotation is `false` is its users' own.
 https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from clusterspace.apis.agents import REGISTRATION_GROUP
 from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
-from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
-from clusterspace.apiserver.access.snapshot import RBAC_GROUP
+from clusterspace.apiserver.access.aggregation import aggregate_all
+from clusterspace.apiserver.access.rbac import (
+    EVERYTHING,
+    RBAC_GROUP,
+    Rule,
+    missing_atoms,
+    read_rules,
+)
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
-from clusterspace.kube.objects import Object
+from clusterspace.apiserver.ownership import write_of
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.writing import create_own, edit_own
+from clusterspace.errors import AlreadyExists
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    metadata_of,
+    name_of,
+    namespace_of,
+)
 
 AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 API_VERSION: Final = f"{RBAC_GROUP}/v1"
+MANAGER: Final = "kube-apiserver"
+_PLURALS: Final = {
+    "Role": "roles",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "RoleBinding": "rolebindings",
+}
+_SELECTORS: Final = ("aggregationRule", "clusterRoleSelectors")
 
 _LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _ANNOTATIONS: Final = {AUTOUPDATE: "true"}
@@ -165,12 +193,6 @@ _SIGNERS: Final = (
     "legacy-unknown",
 )
 
-
-def _approver(signer: str) -> DefaultRole:
-    rule = Rule(("approve",), ("certificates.k8s.io",), ("signers",), (f"kubernetes.io/{signer}",))
-    return DefaultRole(f"system:certificates.k8s.io:{signer}-approver", (rule,))
-
-
 ROLES: Final = (
     DefaultRole(
         "cluster-admin",
@@ -211,7 +233,14 @@ ROLES: Final = (
         _at("/.well-known/openid-configuration", "/.well-known/openid-configuration/",
             "/openid/v1/jwks", "/openid/v1/jwks/"),
     )),
-    *map(_approver, _SIGNERS),
+    *(
+        DefaultRole(f"system:certificates.k8s.io:{signer}-approver", (
+            Rule(
+                ("approve",), ("certificates.k8s.io",), ("signers",), (f"kubernetes.io/{signer}",)
+            ),
+        ))
+        for signer in _SIGNERS
+    ),
     DefaultRole(
         _CLIENT_AUTHORITY,
         (Rule(_READ, ("",), ("configmaps",), ("extension-apiserver-authentication",)),),
@@ -242,7 +271,7 @@ _WORKS: Final = "work.karmada.io"
 _LEASES: Final = "coordination.k8s.io"
 _CHANGE: Final = ("get", "patch", "update")
 
-PART_ROLES: Final = (
+COMPONENT_ROLES: Final = (
     # Whoever logs in at the gateway is impersonated at the hub, administrators too: that is what a
     # gateway is. Of its own it reads the clusters and the credentials it connects with.
     DefaultRole(FLEET_USER, (
@@ -277,15 +306,77 @@ PART_ROLES: Final = (
             "rolebindings", "roles"),
     )),
 )  # fmt: skip
-"""What gateway and controllers may do on a hub, within the limits of parts.py.
+"""What gateway and controllers may do on a hub, within the limits of components.py.
 
 Those know namespaces and names that roles have no words for, or that are not there yet.
 """
 
-PART_BINDINGS: Final = (
+COMPONENT_BINDINGS: Final = (
     DefaultBinding(FLEET_USER, users=(FLEET_USER,)),
     DefaultBinding(
         FLEET_USER, users=(FLEET_USER,), namespace="kube-system", role=_CLIENT_AUTHORITY
     ),
     DefaultBinding(CONTROLLERS_USER, users=(CONTROLLERS_USER,)),
 )
+
+
+# -- putting them there ------------------------------------------------------------------------
+
+
+async def install_default_roles(hub: HubState) -> None:
+    """Make the default roles and bindings, or complete them; harmless when repeated."""
+    await _install(hub, (*ROLES, *BINDINGS))
+    await aggregate_all(hub)
+
+
+async def install_component_roles(hub: HubState) -> None:
+    """Make or complete the roles under which gateway and controllers work with this hub."""
+    await _install(hub, (*COMPONENT_ROLES, *COMPONENT_BINDINGS))
+
+
+async def _install(hub: HubState, defaults: Iterable[DefaultRole | DefaultBinding]) -> None:
+    for default in defaults:
+        desired = default.as_object()
+        served = hub.catalog.get_storage(RBAC_GROUP, _PLURALS[desired["kind"]])
+        key = served.key(namespace_of(desired), name_of(desired))
+
+        def completed(existing: Object, desired: Object = desired) -> Object:
+            return complete(existing, desired)
+
+        write = write_of(hub, served, manager=MANAGER)
+        if await edit_own(hub, served, key, completed, write=write) is None:
+            try:
+                await create_own(hub, served, desired, MANAGER)
+            except AlreadyExists:
+                continue  # another hub on the same store was quicker, with the same role
+
+
+def complete(existing: Object, desired: Object) -> Object:
+    """Return a role or binding with what it lacks; the same object when it lacks nothing."""
+    if annotations_of(existing).get(AUTOUPDATE) == "false":
+        return existing
+    metadata = {**metadata_of(existing)}
+    for field in ("labels", "annotations"):
+        metadata[field] = {**metadata_of(desired)[field], **(metadata.get(field) or {})}
+    completed = {**existing, "metadata": metadata}
+    if "roleRef" in desired:
+        if existing.get("roleRef") == desired["roleRef"]:
+            subjects = _with_missing(existing.get("subjects") or [], desired["subjects"])
+        else:
+            # Under this name it would grant another role to everybody we name: made anew.
+            subjects = desired["subjects"]
+        completed |= {"roleRef": desired["roleRef"], "subjects": subjects}
+    elif selectors := find_at(desired, *_SELECTORS):
+        gathered = _with_missing(find_at(existing, *_SELECTORS) or [], selectors)
+        completed["aggregationRule"] = {"clusterRoleSelectors": gathered}
+    else:
+        owned = read_rules(existing.get("rules"))
+        rules = read_rules(desired["rules"])
+        lacking = [rule.as_object() for rule in rules if any(missing_atoms((rule,), owned))]
+        if lacking:
+            completed["rules"] = [*(existing.get("rules") or []), *lacking]
+    return existing if completed == existing else completed
+
+
+def _with_missing(existing: list[Any], desired: Iterable[Any]) -> list[Any]:
+    return [*existing, *(each for each in desired if each not in existing)]

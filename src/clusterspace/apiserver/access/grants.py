@@ -3,34 +3,47 @@
     role     ("", "view") -> its rules; ("team-a", "reader") -> its rules
     subject  ("team-a", "Group", "devs") -> the bindings in team-a that name the group devs
 
-What a user holds in a namespace is looked up once and remembered until any role changes.
+What a user is granted in a namespace is looked up once and remembered until any role changes. The
+`RoleCache` keeps the index current from the store: a write that has returned is already in force.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
 
-from clusterspace.apiserver.access.rbac import Rule
+import msgspec
+import structlog
+
+from clusterspace.apiserver import keys
+from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule, read_rules
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.store.interface import Store, Subscription
+from clusterspace.apiserver.store.revisions import Event, KeyValue
+from clusterspace.errors import StoreClosed, StoreError
+from clusterspace.kube.objects import Object, find_at
+
+_log = structlog.get_logger(__name__)
 
 USER: Final = "User"
 GROUP: Final = "Group"
 SERVICE_ACCOUNT: Final = "ServiceAccount"
+_SUBJECT_KINDS: Final = frozenset({USER, GROUP, SERVICE_ACCOUNT})
 _ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 _REMEMBERED: Final = 10_000
 """How many pairs of user and namespace are remembered before all are forgotten."""
 
-_MOST_HELD: Final = 20_000
+_MOST_GRANTS: Final = 20_000
 """Rules that one user holds in one namespace, a hundred times what anybody needs: 8 ms a look."""
 
 
-class Place(NamedTuple):
-    """Where a role or binding is; cluster-wide ones have no namespace."""
+class NamespacedName(NamedTuple):
+    """Which role or binding; cluster-wide ones have no namespace."""
 
     namespace: str
     name: str
@@ -64,20 +77,34 @@ class Subject(NamedTuple):
 class Binding:
     """A RoleBinding or ClusterRoleBinding."""
 
-    place: Place
-    role: Place
+    key: NamespacedName
+    role: NamespacedName
     subjects: tuple[Subject, ...]
 
     def __str__(self) -> str:
-        namespace, name = self.place
+        namespace, name = self.key
+        role = f'{"Role" if self.role.namespace else "ClusterRole"} "{self.role.name}"'
         if namespace:
-            return f'RoleBinding "{name}/{namespace}" of {self._role_text}'
-        return f'ClusterRoleBinding "{name}" of {self._role_text}'
+            return f'RoleBinding "{name}/{namespace}" of {role}'
+        return f'ClusterRoleBinding "{name}" of {role}'
 
-    @property
-    def _role_text(self) -> str:
-        kind = "Role" if self.role.namespace else "ClusterRole"
-        return f'{kind} "{self.role.name}"'
+
+def read_binding(key: NamespacedName, binding: Object) -> Binding:
+    """Read a RoleBinding or ClusterRoleBinding; subjects that mean nobody are left out."""
+    listed: list[Object] = binding.get("subjects") or []
+    subjects = (
+        Subject(str(each.get("kind")), str(each.get("name")), str(each.get("namespace") or ""))
+        for each in listed
+    )
+    known = tuple(subject for subject in subjects if subject.kind in _SUBJECT_KINDS)
+    return Binding(key, read_role_reference(key.namespace, binding), known)
+
+
+def read_role_reference(namespace: str, binding: Object) -> NamespacedName:
+    """Return the role a binding in this namespace refers to."""
+    is_local = find_at(binding, "roleRef", "kind") == "Role"
+    name = str(find_at(binding, "roleRef", "name") or "")
+    return NamespacedName(namespace if is_local else "", name)
 
 
 @dataclass(frozen=True)
@@ -96,8 +123,8 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Holdings:
-    """Everything one user holds in one namespace, or at the cluster scope."""
+class UserGrants:
+    """Everything one user is granted in one namespace, or at the cluster scope."""
 
     grants: tuple[Grant, ...]
 
@@ -123,83 +150,189 @@ class Holdings:
 
 
 class Grants:
-    """Every role and binding there is. Changed between decisions only, so never seen half done."""
+    """Every role and binding there is.
+
+    Nothing here awaits, and decisions do not either: a change happens between two decisions, so
+    none sees a binding that is half in the index. Every change forgets what was remembered of
+    users; to find whom it concerns would cost more than to look again.
+    """
 
     def __init__(self) -> None:
-        self._roles: dict[Place, tuple[Rule, ...]] = {}
-        self._bindings: dict[Place, Binding] = {}
-        self._by_subject: dict[tuple[str, str, str], dict[Place, Subject]] = {}
-        self._held: dict[tuple[str, tuple[str, ...], str], Holdings] = {}
+        self._roles: dict[NamespacedName, tuple[Rule, ...]] = {}
+        self._bindings: dict[NamespacedName, Binding] = {}
+        self._by_subject: dict[tuple[str, str, str], dict[NamespacedName, Subject]] = {}
+        self._by_user: dict[tuple[str, tuple[str, ...], str], UserGrants] = {}
 
     def __len__(self) -> int:
         return len(self._bindings)
 
-    def find_role(self, place: Place) -> tuple[Rule, ...] | None:
+    def find_role(self, key: NamespacedName) -> tuple[Rule, ...] | None:
         """Return the rules of a role, or None when there is no such role."""
-        return self._roles.get(place)
+        return self._roles.get(key)
 
-    def put_role(self, place: Place, rules: tuple[Rule, ...]) -> None:
+    def put_role(self, key: NamespacedName, rules: tuple[Rule, ...]) -> None:
         """Add a role, or replace it."""
-        self._roles[place] = rules
-        self._held.clear()
+        self._roles[key] = rules
+        self._by_user.clear()
 
-    def remove_role(self, place: Place) -> None:
+    def remove_role(self, key: NamespacedName) -> None:
         """Forget a role; its bindings grant nothing from now on."""
-        self._roles.pop(place, None)
-        self._held.clear()
+        self._roles.pop(key, None)
+        self._by_user.clear()
 
     def put_binding(self, binding: Binding) -> None:
         """Add a binding, or replace it."""
-        self.remove_binding(binding.place)
-        self._bindings[binding.place] = binding
-        for key, subject in _index_keys(binding):
-            self._by_subject.setdefault(key, {}).setdefault(binding.place, subject)
+        self.remove_binding(binding.key)
+        self._bindings[binding.key] = binding
+        for index_key, subject in _index_keys(binding):
+            self._by_subject.setdefault(index_key, {}).setdefault(binding.key, subject)
 
-    def remove_binding(self, place: Place) -> None:
+    def remove_binding(self, key: NamespacedName) -> None:
         """Forget a binding."""
-        self._held.clear()
-        binding = self._bindings.pop(place, None)
+        self._by_user.clear()
+        binding = self._bindings.pop(key, None)
         if binding is None:
             return
-        for key, _ in _index_keys(binding):
-            holders = self._by_subject.get(key, {})
-            holders.pop(place, None)
-            if not holders:
-                self._by_subject.pop(key, None)
+        for index_key, _ in _index_keys(binding):
+            bound = self._by_subject.get(index_key, {})
+            bound.pop(key, None)
+            if not bound:
+                self._by_subject.pop(index_key, None)
 
-    def held_by(self, user: User, namespace: str) -> Holdings:
-        """Return what a user holds in a namespace, cluster-wide grants first."""
+    def of_user(self, user: User, namespace: str) -> UserGrants:
+        """Return what a user is granted in a namespace, cluster-wide grants first.
+
+        There is a limit, for each request looks at all of it, and what is beyond grants nothing.
+        Cluster-wide grants come first, so whoever writes bindings in one namespace can crowd out
+        nothing but what is granted in that namespace.
+        """
         key = (user.name, user.groups, namespace)
-        held = self._held.get(key)
-        if held is None:
-            if len(self._held) >= _REMEMBERED:
-                self._held.clear()
-            held = self._held[key] = Holdings(tuple(self._collect(user, namespace)))
-        return held
+        known = self._by_user.get(key)
+        if known is None:
+            if len(self._by_user) >= _REMEMBERED:
+                self._by_user.clear()
+            grants = tuple(islice(self._collect(user, namespace), _MOST_GRANTS))
+            known = self._by_user[key] = UserGrants(grants)
+        return known
 
     def _collect(self, user: User, namespace: str) -> Iterator[Grant]:
-        """Yield what a user holds, up to a limit: each of their requests looks at all of it.
-
-        What is beyond grants nothing. Cluster-wide grants come first, so whoever writes bindings
-        in one namespace can crowd out nothing but what is granted in that namespace.
-        """
-        return islice(self._collect_all(user, namespace), _MOST_HELD)
-
-    def _collect_all(self, user: User, namespace: str) -> Iterator[Grant]:
         for scope in ("", namespace) if namespace else ("",):
-            for place, subject in sorted(self._bound(user, scope).items()):
-                binding = self._bindings[place]
+            bound: dict[NamespacedName, Subject] = {}
+            for kind, name in ((USER, user.name), *((GROUP, group) for group in user.groups)):
+                for key, subject in self._by_subject.get((scope, kind, name), {}).items():
+                    bound.setdefault(key, subject)
+            for key, subject in sorted(bound.items()):
+                binding = self._bindings[key]
                 for rule in self._roles.get(binding.role, ()):
                     yield Grant(rule, binding, subject)
 
-    def _bound(self, user: User, scope: str) -> dict[Place, Subject]:
-        bound: dict[Place, Subject] = {}
-        for kind, name in ((USER, user.name), *((GROUP, group) for group in user.groups)):
-            for place, subject in self._by_subject.get((scope, kind, name), {}).items():
-                bound.setdefault(place, subject)
-        return bound
-
 
 def _index_keys(binding: Binding) -> Iterable[tuple[tuple[str, str, str], Subject]]:
-    scope = binding.place.namespace
+    scope = binding.key.namespace
     return [((scope, each.user_kind, each.user_name), each) for each in binding.subjects]
+
+
+class _Follower:
+    """A sink that carries what happens to one of the four resources into the grants."""
+
+    def __init__(self, plural: str, grants: Grants, end: Callable[[StoreError], None]) -> None:
+        self.prefix: Final = keys.collection_key(RBAC_GROUP, plural)
+        self._end = end
+        self._grants = grants
+        self._has_roles = plural in ("roles", "clusterroles")
+        self._is_namespaced = plural in ("roles", "rolebindings")
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        """Take what changed."""
+        for event in events:
+            if event.is_delete:
+                self._remove(self._name_of(event.key))
+            else:
+                self.take(event.item)
+
+    def end(self, reason: StoreError) -> None:
+        """Learn that nothing more will come."""
+        self._end(reason)
+
+    def take(self, entry: KeyValue) -> None:
+        """Take one object; one that cannot be read grants nothing."""
+        name = self._name_of(entry.key)
+        try:
+            kube_object: Object = msgspec.json.decode(entry.value)
+            if self._has_roles:
+                self._grants.put_role(name, read_rules(kube_object.get("rules")))
+            else:
+                self._grants.put_binding(read_binding(name, kube_object))
+        except (msgspec.DecodeError, AttributeError, TypeError) as error:
+            # What was there before under this name is not in force any more either.
+            self._remove(name)
+            _log.error("stored role cannot be read", key=entry.key, reason=str(error))
+
+    def _remove(self, name: NamespacedName) -> None:
+        if self._has_roles:
+            self._grants.remove_role(name)
+        else:
+            self._grants.remove_binding(name)
+
+    def _name_of(self, key: str) -> NamespacedName:
+        rest = key[len(self.prefix) :]
+        namespace, _, name = rest.partition("/") if self._is_namespaced else ("", "", rest)
+        return NamespacedName(namespace, name)
+
+
+class RoleCache:
+    """The grants as the store has them now. Call `load()` before the first request."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._subscriptions: list[Subscription] = []
+        self._is_broken = asyncio.Event()
+        self.grants = Grants()
+
+    async def load(self) -> None:
+        """Read every role and binding, and follow them from there on.
+
+        What is read goes into an index of its own, and that takes the place of the old one when
+        all four resources are in it: a decision in between goes by the old one as it was, and
+        none sees bindings whose roles are still to be read. Nothing is lost between a read and
+        its subscription, which begins after the revision that was read.
+        """
+        self.close()
+        grants = Grants()
+        for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings"):
+            follower = _Follower(plural, grants, self._end)
+            page = await self._store.range(follower.prefix)
+            for entry in page.items:
+                follower.take(entry)
+            subscription = self._store.subscribe(
+                follower.prefix, after=page.revision, sink=follower
+            )
+            self._subscriptions.append(subscription)
+        self.grants = grants
+
+    def _end(self, reason: StoreError) -> None:
+        # Called by the store, in the middle of its own work: the reading is for `run` to do.
+        if not isinstance(reason, StoreClosed):
+            _log.warning("roles are read again", reason=str(reason))
+            self._is_broken.set()
+
+    async def run(self) -> None:
+        """Load again whenever the store has cut us off; for as long as the hub lives.
+
+        Until that is done a right that was taken away still counts, so there is no pause before
+        it, and the flag is taken down first: to be cut off during the load is not missed.
+        """
+        while True:
+            await self._is_broken.wait()
+            self._is_broken.clear()
+            try:
+                await self.load()
+            except StoreError:
+                self._is_broken.set()  # whoever runs us again tries again
+                raise
+
+    def close(self) -> None:
+        """Stop following."""
+        for subscription in self._subscriptions:
+            subscription.close()
+        self._subscriptions.clear()

@@ -4,7 +4,6 @@ A request is authorized by its URL. What its body grants, names or makes is only
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters, works
@@ -12,11 +11,12 @@ from clusterspace.apis.bindings import template_of
 from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.override_limits import grants_rights
+from clusterspace.apis.parts import CONTROLLERS_USER
+from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
-from clusterspace.apiserver.access.authorizer import HubAuthorizer
+from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
 from clusterspace.apiserver.access.escalation import Comparison, EscalationCheck
-from clusterspace.apiserver.access.parts import carries_for_others
-from clusterspace.apiserver.access.snapshot import RBAC_GROUP
+from clusterspace.apiserver.access.rbac import RBAC_GROUP
 from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.middleware.authorize import refusal
@@ -49,27 +49,21 @@ class CreateRight:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let changes pass; ask who makes something new whether they may."""
         if admission.is_create:
-            self._authorizer.require(admission.user, _asked_of("create", admission))
+            self._authorizer.require(admission.user, _request_for("create", admission))
         return admission.new
 
 
-def _asked_of(verb: str, admission: Admission) -> RequestInfo:
+def _request_for(verb: str, admission: Admission) -> RequestInfo:
     """Return the request to do something with the object itself."""
-    info = admission.served.info
-    asked = _question(verb, info.group, info.version, info.plural)
-    namespace = namespace_of(admission.new) if info.namespaced else ""
-    return replace(asked, namespace=namespace, name=name_of(admission.new))
-
-
-def _question(verb: str, group: str, version: str, plural: str) -> RequestInfo:
-    return RequestInfo(
-        method="",
-        path="",
-        verb=verb,
-        is_resource=True,
-        group=group,
-        version=version,
-        resource=plural,
+    info, new = admission.served.info, admission.new
+    namespace = namespace_of(new) if info.namespaced else ""
+    return resource_attributes(
+        verb,
+        info.group,
+        info.plural,
+        version=info.version,
+        namespace=namespace,
+        name=name_of(new),
     )
 
 
@@ -87,17 +81,16 @@ class OwnerRight:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let new objects and unchanged owners pass; ask for the right otherwise."""
         new, old = admission.new, admission.old
-        if old is None or _owners(new) == _owners(old) or scope_of(admission.user) is not None:
+        if old is None or scope_of(admission.user) is not None:
             return new
-        needed = _asked_of("delete", admission)
+        before, after = (find_at(each, "metadata", "ownerReferences") for each in (old, new))
+        if (before or None) == (after or None):
+            return new
+        needed = _request_for("delete", admission)
         if not self._authorizer.decide_now(admission.user, needed).allowed:
             why = "metadata.ownerReferences says when it is deleted; changing it needs this right"
             raise refusal(admission.user, needed, why)
         return new
-
-
-def _owners(kube_object: Object) -> Any:
-    return find_at(kube_object, "metadata", "ownerReferences") or None
 
 
 class TemplateRight:
@@ -123,28 +116,25 @@ class TemplateRight:
         served = hub.catalog.find_kind(group, kind)
         # A kind nobody serves yet may be served later: then only a right on all of them will do.
         plural = "*" if served is None else served.info.plural
-        asked = _question("get", group, about.api_version.rpartition("/")[2], plural)
-        asked = replace(asked, namespace=namespace, name=name)
-        if not self._authorizer.decide_now(admission.user, asked).allowed:
+        user, version = admission.user, about.api_version.rpartition("/")[2]
+        needed = resource_attributes(
+            "get", group, plural, version=version, namespace=namespace, name=name
+        )
+        if not self._authorizer.decide_now(user, needed).allowed:
             why = (
-                f"it would place {kind} {about.key}, and user {quoted(admission.user.name)} may "
-                f"not get that"
+                f"it would place {kind} {about.key}, and user {quoted(user.name)} may not get that"
             )
             raise _refused(admission, why)
-        if find_at(binding, "spec", "propagateDeps"):
-            self._check_dependencies(admission, namespace)
-        return binding
-
-    def _check_dependencies(self, admission: Admission, namespace: str) -> None:
-        """Ask about whole kinds: what the template needs may change after this."""
-        for plural in _DEPENDENCIES:
-            asked = replace(_question("get", "", "v1", plural), namespace=namespace)
-            if not self._authorizer.decide_now(admission.user, asked).allowed:
+        # About whole kinds: what the template needs may change after this.
+        for plural in _DEPENDENCIES if find_at(binding, "spec", "propagateDeps") else ():
+            needed = resource_attributes("get", "", plural, version="v1", namespace=namespace)
+            if not self._authorizer.decide_now(user, needed).allowed:
                 why = (
                     f"spec.propagateDeps would place any {plural} that the object needs, and user "
-                    f"{quoted(admission.user.name)} may not get all of them"
+                    f"{quoted(user.name)} may not get all of them"
                 )
                 raise _refused(admission, why)
+        return binding
 
 
 def _sent_by(binding: Object) -> tuple[Object | None, str, str | None]:
@@ -171,12 +161,25 @@ class CredentialsRight:
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let what touches none of these fields pass; ask for the right otherwise."""
-        new, info = admission.new, admission.served.info
-        says = _said_of_credentials(admission)
+        new, old, info = admission.new, admission.old, admission.served.info
+        says = ""
+        if admission.is_of(clusters.CLUSTERS.group, clusters.KIND):
+            fields = ", ".join(f"spec.{each}" for each in changed_fields(new, old))
+            says = f"{fields} says where the cluster's credentials go" if fields else ""
+        elif admission.is_of(member_clusters.GROUP, member_clusters.KIND):
+            # Compared as written: the schema has not been asked yet, so it may be anything.
+            before, after = (find_at(each, "spec", "identity") or None for each in (old, new))
+            says = "spec.identity says who is given the member's rights" if before != after else ""
         if not says:
             return new
-        asked = _question("update", info.group, info.version, info.plural)
-        needed = replace(asked, subresource=SUBRESOURCE, name=name_of(new))
+        needed = resource_attributes(
+            "update",
+            info.group,
+            info.plural,
+            version=info.version,
+            subresource=SUBRESOURCE,
+            name=name_of(new),
+        )
         if not self._authorizer.decide_now(admission.user, needed).allowed:
             why = (
                 f"{says}; a ClusterRole that joins "
@@ -184,20 +187,6 @@ class CredentialsRight:
             )
             raise refusal(admission.user, needed, why)
         return new
-
-
-def _said_of_credentials(admission: Admission) -> str:
-    """Return which fields a write changes that need the right, and what they say; or nothing."""
-    new, old = admission.new, admission.old
-    if admission.is_of(clusters.CLUSTERS.group, clusters.KIND):
-        fields = ", ".join(f"spec.{each}" for each in changed_fields(new, old))
-        return f"{fields} says where the cluster's credentials go" if fields else ""
-    if admission.is_of(member_clusters.GROUP, member_clusters.KIND):
-        path = ("spec", "identity")
-        # Compared as written: the schema has not been asked yet, so it may be anything.
-        is_changed = (find_at(new, *path) or None) != (find_at(old, *path) or None)
-        return "spec.identity says who is given the member's rights" if is_changed else ""
-    return ""
 
 
 class EscalationGuard:
@@ -213,18 +202,13 @@ class EscalationGuard:
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is, or refuse it."""
-        info = admission.served.info
-        found = self._check.find_comparison(admission.user, info, admission.new, admission.old)
-        if found is not None and found.is_long:
-            await off_loop(admission.user.name, found.require_held)
-        elif found is not None:
-            await admission.run(found.require_held)
+        info, user = admission.served.info, admission.user
+        found = self._check.find_comparison(user, info, admission.new, admission.old)
+        if found is not None:
+            await _compare(admission, [found])
         is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
-        if is_carrier and not carries_for_others(admission.user):
-            await self._check_carried(hub, admission)
-        return admission.new
-
-    async def _check_carried(self, hub: HubState, admission: Admission) -> None:
+        if not is_carrier or components.carries_for_others(user):
+            return admission.new
         before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
         comparisons: list[Comparison] = []
         try:
@@ -232,20 +216,26 @@ class EscalationGuard:
                 served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
                 if served is not None:
                     old = before.get(_subject(role))
-                    found = self._check.find_comparison(admission.user, served.info, role, old)
+                    found = self._check.find_comparison(user, served.info, role, old)
                     comparisons += () if found is None else (found,)
-
-            def require_all_held() -> None:
-                for comparison in comparisons:
-                    comparison.require_held()
-
-            if any(each.is_long for each in comparisons):
-                await off_loop(admission.user.name, require_all_held)
-            else:
-                await admission.run(require_all_held)
+            await _compare(admission, comparisons)
         except (Forbidden, NotFound) as error:
             # What a role that only the member has would grant is not known here.
             raise _refused(admission, f"a manifest grants rights: {error.message}") from error
+        return admission.new
+
+
+async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
+    """Raise Forbidden for the first comparison that falls short; long ones beside the loop."""
+
+    def require_all() -> None:
+        for comparison in comparisons:
+            comparison.require_held()
+
+    if any(each.is_long for each in comparisons):
+        await off_loop(admission.user.name, require_all)
+    else:
+        await admission.run(require_all)
 
 
 def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
@@ -272,6 +262,19 @@ class AgentGuard:
         if scope is not None:
             info = admission.served.info
             why = scope.refusal_of(info, admission.new, admission.old)
+            if why:
+                raise _refused(admission, why)
+        return admission.new
+
+
+class ComponentGuard:
+    """Refuses what the controllers write beyond their limits."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Return the object as it is, or refuse it."""
+        if admission.user.name == CONTROLLERS_USER:
+            info, new, old = admission.served.info, admission.new, admission.old
+            why = components.refusal_of(info, new, old, subresource=admission.subresource)
             if why:
                 raise _refused(admission, why)
         return admission.new

@@ -1,9 +1,8 @@
 import pytest
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, name_asked_for
-from clusterspace.apiserver.access.grants import Binding, Place, Subject
+from clusterspace.apiserver.access.grants import Binding, NamespacedName, RoleCache, Subject
 from clusterspace.apiserver.access.rbac import Rule
-from clusterspace.apiserver.access.snapshot import Snapshot
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.store.memory import MemoryStore
@@ -38,11 +37,13 @@ def test_a_request_is_about_the_one_name_its_handler_would_show(
 
 
 async def test_an_agent_stays_one_whatever_groups_and_roles_it_is_given() -> None:
-    snapshot = Snapshot(MemoryStore())
-    snapshot.grants.put_role(Place("", "all"), (Rule(("*",), ("*",), ("*",)),))
+    role_cache = RoleCache(MemoryStore())
+    role_cache.grants.put_role(NamespacedName("", "all"), (Rule(("*",), ("*",), ("*",)),))
     everybody = (Subject("Group", "devs"),)
-    snapshot.grants.put_binding(Binding(Place("", "b"), Place("", "all"), everybody))
-    authorizer = HubAuthorizer(snapshot)
+    role_cache.grants.put_binding(
+        Binding(NamespacedName("", "b"), NamespacedName("", "all"), everybody)
+    )
+    authorizer = HubAuthorizer(role_cache)
     info = read_request("GET", "/api/v1/secrets", "")
 
     for groups in ((), ("devs",), (MASTERS,)):
@@ -52,7 +53,7 @@ async def test_an_agent_stays_one_whatever_groups_and_roles_it_is_given() -> Non
 
 
 async def test_what_nothing_allows_is_refused() -> None:
-    authorizer = HubAuthorizer(Snapshot(MemoryStore()))
+    authorizer = HubAuthorizer(RoleCache(MemoryStore()))
 
     for path in ("/api/v1/pods", "/healthz", "/api", "/x"):
         info = read_request("GET", path, "")

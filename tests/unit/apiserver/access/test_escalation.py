@@ -4,9 +4,8 @@ import pytest
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.access.escalation import EscalationCheck
-from clusterspace.apiserver.access.grants import Binding, Place, Subject
-from clusterspace.apiserver.access.rbac import Rule
-from clusterspace.apiserver.access.snapshot import RBAC_GROUP, Snapshot
+from clusterspace.apiserver.access.grants import Binding, NamespacedName, RoleCache, Subject
+from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import Forbidden, NotFound
@@ -28,12 +27,16 @@ HELD_RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 
 def check_with(*rules: Rule, namespace: str = "shop") -> EscalationCheck:
     """Return the check as it is when Jane holds these rules in a namespace."""
-    snapshot = Snapshot(MemoryStore())
-    snapshot.grants.put_role(Place("", "held"), (Rule(("get",), ("",), ("pods",)), *rules))
+    role_cache = RoleCache(MemoryStore())
+    role_cache.grants.put_role(
+        NamespacedName("", "held"), (Rule(("get",), ("",), ("pods",)), *rules)
+    )
     subjects = (Subject("User", "jane"),)
-    snapshot.grants.put_binding(Binding(Place(namespace, "b"), Place("", "held"), subjects))
-    snapshot.grants.put_role(Place("", "root"), (Rule(("*",), ("*",), ("*",)),))
-    return EscalationCheck(HubAuthorizer(snapshot), snapshot)
+    role_cache.grants.put_binding(
+        Binding(NamespacedName(namespace, "b"), NamespacedName("", "held"), subjects)
+    )
+    role_cache.grants.put_role(NamespacedName("", "root"), (Rule(("*",), ("*",), ("*",)),))
+    return EscalationCheck(HubAuthorizer(role_cache), role_cache)
 
 
 def role(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:

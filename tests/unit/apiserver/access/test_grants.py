@@ -1,4 +1,4 @@
-from clusterspace.apiserver.access.grants import Binding, Grants, Place, Subject
+from clusterspace.apiserver.access.grants import Binding, Grants, NamespacedName, Subject
 from clusterspace.apiserver.access.rbac import Rule
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.users import User
@@ -9,23 +9,23 @@ INFO = read_request("GET", "/api/v1/namespaces/shop/pods/web", "")
 ELSEWHERE = read_request("GET", "/api/v1/namespaces/other/pods/web", "")
 
 
-READER = Place("", "reader")
+READER = NamespacedName("", "reader")
 
 
-def bound(namespace: str, *subjects: Subject, role: Place = READER) -> Binding:
-    return Binding(Place(namespace, "b"), role, subjects)
+def bound(namespace: str, *subjects: Subject, role: NamespacedName = READER) -> Binding:
+    return Binding(NamespacedName(namespace, "b"), role, subjects)
 
 
 def filled(*bindings: Binding) -> Grants:
     grants = Grants()
-    grants.put_role(Place("", "reader"), (GET_PODS,))
+    grants.put_role(NamespacedName("", "reader"), (GET_PODS,))
     for binding in bindings:
         grants.put_binding(binding)
     return grants
 
 
 def may(grants: Grants, user: User, info: RequestInfo = INFO) -> bool:
-    return grants.held_by(user, info.namespace).find(info, info.name) is not None
+    return grants.of_user(user, info.namespace).find(info, info.name) is not None
 
 
 def test_a_role_binding_holds_in_its_namespace_only() -> None:
@@ -56,9 +56,9 @@ def test_a_service_account_is_known_by_its_user_name() -> None:
 
 
 def test_a_role_of_another_namespace_is_another_role() -> None:
-    local = Place("shop", "reader")
+    local = NamespacedName("shop", "reader")
     grants = Grants()
-    grants.put_role(Place("other", "reader"), (GET_PODS,))
+    grants.put_role(NamespacedName("other", "reader"), (GET_PODS,))
     grants.put_binding(bound("shop", Subject("User", "jane"), role=local))
 
     assert not may(grants, JANE)
@@ -74,14 +74,14 @@ def test_what_is_taken_away_is_gone_at_once() -> None:
     assert not may(grants, JANE)
     assert may(grants, User("joe"))
 
-    grants.remove_role(Place("", "reader"))
+    grants.remove_role(NamespacedName("", "reader"))
     assert not may(grants, User("joe"))
 
 
 def test_the_reason_is_kubernetes_own() -> None:
     grants = filled(bound("shop", Subject("Group", "devs")))
 
-    grant = grants.held_by(JANE, "shop").find(INFO, "web")
+    grant = grants.of_user(JANE, "shop").find(INFO, "web")
 
     assert grant is not None
     assert grant.decision.reason == (

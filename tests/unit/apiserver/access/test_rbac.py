@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.access.coverage import missing_atoms
-from clusterspace.apiserver.access.rbac import Rule, read_rules
+from clusterspace.apiserver.access.rbac import Rule, missing_atoms, read_rules
 from clusterspace.apiserver.http.request_info import RequestInfo
 
 

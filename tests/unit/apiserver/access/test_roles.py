@@ -3,8 +3,7 @@
 from typing import Any
 
 from clusterspace.apiserver.access.aggregation import gathered_rules
-from clusterspace.apiserver.access.default_roles import AUTOUPDATE, BINDINGS, ROLES
-from clusterspace.apiserver.access.installation import complete
+from clusterspace.apiserver.access.default_roles import AUTOUPDATE, BINDINGS, ROLES, complete
 
 DISCOVERY = next(role for role in ROLES if role.name == "system:discovery").as_object()
 BINDING = next(each for each in BINDINGS if each.name == "system:discovery").as_object()

@@ -1,19 +1,19 @@
-"""What parts of the control plane may do at the hub, as far as a role cannot say it.
+"""What the control plane's components may do at the hub, as far as a role cannot say it.
 
-A part logs in under its own name, and the role of that name (`default_roles.py`) says what it may
-do. RBAC knows no prefixes of names, no parts of objects and no namespaces that are not there yet,
-so the roles say more than the parts need: to mark templates of every kind, the controllers must be
-allowed to patch everything. These limits say the rest. They hold whatever roles anybody adds, as
-the scope of agents does.
+A component logs in under its own name, and the role of that name (`default_roles.py`) says what it
+may do. RBAC knows no prefixes of names, no fields of objects and no namespaces that are not there
+yet, so the roles say more than the components need: to mark templates of every kind, the
+controllers must be allowed to patch everything. These limits say the rest. They hold whatever roles
+anybody adds, as the scope of agents does.
 
     gateway      reads the Secrets of `karmada-cluster`, and no others
     controllers  delete execution namespaces, namespaces of members and their rights; no others
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone
                  patch, of what is not their own, the marks of propagation and summed up statuses
                  grant what agents of members need, in the namespaces of members, to somebody
-                 use no subresource that is a door: proxy, exec, token, approval
+                 use no subresource but the status: not proxy, exec, token, approval
 
-And nobody becomes an agent or a part by impersonation: those names come with a certificate.
+And nobody becomes an agent or a component by impersonation: those names come with a certificate.
 """
 
 from collections.abc import Iterable
@@ -29,25 +29,21 @@ from clusterspace.apis.parts import (
     FLEET_USER,
     PART_USER_PREFIX,
 )
-from clusterspace.apiserver.access.coverage import missing_atoms
-from clusterspace.apiserver.access.rbac import EVERYTHING, Rule
-from clusterspace.apiserver.admissions import Admission
+from clusterspace.apiserver.access.rbac import EVERYTHING, RBAC_GROUP, Rule, missing_atoms
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.apiserver.state import HubState
-from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, labels_of, metadata_of, name_of, namespace_of
+from clusterspace.kube.resources import ResourceInfo
 
-_RBAC: Final = "rbac.authorization.k8s.io"
 _MEMBER_ROLES: Final = ("fleet-role-",)
 _MEMBER_BINDINGS: Final = ("fleet-rolebinding-",)
 
 _OWN_NAMES: Final = {
     ("", "namespaces"): (EXECUTION_PREFIX, NAMESPACE_PREFIX),
-    (_RBAC, "roles"): _MEMBER_ROLES,
-    (_RBAC, "clusterroles"): _MEMBER_ROLES,
-    (_RBAC, "rolebindings"): _MEMBER_BINDINGS,
-    (_RBAC, "clusterrolebindings"): _MEMBER_BINDINGS,
+    (RBAC_GROUP, "roles"): _MEMBER_ROLES,
+    (RBAC_GROUP, "clusterroles"): _MEMBER_ROLES,
+    (RBAC_GROUP, "rolebindings"): _MEMBER_BINDINGS,
+    (RBAC_GROUP, "clusterrolebindings"): _MEMBER_BINDINGS,
 }
 """What the controllers make and remove for members, by how the names begin."""
 
@@ -62,7 +58,7 @@ _OWN_GROUPS: Final = frozenset(
 """Groups in which the role alone says what the controllers may write."""
 
 _FOR_TEMPLATES: Final = frozenset({"get", "list", "watch", "patch"})
-"""Verbs the controllers need on everything; what a patch changes is seen in the PartGuard."""
+"""Verbs the controllers need on everything; what a patch changes is seen in the ComponentGuard."""
 
 _CREDENTIALS: Final = ("", "secrets")
 _INSIDE: Final = {
@@ -107,9 +103,9 @@ _MARK_DOMAIN: Final = "karmada.io"
 _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation"})
 _MARKED: Final = ("labels", "annotations", "finalizers")
 
-_ISSUED: Final = "agents and parts of the control plane are known by certificates alone"
+_CERTIFIED: Final = "agents and parts of the control plane are known by certificates alone"
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
-_DOOR: Final = "the controllers need no subresource but the status"
+_STATUS_ONLY: Final = "the controllers need no subresource but the status"
 _LENDING: Final = "the controllers grant only what agents of members need"
 _FOREIGN: Final = "the controllers remove only what they made for members"
 
@@ -119,16 +115,20 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
 
     `name` is the object the request is about. Administrators are not asked.
     """
-    if info.verb == "impersonate" and _is_issued(info, name):
-        return _ISSUED
+    if info.verb == "impersonate":
+        is_user = info.resource == "users"
+        if is_user and name.startswith((PART_USER_PREFIX, AGENT_USER_PREFIX)):
+            return _CERTIFIED
+        if info.resource == "groups" and name == AGENTS:
+            return _CERTIFIED
     kind = (info.group, info.resource)
     if user.name == FLEET_USER and kind == _CREDENTIALS:
         return "" if info.namespace == CLUSTER_NAMESPACE else _ELSEWHERE
     if user.name != CONTROLLERS_USER or not info.is_resource:
         return ""
     if info.subresource not in ("", "status"):
-        return _DOOR
-    if info.group == _RBAC and info.verb in ("bind", "escalate"):
+        return _STATUS_ONLY
+    if info.group == RBAC_GROUP and info.verb in ("bind", "escalate"):
         return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):
         return "" if name.startswith(_OWN_NAMES[kind]) else _FOREIGN
@@ -137,33 +137,25 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
     return ""
 
 
-def _is_issued(info: RequestInfo, name: str) -> bool:
-    if info.resource == "groups":
-        return name == AGENTS
-    return info.resource == "users" and name.startswith((PART_USER_PREFIX, AGENT_USER_PREFIX))
+def lendable(user: User, owned: Iterable[Rule], namespace: str) -> tuple[Rule, ...]:
+    """Return the rules somebody may grant to others in a namespace, of those they own.
 
-
-def lendable(user: User, held: Iterable[Rule], namespace: str) -> tuple[Rule, ...]:
-    """Return the rules somebody may grant to others in a namespace, of those they hold.
-
-    The controllers use what they hold within the limits above, and whoever they granted it to would
+    The controllers use their rights within the limits above, and whoever they granted them to would
     not be. So they grant only what an agent needs, and only where it needs it.
     """
+    rules = tuple(owned)
     if user.name != CONTROLLERS_USER:
-        return tuple(held)
-    rules = tuple(held)
-    return tuple(rule for rule in _lent_in(namespace) if not any(missing_atoms((rule,), rules)))
-
-
-def _lent_in(namespace: str) -> tuple[Rule, ...]:
-    """Return what agents are given in a namespace, or at the cluster scope."""
+        return rules
+    lent: tuple[Rule, ...] = ()
     if not namespace:
-        return _LENT_FOR_CLUSTERS
-    if namespace == CLUSTER_NAMESPACE:
-        return _LENT_FOR_HEARTBEATS
-    if namespace.startswith(EXECUTION_PREFIX):
-        return _LENT_FOR_WORKS
-    return _LENT_TO_MEMBERS if namespace.startswith(NAMESPACE_PREFIX) else ()
+        lent = _LENT_FOR_CLUSTERS
+    elif namespace == CLUSTER_NAMESPACE:
+        lent = _LENT_FOR_HEARTBEATS
+    elif namespace.startswith(EXECUTION_PREFIX):
+        lent = _LENT_FOR_WORKS
+    elif namespace.startswith(NAMESPACE_PREFIX):
+        lent = _LENT_TO_MEMBERS
+    return tuple(rule for rule in lent if not any(missing_atoms((rule,), rules)))
 
 
 def carries_for_others(user: User) -> bool:
@@ -176,38 +168,25 @@ def only_marks(user: User, new: Object, old: Object) -> bool:
     return user.name == CONTROLLERS_USER and _unmarked(new) == _unmarked(old)
 
 
-class PartGuard:
-    """Refuses what the controllers write beyond their limits."""
-
-    async def admit(self, hub: HubState, admission: Admission) -> Object:
-        """Return the object as it is, or refuse it."""
-        if admission.user.name == CONTROLLERS_USER:
-            why = refusal_of(admission)
-            if why:
-                resource = admission.served.info.group_resource
-                raise statuses.forbidden(resource, name_of(admission.new), why)
-        return admission.new
-
-
-def refusal_of(admission: Admission) -> str:
+def refusal_of(resource: ResourceInfo, new: Object, old: Object | None, *, subresource: str) -> str:
     """Return why the controllers may not write an object that their role let them write."""
-    info, new, old = admission.served.info, admission.new, admission.old
-    kind, name = (info.group, info.plural), name_of(new)
-    if info.group in _OWN_GROUPS or kind in _EVENTS:
+    kind, name = (resource.group, resource.plural), name_of(new)
+    if resource.group in _OWN_GROUPS or kind in _EVENTS:
         return ""
     if name.startswith(_OWN_NAMES.get(kind, ())):
-        return _grant_refusal(new, old) if info.group == _RBAC else ""
+        return _grant_refusal(new, old) if resource.group == RBAC_GROUP else ""
     if kind == _LEASES and name == CONTROLLERS_LEASE:
         return ""
     if namespace_of(new) == CLUSTER_NAMESPACE and kind in (_LEASES, _CONFIG_MAPS):
         return ""  # heartbeats, and what a member that left by force leaves behind
     if old is None:
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
-        return "" if is_shared else f"the controllers make no {info.plural} of this name"
-    if admission.subresource:
-        if not is_aggregated(info.group_kind):
-            return f"the controllers sum up no status of {info.plural}"
-        new, old = _without_status(new), _without_status(old)  # metadata can come along with it
+        return "" if is_shared else f"the controllers make no {resource.plural} of this name"
+    if subresource:
+        if not is_aggregated(resource.group_kind):
+            return f"the controllers sum up no status of {resource.plural}"
+        # Metadata can come along with a status, so the rest is compared as in any other write.
+        new, old = ({k: v for k, v in each.items() if k != "status"} for each in (new, old))
     if _unmarked(new) != _unmarked(old):
         return "the controllers may mark it, and what it says is its author's"
     return ""
@@ -217,7 +196,9 @@ def _grant_refusal(new: Object, old: Object | None) -> str:
     """Return why a role or binding gives to more people, or more, than it says to one agent."""
     if old is not None and _unmarked(new) == _unmarked(old):
         return ""
-    if new.get("aggregationRule") or any(each.startswith(f"{_RBAC}/") for each in labels_of(new)):
+    if new.get("aggregationRule") or any(
+        each.startswith(f"{RBAC_GROUP}/") for each in labels_of(new)
+    ):
         return "the controllers make no role that gathers others, or is gathered by one"
     subjects = cast("list[Object]", new.get("subjects") or [])
     named = [(str(each.get("kind")), str(each.get("name"))) for each in subjects]
@@ -226,27 +207,16 @@ def _grant_refusal(new: Object, old: Object | None) -> str:
     return ""
 
 
-def _without_status(kube_object: Object) -> Object:
-    return {key: each for key, each in kube_object.items() if key != "status"}
-
-
 def _unmarked(kube_object: Object) -> Object:
-    """Return an object without what propagation writes on it, and without the server's words."""
+    """Return an object without the marks of propagation, and without the fields a server sets."""
     metadata = {key: each for key, each in metadata_of(kube_object).items() if key not in _SERVERS}
     for field in _MARKED:
-        metadata[field] = _without_marks(metadata.get(field))
+        marks: Any = metadata.get(field) or {}
+        if not isinstance(marks, dict):
+            marks = dict.fromkeys(marks, "")  # labels and annotations are maps, finalizers a list
+        metadata[field] = {
+            key: value
+            for key, value in cast("dict[str, Any]", marks).items()
+            if not f".{key.partition('/')[0]}".endswith(f".{_MARK_DOMAIN}")
+        }
     return {**kube_object, "metadata": metadata}
-
-
-def _without_marks(words: Any) -> dict[str, Any]:
-    """Return labels, annotations or finalizers that are not ours."""
-    if isinstance(words, dict):
-        pairs = list(cast("dict[str, Any]", words).items())
-    else:
-        pairs = [(each, "") for each in cast("list[str]", words or [])]
-    return {key: value for key, value in pairs if not _is_mark(key)}
-
-
-def _is_mark(key: str) -> bool:
-    domain = key.partition("/")[0]
-    return domain == _MARK_DOMAIN or domain.endswith(f".{_MARK_DOMAIN}")

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.access import coverage
-from clusterspace.apiserver.access.coverage import SHOWN, TooManyPermissions, missing_atoms
-from clusterspace.apiserver.access.rbac import Rule
+from clusterspace.apiserver.access import rbac
+from clusterspace.apiserver.access.rbac import SHOWN, Rule, TooManyPermissions, missing_atoms
 
 
 def texts(*choices: str, at_least: int = 0) -> st.SearchStrategy[tuple[str, ...]]:
@@ -80,7 +79,7 @@ def test_large_rules_are_compared_as_exactly_as_small_ones(
     wanted: list[Rule], held: list[Rule]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coverage, "LISTED", 0)
+        patch.setattr(rbac, "LISTED", 0)
 
         missing = set(missing_atoms(wanted, held))
 

@@ -3,10 +3,9 @@
 import pytest
 
 from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
-from clusterspace.apiserver.access.coverage import missing_atoms
-from clusterspace.apiserver.access.default_roles import PART_BINDINGS, PART_ROLES
-from clusterspace.apiserver.access.parts import lendable, limit_of, only_marks
-from clusterspace.apiserver.access.rbac import EVERYTHING, Rule, read_rules
+from clusterspace.apiserver.access.components import lendable, limit_of, only_marks
+from clusterspace.apiserver.access.default_roles import COMPONENT_BINDINGS, COMPONENT_ROLES
+from clusterspace.apiserver.access.rbac import EVERYTHING, Rule, missing_atoms, read_rules
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
 from clusterspace.fleet.membership.member_clusters import manifests
@@ -76,7 +75,7 @@ def test_no_role_gets_past_a_limit(user: User, info: RequestInfo, name: str) -> 
     assert limit_of(user, info, name)
 
 
-HELD = next(each.rules for each in PART_ROLES if each.name == CONTROLLERS_USER)
+HELD = next(each.rules for each in COMPONENT_ROLES if each.name == CONTROLLERS_USER)
 WEST: Object = {"metadata": {"name": "west", "uid": "1"}}
 
 
@@ -157,11 +156,14 @@ def test_anything_else_on_a_role_is_more_than_a_mark(changed: Object) -> None:
 
 
 def test_no_part_may_do_everything_or_grant_freely() -> None:
-    rules = [rule for each in PART_ROLES for rule in each.rules]
+    rules = [rule for each in COMPONENT_ROLES for rule in each.rules]
 
     assert not [rule for rule in rules if EVERYTHING in rule.verbs and EVERYTHING in rule.groups]
     assert not {"escalate", "bind", "approve", "sign"} & {
         verb for each in rules for verb in each.verbs
     }
-    assert {user for each in PART_BINDINGS for user in each.users} == {FLEET_USER, CONTROLLERS_USER}
-    assert {each.groups for each in PART_BINDINGS} == {()}
+    assert {user for each in COMPONENT_BINDINGS for user in each.users} == {
+        FLEET_USER,
+        CONTROLLERS_USER,
+    }
+    assert {each.groups for each in COMPONENT_BINDINGS} == {()}
