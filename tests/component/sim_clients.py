@@ -17,10 +17,9 @@ from clusterspace.apiserver.http.requests import Request
 from clusterspace.errors import ApiError
 from clusterspace.kube.objects import Object
 from clusterspace.sim import pods
-from clusterspace.sim.containers import Containers
-from clusterspace.sim.mirror import Mirror
-from clusterspace.sim.pod_streams import PodStreams
-from clusterspace.sim.streams.spdy_frames import DICTIONARY
+from clusterspace.sim.api import Mirror
+from clusterspace.sim.pod_subresources import Containers, PodSubresources
+from clusterspace.sim.streams.spdy import DICTIONARY
 
 PATIENCE = 10.0
 POD: Object = {
@@ -36,16 +35,16 @@ POD: Object = {
 
 @asynccontextmanager
 async def pod_server() -> AsyncGenerator[int]:
-    """Serve the doors of one running pod, without a hub around it; yield the port."""
+    """Serve the subresources of one running pod, without a hub around it; yield the port."""
     clock, mirror = SystemClock(), Mirror()
     ready = pods.made_ready(pods.started(POD, "10.0.0.2", "172.0.0.1", clock.now()), clock.now())
     mirror.changed(ready)
-    streams = PodStreams(Containers(clock), mirror, clock)
-    doors = {
-        "log": streams.log,
-        "exec": streams.execute,
-        "attach": streams.attach,
-        "portforward": streams.port_forward,
+    pod_subresources = PodSubresources(Containers(clock), mirror, clock)
+    subresources = {
+        "log": pod_subresources.log,
+        "exec": pod_subresources.execute,
+        "attach": pod_subresources.attach,
+        "portforward": pod_subresources.port_forward,
     }
 
     async def handle(request: Request) -> Response | None:
@@ -53,7 +52,7 @@ async def pod_server() -> AsyncGenerator[int]:
             request, read_request(request.method, request.path, request.query), ""
         )
         try:
-            return await doors[context.info.subresource](context, ready)
+            return await subresources[context.info.subresource](context, ready)
         except ApiError as error:
             return refusal(error)
 

@@ -4,7 +4,7 @@ import gc
 import ssl
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.site import CountedConnections
-from clusterspace.apiserver.http.tls import reload_certificate, server_context
+from clusterspace.apiserver.http.tls import reload_certificate
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.identity.assembly import Identity, Keys
 from clusterspace.apiserver.identity.certificates.renewal import renew_forever
@@ -140,19 +140,22 @@ def build_state(
 
 async def bootstrap(hub: HubState, access: Access, controller: CustomResourceController) -> None:
     """Make what every hub has: its namespaces, the default roles, our own kinds."""
-    namespaces = hub.catalog.get_storage("", "namespaces")
-    for name in _NAMESPACES:
-        wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        try:
-            await create_own(hub, namespaces, wanted, _OWN_MANAGER)
-        except AlreadyExists:
-            continue
+    await create_namespaces(hub)
     await controller.install(definitions())
     await controller.load()
     await install_default_roles(hub)
     await install_component_roles(hub)
     await tie_all(hub)
     await access.role_cache.load()
+
+
+async def create_namespaces(hub: HubState) -> None:
+    """Make the namespaces every cluster has, where they are missing."""
+    namespaces = hub.catalog.get_storage("", "namespaces")
+    for name in _NAMESPACES:
+        desired = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        with suppress(AlreadyExists):
+            await create_own(hub, namespaces, desired, _OWN_MANAGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         controller = CustomResourceController(hub)
         await bootstrap(hub, access, controller)
         identity = Identity(
-            hub, Keys(authority.pair, installation.signing_key()), _tokens(settings)
+            hub,
+            Keys(authority.pair, installation.signing_key()),
+            read_tokens(settings.token_auth_file),
         )
         members = open_connections(clock)
         stack.push_async_callback(members.close)
@@ -198,7 +203,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         app = HubApp(hub, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
-        tls = _tls(installation)
+        tls = installation.server_tls()
         authenticator = identity.authenticator()
         recheck = build_recheck(authenticator, access.authorizer, clock)
         handler = build_handler(
@@ -236,16 +241,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         yield RunningHub(url, hub, installation, authority, tls)
 
 
-def _tokens(settings: HubSettings) -> TokenTable:
-    if settings.token_auth_file is None:
-        return TokenTable({})
-    return TokenTable.parse(settings.token_auth_file.read_text())
-
-
-def _tls(installation: Installation) -> ssl.SSLContext:
-    return server_context(
-        *installation.server_files, client_authorities=(installation.authority_file,)
-    )
+def read_tokens(file: Path | None) -> TokenTable:
+    """Read static tokens from a file in Kubernetes' format; without a file there are none."""
+    return TokenTable({}) if file is None else TokenTable.parse(file.read_text())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ D/store.db                    the objects
 """
 
 import os
+import ssl
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final
 
 from clusterspace.apis.parts import PARTS
 from clusterspace.apiserver.certificates import Authority, KeyPair, expires_at, server_names
+from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.signing_keys import SigningKey
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
@@ -96,6 +98,10 @@ class Installation:
         certificate, key = self.server_files
         names = sorted(server_names(certificate.read_bytes()))
         write_pair(authority.issue_server(names, now), certificate, key)
+
+    def server_tls(self) -> ssl.SSLContext:
+        """Return the TLS side of the server; clients may show certificates of the authority."""
+        return server_context(*self.server_files, client_authorities=(self.authority_file,))
 
     def signing_key(self) -> SigningKey:
         """Return the key behind service-account tokens; made when it is not there yet."""

@@ -1,7 +1,6 @@
-"""A simulated member: a hub on the memory store, with nodes and controllers that are made up."""
+"""A simulated member: an API server on the memory store, with nodes and controllers made up."""
 
 import gc
-import ssl
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +18,6 @@ from clusterspace.apiserver.access.build import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.admission.unenforced import ON_SIMULATED_MEMBER
 from clusterspace.apiserver.app import HubApp
-from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.custom_resources import CustomResourceController
@@ -27,29 +25,30 @@ from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
 from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.identity.assembly import Identity, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.writing import create_own
-from clusterspace.controllers.background import Tasks, keep_all, report
+from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import Expired
 from clusterspace.kube import statuses
-from clusterspace.roots.hub import build_state
+from clusterspace.roots.hub import build_state, create_namespaces, read_tokens
 from clusterspace.roots.hub_chain import build_handler
 from clusterspace.roots.installation import Installation
-from clusterspace.roots.sim_doors import FaultRulesReader, metrics_resources
-from clusterspace.roots.simulation import Simulation
 from clusterspace.roots.stopping import stop_event
-from clusterspace.sim.fault_rules import Rule
-from clusterspace.sim.faults import Faults
-from clusterspace.sim.nodes import NodeShape
+from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
+from clusterspace.sim.controllers import Controllers
+from clusterspace.sim.faults import FaultRule, FaultRulesReader, Faults
+from clusterspace.sim.lifecycle import Lifecycle
+from clusterspace.sim.local_api import LocalApi
+from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
+from clusterspace.sim.nodes import Heartbeats, NodeShape
+from clusterspace.sim.pod_subresources import Containers, PodSubresources
 from clusterspace.sim.pods import Pace
+from clusterspace.sim.scheduling import PodsByNode
 
 _log = structlog.get_logger(__name__)
 
-_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _DRAIN_SECONDS: Final = 2.0
 
 
@@ -96,34 +95,81 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         stack.push_async_callback(store.close)
         access = build_access(store)
         hub = build_member(settings, store, clock, access)
+
+        # What every cluster has; the fleet's own kinds are no business of a member.
         definitions = CustomResourceController(hub)
-        await _bootstrap(hub, access, definitions)
-        keys = Keys(authority.pair, installation.signing_key())
-        identity = Identity(hub, keys, _tokens(settings))
-        simulation = Simulation(hub, settings.name, settings.nodes, settings.shape, settings.pace)
-        verbs = {**access.verbs, **identity.verbs(access.authorizer)}
-        app = HubApp(hub, {**verbs, **simulation.verbs()})
+        await create_namespaces(hub)
+        await definitions.load()
+        await install_default_roles(hub)
+        await access.role_cache.load()
+
+        identity = Identity(
+            hub,
+            Keys(authority.pair, installation.signing_key()),
+            read_tokens(settings.token_auth_file),
+        )
+        mirror = Mirror()
+        pods_by_node = PodsByNode(mirror)
+        containers = Containers(clock)
+        verbs = {
+            **access.verbs,
+            **identity.verbs(access.authorizer),
+            **PodSubresources(containers, mirror, clock).verbs(),
+            **metrics_verbs(mirror, pods_by_node),
+        }
+        app = HubApp(hub, verbs)
         faults = Faults(clock, hub.random, lambda rule: _expire_watches(hub, rule))
         handler = build_handler(
             app,
             hub.catalog,
             identity.authenticator(),
             access.authorizer,
-            _keep_no_audit,
+            lambda record: None,  # what happens in a simulation is nobody's evidence
             clock,
         )
-        server = HttpServer(faults.around(handler), tls=_tls(installation))
+        server = HttpServer(faults.around(handler), tls=installation.server_tls())
         await server.listen(settings.host, settings.port)
         url = f"https://{settings.host}:{server.addresses[0][1]}"
+
+        manager = LocalApi(hub, app, "kube-controller-manager")
+        kubelet = LocalApi(hub, app, "kubelet")
+        scheduler = LocalApi(hub, app, "kube-scheduler")
+        lifecycle = Lifecycle(scheduler, kubelet, mirror, pods_by_node, clock, settings.pace)
+        lifecycle.on_removal(containers.forget)
+        heartbeats = Heartbeats(
+            kubelet,
+            mirror,
+            clock,
+            cluster=settings.name,
+            count=settings.nodes,
+            shape=settings.shape,
+        )
+        policy = CompactionPolicy()
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, _housekeeping(hub, store, definitions))
-        keep_all(tasks, identity.tasks(url))
-        keep_all(tasks, simulation.tasks(app, faults))
+        keep_all(
+            tasks,
+            {
+                "custom resources": definitions.run,
+                "namespaces": NamespaceEnder(hub).run,
+                "garbage collection": GarbageCollector(hub).run,
+                "role aggregation": RoleAggregator(hub).run,
+                "event expiry": lambda: expire_events(hub),
+                "compaction": lambda: compact_forever(store, clock, policy),
+                **identity.tasks(url),
+                "mirror": lambda: manager.follow(FOLLOWED, mirror),
+                "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
+                "workload controllers": Controllers(manager, mirror, clock).run,
+                "pods": lifecycle.run,
+                "nodes": heartbeats.run,
+            },
+        )
 
         async def drain() -> None:
             app.is_ready = False
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
+        # Callbacks run in the reverse of this order: requests end first, then the tasks that
+        # write on their own, then the store under both.
         stack.push_async_callback(drain)
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now(), name=settings.name)
@@ -131,54 +177,12 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         yield url
 
 
-def _tokens(settings: SimSettings) -> TokenTable:
-    if settings.token_auth_file is None:
-        return TokenTable({})
-    return TokenTable.parse(settings.token_auth_file.read_text())
-
-
-def _tls(installation: Installation) -> ssl.SSLContext:
-    return server_context(
-        *installation.server_files, client_authorities=(installation.authority_file,)
-    )
-
-
-def _keep_no_audit(record: object) -> None:
-    """Drop a record of the audit log: what happens in a simulation is nobody's evidence."""
-    del record
-
-
-def _expire_watches(hub: HubState, rule: Rule) -> None:
+def _expire_watches(hub: HubState, rule: FaultRule) -> None:
     """End the running watches of the resources a rule is about with 410."""
     for served in hub.catalog.all():
         named = {served.info.plural, str(served.info.group_resource)}
         if not rule.resources or rule.resources & named:
             hub.feeds.end_all(Expired(statuses.WATCH_TOO_OLD), prefix=served.prefix())
-
-
-async def _bootstrap(hub: HubState, access: Access, definitions: CustomResourceController) -> None:
-    """Make what every cluster has; the fleet's own kinds are no business of a member."""
-    namespaces = hub.catalog.get_storage("", "namespaces")
-    for name in _NAMESPACES:
-        wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await create_own(hub, namespaces, wanted, "kube-apiserver")
-    await definitions.load()
-    await install_default_roles(hub)
-    await access.role_cache.load()
-
-
-def _housekeeping(
-    hub: HubState, store: MemoryStore, definitions: CustomResourceController
-) -> Tasks:
-    policy = CompactionPolicy()
-    return {
-        "custom resources": definitions.run,
-        "namespaces": NamespaceEnder(hub).run,
-        "garbage collection": GarbageCollector(hub).run,
-        "role aggregation": RoleAggregator(hub).run,
-        "event expiry": lambda: expire_events(hub),
-        "compaction": lambda: compact_forever(store, hub.clock, policy),
-    }
 
 
 async def serve_until_stopped(settings: SimSettings) -> None:

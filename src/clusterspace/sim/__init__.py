@@ -1,29 +1,26 @@
 """Made-up nodes, pods and workload controllers behind a real API: a member that runs nothing.
 
-    API ──follow──> mirror ──> controllers ──plans──> API      workloads to pods
+    API ──follow──> Mirror ──> controllers ──plans──> API      workloads to pods
                       │    ──> lifecycle   ──steps──> API      pods to Running, and gone
-                      └──────> placement, usage                room on nodes, numbers for `top`
+                      └──────> scheduling, metrics_api         room on nodes, numbers for `top`
     request ──> faults ──> API                                 what goes wrong on request
-    request ──> pod_streams ──> logs, containers, listeners    what a pod says and does
+    request ──> pod_subresources ──> shell/, streams/          what a pod says and does
 
 Read in this order:
 
-api.py          what the simulation asks of the API it lives behind, and nothing more
-mirror.py       the objects as controllers see them: by name, and by owner
-pod_states.py   active, ready, available: what workloads count
-workloads/      Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods, as plain decisions
-controllers.py  workloads, worked on one after the other
-scheduling.py   which node takes a pod; placement.py which pods are on which node
-pods.py         Pending to Running to gone, as plain decisions; lifecycle.py carries them out
-nodes.py        nodes with capacity; heartbeats.py keeps them there and alive
-usage.py        how busy nodes and pods are, made up but steady
-logs.py         text that grows with time and is never stored
-shell/          a tiny language on files that exist only in memory
-containers.py   what runs in a container: the shell, the log; its files
-listeners.py    what listens on a pod's ports
-streams/        exec, attach and port-forward on the wire
-pod_streams.py  the doors into a pod, each from its request to its end
-fault_rules.py  faults as rules; faults.py lets them happen
+api.py              what the simulation asks of the API, and its objects by name and by owner
+local_api.py        that API in the same process: the API server's own verbs, without the network
+pods.py             a pod from Pending to Running to gone, as plain decisions
+workloads/          Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods, as plain decisions
+controllers.py      workloads, worked on one after the other
+scheduling.py       which node takes a pod, and which pods are on which node
+lifecycle.py        carries out what happens to pods next
+nodes.py            nodes with capacity, and the heartbeats that keep them there and alive
+metrics_api.py      metrics.k8s.io: how busy nodes and pods are, made up but steady
+pod_subresources.py log, exec, attach and port-forward, each from its request to its end
+shell/              what exec runs: a tiny language on files that exist only in memory
+streams/            exec, attach and port-forward on the wire
+faults.py           faults as rules, and what they do to requests
 
 It never starts a process, opens a file or a socket, or looks at the machine it runs on.
 """

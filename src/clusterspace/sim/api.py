@@ -1,10 +1,11 @@
-"""What the simulation asks of the API it lives behind, and nothing more."""
+"""What the simulation asks of the API it lives behind, and the objects in it as it sees them."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, metadata_of, name_of, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersion, parse_api_version
 
 
@@ -71,12 +72,12 @@ FOLLOWED: Final = (
 
 
 def kind_of(kube_object: Object) -> Kind:
-    """Return the kind of an object the simulation made or was told of."""
+    """Return the kind of an object the simulation reads or writes."""
     return KINDS[kube_object["kind"]]
 
 
 class Listener(Protocol):
-    """Told what there is and how it changes; called in the event loop, between two steps."""
+    """Hears what there is and how it changes; called in the event loop, between two steps."""
 
     def replace(self, kind: Kind, objects: Iterable[Object]) -> None:
         """Learn everything there is of a kind; what was known before is void."""
@@ -121,3 +122,98 @@ class SimApi(Protocol):
     async def follow(self, kinds: Iterable[Kind], listener: Listener) -> None:
         """Tell the listener what there is, then of every change, until cancelled."""
         ...
+
+
+# -- the objects as controllers see them: by name, and by owner --------------------------------
+
+
+class Key(NamedTuple):
+    """Which object; the items of work queues."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+Watcher: TypeAlias = Callable[[Object, bool], None]
+"""Called with an object that changed, and whether it is gone."""
+
+
+def key_of(kube_object: Object) -> Key:
+    """Return the key of an object."""
+    return Key(kube_object["kind"], namespace_of(kube_object), name_of(kube_object))
+
+
+def controller_of(kube_object: Object) -> Object | None:
+    """Return the owner reference of the controller, if there is one."""
+    references = cast("list[Object]", metadata_of(kube_object).get("ownerReferences") or [])
+    return next((each for each in references if each.get("controller")), None)
+
+
+class Mirror:
+    """A Listener that remembers. Objects are shared: nobody edits them."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in KINDS}
+        self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
+        """Controller UID to what it controls."""
+        self._watchers: list[Watcher] = []
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call back on every change from now on."""
+        self._watchers.append(watcher)
+
+    def find(self, key: Key) -> Object | None:
+        """Return an object, or None."""
+        return self._objects[key.kind].get(key)
+
+    def all(self, kind: Kind) -> Iterator[Object]:
+        """Return every object of a kind, in no order that means anything."""
+        return iter(tuple(self._objects[kind.name].values()))
+
+    def owned_by(self, owner: Object, kind: Kind) -> tuple[Object, ...]:
+        """Return what an object controls, of one kind."""
+        owned = self._owned.get(uid_of(owner), {})
+        return tuple(each for key, each in owned.items() if key.kind == kind.name)
+
+    # -- as a Listener -------------------------------------------------------------------------
+
+    def replace(self, kind: Kind, objects: Iterable[Object]) -> None:
+        """Know exactly these objects of a kind."""
+        present = {key_of(each): each for each in objects}
+        for key, known in tuple(self._objects[kind.name].items()):
+            if key not in present:
+                self.removed(known)
+        for each in present.values():
+            self.changed(each)
+
+    def changed(self, kube_object: Object) -> None:
+        """Remember an object."""
+        key = key_of(kube_object)
+        self._disown(key)
+        self._objects[key.kind][key] = kube_object
+        owner = controller_of(kube_object)
+        if owner is not None:
+            self._owned[str(owner["uid"])][key] = kube_object
+        self._notify(kube_object, is_gone=False)
+
+    def removed(self, kube_object: Object) -> None:
+        """Forget an object."""
+        key = key_of(kube_object)
+        self._disown(key)
+        self._objects[key.kind].pop(key, None)
+        self._notify(kube_object, is_gone=True)
+
+    def _disown(self, key: Key) -> None:
+        known = self._objects[key.kind].get(key)
+        owner = None if known is None else controller_of(known)
+        if owner is None:
+            return
+        siblings = self._owned[str(owner["uid"])]
+        siblings.pop(key, None)
+        if not siblings:
+            del self._owned[str(owner["uid"])]
+
+    def _notify(self, kube_object: Object, *, is_gone: bool) -> None:
+        for watcher in self._watchers:
+            watcher(kube_object, is_gone)

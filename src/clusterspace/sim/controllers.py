@@ -1,6 +1,6 @@
 """Workloads, worked on one after the other: look at the mirror, decide, carry out."""
 
-from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -20,16 +20,18 @@ from clusterspace.sim.api import (
     POD,
     REPLICA_SET,
     STATEFUL_SET,
+    Key,
+    Mirror,
     SimApi,
+    controller_of,
+    key_of,
 )
-from clusterspace.sim.mirror import Key, Mirror, controller_of, key_of
-from clusterspace.sim.workloads.claims import plan_claim
 from clusterspace.sim.workloads.daemon_sets import plan_daemon_set
 from clusterspace.sim.workloads.deployments import plan_deployment
 from clusterspace.sim.workloads.jobs import plan_job
 from clusterspace.sim.workloads.plans import Plan
 from clusterspace.sim.workloads.replica_sets import plan_replica_set
-from clusterspace.sim.workloads.stateful_sets import plan_stateful_set
+from clusterspace.sim.workloads.stateful_sets import plan_claim, plan_stateful_set
 
 _log = structlog.get_logger(__name__)
 
@@ -46,47 +48,56 @@ class Controllers:
         self._mirror = mirror
         self._clock = clock
         self._queue = WorkQueue[Key](clock, lambda: backoff.exponential(0.05, 5))
-        mirror.watch(self._see)
+        mirror.watch(self._enqueue)
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async for key in self._queue:
-            try:
-                await self._work_on(key)
-            finally:
-                self._queue.done(key)
-
-    # -- what is concerned ---------------------------------------------------------------------
-
-    def _see(self, kube_object: Object, is_gone: bool) -> None:
+    def _enqueue(self, kube_object: Object, is_gone: bool) -> None:
+        """Queue the workloads that a change concerns."""
         if kube_object["kind"] in _WORKLOADS and not is_gone:
             self._queue.add(key_of(kube_object))
         if kube_object["kind"] == NODE.name:
             for daemon_set in self._mirror.all(DAEMON_SET):
                 self._queue.add(key_of(daemon_set))
-        self._add_owner(kube_object, is_gone=is_gone)
+        owner = self._enqueue_owner(kube_object)
+        if owner is not None and is_gone:
+            # A Deployment that recreates waits for the pods of its ReplicaSets to be gone.
+            self._enqueue_owner(owner)
 
-    def _add_owner(self, kube_object: Object, *, is_gone: bool) -> None:
+    def _enqueue_owner(self, kube_object: Object) -> Object | None:
+        """Queue the workload that controls an object, and return it as it is known."""
         reference = controller_of(kube_object)
         if reference is None or reference["kind"] not in _WORKLOADS:
-            return
+            return None
         key = Key(str(reference["kind"]), namespace_of(kube_object), str(reference["name"]))
         self._queue.add(key)
-        owner = self._mirror.find(key) if is_gone else None
-        if owner is not None:
-            # A Deployment that recreates waits for the pods of its ReplicaSets to be gone.
-            self._add_owner(owner, is_gone=False)
+        return self._mirror.find(key)
 
-    # -- what is done about it -----------------------------------------------------------------
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async for key in self._queue:
+            try:
+                await self._reconcile(key)
+            finally:
+                self._queue.done(key)
 
-    async def _work_on(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         workload = self._mirror.find(key)
         if workload is None:
             self._queue.forget(key)
             return
         try:
+            # No await between reading the mirror and the plan: a plan is made of one moment. What
+            # changes while it is carried out queues the key again; a write at a version that has
+            # passed is a Conflict, and the plan is made anew.
             plan = self._plan(workload)
-            await self._carry_out(plan)
+            for new in plan.create:
+                with suppress(AlreadyExists):
+                    await self._api.create(new)
+            for changed in plan.update:
+                await self._api.update(changed)
+            for surplus in plan.delete:
+                await self._api.delete(surplus)
+            if plan.status is not None:
+                await self._api.update_status(plan.status)
         except ApiError as error:
             if not isinstance(error, (Conflict, NotFound)):
                 _log.warning("workload step refused", key=key, reason=error.message)
@@ -116,20 +127,3 @@ class Controllers:
                 return plan_claim(workload)
             case _:
                 return plan_job(workload, pods, now)
-
-    async def _carry_out(self, plan: Plan) -> None:
-        for wanted in plan.create:
-            await _unless_taken(self._api.create(wanted))
-        for changed in plan.update:
-            await self._api.update(changed)
-        for surplus in plan.delete:
-            await self._api.delete(surplus)
-        if plan.status is not None:
-            await self._api.update_status(plan.status)
-
-
-async def _unless_taken(creation: Awaitable[Object]) -> None:
-    try:
-        await creation
-    except AlreadyExists:
-        return

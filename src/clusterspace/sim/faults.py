@@ -1,4 +1,21 @@
-"""Latency, drops, errors, empty lists, truncated answers, freezes and 410s, on request.
+"""Faults on request: latency, drops, errors, empty lists, truncated answers, freezes and 410s.
+
+    - fault: latency        # answer late, by `seconds`
+      seconds: 2
+      verbs: [list, watch]
+      resources: [pods, deployments.apps]
+    - fault: error          # answer with `code`: 429, 500, 503 or 504
+      code: 503
+      chance: 0.3
+    - fault: drop           # cut the connection; running watches too
+      times: 5
+    - fault: empty          # answer lists without their items
+    - fault: truncate       # cut the connection in the middle of the answer
+    - fault: shorten        # answer with half a body that claims to be whole
+    - fault: freeze         # answer nothing while the rule stands; running watches fall silent
+    - fault: expire         # answer watches with 410; running ones end with it
+
+A rule without `verbs`, `resources` or `namespaces` hits every one of them.
 
 The faults stand between the socket and everything else, where a bad network would: they see every
 request before it is authenticated, and every answer last. The simulation's own controllers do not
@@ -7,19 +24,24 @@ pass here, so a frozen member goes on living behind its frozen face.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http.messages import HeaderPairs, Response, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.streams import Stream
+from clusterspace.apiserver.state import HubState
 from clusterspace.errors import (
     ApiError,
     BadRequest,
@@ -32,16 +54,66 @@ from clusterspace.errors import (
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.sim.api import Kind
-from clusterspace.sim.fault_rules import (
-    CONFIG_MAP,
-    NAMESPACE,
-    Fault,
-    Rule,
-    is_exempt,
-    read_rules,
-)
 
 _log = structlog.get_logger(__name__)
+
+NAMESPACE: Final = "kube-system"
+CONFIG_MAP: Final = "clusterspace-sim-faults"
+DATA_KEY: Final = "rules"
+
+
+class Fault(Enum):
+    """What can go wrong on request."""
+
+    LATENCY = "latency"
+    DROP = "drop"
+    ERROR = "error"
+    EMPTY = "empty"
+    TRUNCATE = "truncate"
+    SHORTEN = "shorten"
+    FREEZE = "freeze"
+    EXPIRE = "expire"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRule:
+    """One fault, and the requests it hits."""
+
+    fault: Fault
+    verbs: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    chance: float = 1.0
+    times: int | None = None
+    """How often it hits before it is used up."""
+    seconds: float = 1.0
+    code: int = 503
+
+    def hits(self, info: RequestInfo) -> bool:
+        """Whether the rule is about a request."""
+        if self.verbs and info.verb not in self.verbs:
+            return False
+        if self.namespaces and info.namespace not in self.namespaces:
+            return False
+        named = {info.resource, f"{info.resource}.{info.group}" if info.group else info.resource}
+        return not self.resources or bool(self.resources & named)
+
+
+def is_exempt(info: RequestInfo) -> bool:
+    """Whether a request is about the rules themselves: those must always get through."""
+    return (
+        info.resource == "configmaps"
+        and info.namespace == NAMESPACE
+        and (info.name == CONFIG_MAP or info.is_write)
+    )
+
+
+def is_rules(kube_object: Object) -> bool:
+    """Whether a ConfigMap is the one that has the rules."""
+    return (namespace_of(kube_object), name_of(kube_object)) == (NAMESPACE, CONFIG_MAP)
+
+
+# -- reading -----------------------------------------------------------------------------------
 
 _ERRORS: Final[dict[int, type[ApiError]]] = {
     429: TooManyRequests,
@@ -49,44 +121,112 @@ _ERRORS: Final[dict[int, type[ApiError]]] = {
     503: ServiceUnavailable,
     504: DeadlineExceeded,
 }
+_FIELDS: Final = frozenset(
+    {"fault", "verbs", "resources", "namespaces", "chance", "times", "seconds", "code"}
+)
+
+
+def read_rules(data: Mapping[str, Any] | None) -> tuple[FaultRule, ...]:
+    """Read the rules from a ConfigMap's data; BadRequest that names the field when they are off."""
+    text = str((data or {}).get(DATA_KEY) or "")
+    try:
+        listed: Any = msgspec.yaml.decode(text.encode()) if text.strip() else []
+    except msgspec.DecodeError as error:
+        raise _wrong("", f"is not YAML: {error}") from error
+    if not isinstance(listed, list):
+        raise _wrong("", "must be a list of faults")
+    rules = cast("list[Any]", listed)
+    return tuple(_read_rule(each, f"[{index}]") for index, each in enumerate(rules))
+
+
+def _read_rule(given: Any, path: str) -> FaultRule:
+    if not isinstance(given, dict):
+        raise _wrong(path, "must be an object")
+    fields = cast("dict[str, Any]", given)
+    unknown = sorted(set(fields) - _FIELDS)
+    if unknown:
+        raise _wrong(f"{path}.{unknown[0]}", f"is not one of {', '.join(sorted(_FIELDS))}")
+    known = [each.value for each in Fault]
+    if fields.get("fault") not in known:
+        raise _wrong(f"{path}.fault", f"must be one of {', '.join(known)}")
+    times = fields.get("times")
+    code = fields.get("code", 503)
+    if code not in _ERRORS:
+        raise _wrong(f"{path}.code", f"must be one of {', '.join(map(str, _ERRORS))}")
+    return FaultRule(
+        fault=Fault(fields["fault"]),
+        verbs=_texts(fields, "verbs", path),
+        resources=_texts(fields, "resources", path),
+        namespaces=_texts(fields, "namespaces", path),
+        chance=_number(fields.get("chance", 1.0), f"{path}.chance", most=1.0),
+        times=None if times is None else int(_number(times, f"{path}.times")),
+        seconds=_number(fields.get("seconds", 1.0), f"{path}.seconds"),
+        code=int(code),
+    )
+
+
+def _texts(fields: Mapping[str, Any], name: str, path: str) -> frozenset[str]:
+    given: Any = fields.get(name) or []
+    if not isinstance(given, list):
+        raise _wrong(f"{path}.{name}", "must be a list of texts")
+    return frozenset(str(each) for each in cast("Iterable[Any]", given))
+
+
+def _number(given: Any, path: str, *, most: float = math.inf) -> float:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given <= most:
+        limit = "" if most == math.inf else f" and at most {most:g}"
+        raise _wrong(path, f"must be a number of at least 0{limit}")
+    return given
+
+
+def _wrong(path: str, why: str) -> BadRequest:
+    return BadRequest(f"data.{DATA_KEY}{path} {why}")
+
+
+# -- letting them happen -----------------------------------------------------------------------
+
 _JSON: Final = (("Content-Type", "application/json"),)
 _LOOK_SECONDS: Final = 1.0
 _MESSAGE: Final = "this fault was asked for"
 
 
 class FrozenStream(Stream):
-    """A stream that can fall silent: what is written meanwhile is held, and sent when it thaws."""
+    """A stream that can fall silent: what is written meanwhile is kept, and sent when it thaws."""
 
-    __slots__ = ("__weakref__", "_held", "info", "is_frozen")
+    __slots__ = ("__weakref__", "_kept", "info", "is_frozen")
 
     def __init__(self, inner: Stream, info: RequestInfo, *, is_frozen: bool) -> None:
         super().__init__(inner._wire, has_body=inner._has_body)
         self.info = info
         self.is_frozen = is_frozen
-        self._held: list[bytes] = []
+        self._kept: list[bytes] = []
 
     @property
     def buffered(self) -> int:
-        """Bytes written and not yet taken, those held back among them."""
-        return super().buffered + sum(map(len, self._held))
+        """Bytes written and not yet taken, those kept back among them.
+
+        The feed that writes here evicts a reader whose buffer is over its limit, so a frozen watch
+        is cut off after a while, as one behind a dead network is.
+        """
+        return super().buffered + sum(map(len, self._kept))
 
     def write_framed(self, framed: bytes) -> None:
-        """Send, or hold."""
+        """Send, or keep."""
         if self.is_frozen:
-            self._held.append(framed)
+            self._kept.append(framed)
             return
         super().write_framed(framed)
 
     def thaw(self) -> None:
-        """Send what was held, and hold no more."""
+        """Send what was kept, and keep no more."""
         self.is_frozen = False
-        held, self._held = self._held, []
-        for framed in held:
+        kept, self._kept = self._kept, []
+        for framed in kept:
             super().write_framed(framed)
 
 
 class WatchedRequest(Request):
-    """A request whose stream the faults keep an eye on."""
+    """A request whose answer is a stream that can be frozen."""
 
     __slots__ = ("_info", "_on_stream")
 
@@ -107,19 +247,19 @@ class WatchedRequest(Request):
         self._on_stream = on_stream
 
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
-        """Start a stream that can be frozen."""
+        """Start the stream, and hand it to the faults."""
         return self._on_stream(super().start_stream(status, headers), self._info)
 
 
 class Faults:
     """The faults of one simulated member; a Listener for the ConfigMap that has their rules."""
 
-    def __init__(self, clock: Clock, random: Random, expire: Callable[[Rule], None]) -> None:
+    def __init__(self, clock: Clock, random: Random, expire: Callable[[FaultRule], None]) -> None:
         self._clock = clock
         self._random = random
         self._expire = expire
         """Ends the running watches a rule is about with 410."""
-        self._rules: tuple[Rule, ...] = ()
+        self._rules: tuple[FaultRule, ...] = ()
         self._left: dict[int, int] = {}
         """Index of a rule to how often it may still hit."""
         self._streams: WeakSet[FrozenStream] = WeakSet()
@@ -147,7 +287,7 @@ class Faults:
 
     def changed(self, kube_object: Object) -> None:
         """Learn new rules."""
-        if not _is_rules(kube_object):
+        if not is_rules(kube_object):
             return
         try:
             self.set_rules(read_rules(kube_object.get("data")))
@@ -156,10 +296,10 @@ class Faults:
 
     def removed(self, kube_object: Object) -> None:
         """Forget the rules."""
-        if _is_rules(kube_object):
+        if is_rules(kube_object):
             self.set_rules(())
 
-    def set_rules(self, rules: tuple[Rule, ...]) -> None:
+    def set_rules(self, rules: tuple[FaultRule, ...]) -> None:
         """Let exactly these rules stand, for running watches too."""
         self._rules = rules
         self._left = {
@@ -180,7 +320,7 @@ class Faults:
 
     # -- what happens to a request -------------------------------------------------------------
 
-    def _find(self, fault: Fault, info: RequestInfo) -> Rule | None:
+    def _find(self, fault: Fault, info: RequestInfo) -> FaultRule | None:
         """Return the rule by which a fault hits a request now; it counts as a hit."""
         if is_exempt(info):
             return None
@@ -207,65 +347,61 @@ class Faults:
         if failing is not None:
             return refusal(_ERRORS[failing.code](_MESSAGE))
         if info.is_watch:
-            return await self._handle_watch(request, info, handler)
-        await self._wait_while_frozen(request, info)
+            if self._find(Fault.EXPIRE, info) is None:
+                return await handler(WatchedRequest(request, info, self._watch_stream))
+            status = statuses.status_of(Expired(statuses.WATCH_TOO_OLD))
+            stream = request.start_stream(200, _JSON)
+            stream.write(msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n")
+            stream.end()
+            return None
+        while not request.is_disconnected and self._find(Fault.FREEZE, info) is not None:
+            # Now and then it looks whether anybody is still waiting for the answer.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
         response = await handler(request)
         return None if response is None else self._spoil(request, info, response)
 
-    async def _handle_watch(
-        self, request: Request, info: RequestInfo, handler: Handler
-    ) -> Response | None:
-        if self._find(Fault.EXPIRE, info) is not None:
-            stream = request.start_stream(200, _JSON)
-            stream.write(_error_event(Expired(statuses.WATCH_TOO_OLD)))
-            stream.end()
-            return None
-        return await handler(WatchedRequest(request, info, self._watch_stream))
-
     def _watch_stream(self, stream: Stream, info: RequestInfo) -> Stream:
+        # No await from finding the rule to adding the stream: rules that change are applied to the
+        # streams known then, so one between the two would stay as the old rules left it.
         is_frozen = self._find(Fault.FREEZE, info) is not None
         watched = FrozenStream(stream, info, is_frozen=is_frozen)
         self._streams.add(watched)
         return watched
 
-    async def _wait_while_frozen(self, request: Request, info: RequestInfo) -> None:
-        while not request.is_disconnected and self._find(Fault.FREEZE, info) is not None:
-            # Now and then it looks whether anybody is still waiting for the answer.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
-
     def _spoil(self, request: Request, info: RequestInfo, response: Response) -> Response | None:
-        if info.verb == "list" and self._find(Fault.EMPTY, info) is not None:
-            response = _emptied(response)
+        """Return an answer as the rules leave it; None when it was cut in the middle."""
+        is_json = response.status == 200 and _JSON[0] in response.headers
+        if info.verb == "list" and self._find(Fault.EMPTY, info) is not None and is_json:
+            content: dict[str, Any] = msgspec.json.decode(_whole_body(response))
+            field = "rows" if content.get("kind") == "Table" else "items"
+            emptied = msgspec.json.encode({**content, field: []})
+            response = Response(response.status, response.headers, emptied)
         if self._find(Fault.SHORTEN, info) is not None:
-            body = _whole(response)
+            body = _whole_body(response)
             response = Response(response.status, response.headers, body[: len(body) // 2])
         if self._find(Fault.TRUNCATE, info) is None:
             return response
-        body = _whole(response)
+        body = _whole_body(response)
         stream = request.start_stream(response.status, response.headers)
         stream.write(body[: len(body) // 2])
         stream.abort()
         return None
 
 
-def _is_rules(kube_object: Object) -> bool:
-    return (namespace_of(kube_object), name_of(kube_object)) == (NAMESPACE, CONFIG_MAP)
-
-
-def _emptied(response: Response) -> Response:
-    """Return a list without its items, or a Table without its rows; anything else as it is."""
-    if response.status != 200 or ("Content-Type", "application/json") not in response.headers:
-        return response
-    body: dict[str, Any] = msgspec.json.decode(_whole(response))
-    field = "rows" if body.get("kind") == "Table" else "items"
-    return Response(response.status, response.headers, msgspec.json.encode({**body, field: []}))
-
-
-def _error_event(error: ApiError) -> bytes:
-    event = {"type": "ERROR", "object": statuses.status_of(error)}
-    return msgspec.json.encode(event) + b"\n"
-
-
-def _whole(response: Response) -> bytes:
+def _whole_body(response: Response) -> bytes:
     return response.body if isinstance(response.body, bytes) else b"".join(response.body)
+
+
+# -- refusing rules nobody could follow --------------------------------------------------------
+
+
+class FaultRulesReader:
+    """The admission plug-in that reads the rules in the one ConfigMap that has them."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Refuse rules that make no sense; let everything else pass."""
+        del hub
+        if admission.is_of("", "ConfigMap") and is_rules(admission.new):
+            read_rules(admission.new.get("data"))
+        return admission.new

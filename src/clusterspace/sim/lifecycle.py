@@ -11,12 +11,10 @@ from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import ApiError, Conflict, NotFound
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.sim import pods as steps
-from clusterspace.sim.api import NODE, POD, SimApi
-from clusterspace.sim.mirror import Key, Mirror, key_of
+from clusterspace.sim.api import NODE, POD, Key, Mirror, SimApi, key_of
 from clusterspace.sim.nodes import free_address, host_address
-from clusterspace.sim.placement import Placement
-from clusterspace.sim.pods import Next, Pace, Stage, Step, next_step, stage_of
-from clusterspace.sim.scheduling import choose_node
+from clusterspace.sim.pods import Pace, Stage, Step, next_step, stage_of
+from clusterspace.sim.scheduling import PodsByNode, choose_node
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +30,7 @@ class Lifecycle:
         scheduler: SimApi,
         kubelet: SimApi,
         mirror: Mirror,
-        placement: Placement,
+        pods_by_node: PodsByNode,
         clock: Clock,
         pace: Pace,
     ) -> None:
@@ -41,53 +39,59 @@ class Lifecycle:
         self._mirror = mirror
         self._clock = clock
         self._pace = pace
-        self._placement = placement
+        self._pods_by_node = pods_by_node
         self._queue = WorkQueue[Key](clock, lambda: backoff.exponential(0.05, 5))
         self._since: dict[str, tuple[Stage, float]] = {}
         """Pod UID to its stage, and since when it is there."""
-        self._homeless: set[Key] = set()
+        self._unschedulable: set[Key] = set()
         """Pods that no node takes now."""
-        self._farewells: list[Callable[[Object], None]] = []
-        mirror.watch(self._see)
+        self._on_removal: list[Callable[[Object], None]] = []
+        mirror.watch(self._enqueue)
 
-    def on_removal(self, farewell: Callable[[Object], None]) -> None:
+    def on_removal(self, callback: Callable[[Object], None]) -> None:
         """Call back with every pod that is gone."""
-        self._farewells.append(farewell)
+        self._on_removal.append(callback)
+
+    def _enqueue(self, kube_object: Object, is_gone: bool) -> None:
+        is_pod = kube_object["kind"] == POD.name
+        if is_pod and not is_gone:
+            self._queue.add(key_of(kube_object))
+            return
+        if is_pod:
+            self._since.pop(uid_of(kube_object), None)
+            self._unschedulable.discard(key_of(kube_object))
+            for callback in self._on_removal:
+                callback(kube_object)
+        if is_pod or kube_object["kind"] == NODE.name:
+            # A pod that left made room, and a node that changed may have some.
+            for key in self._unschedulable:
+                self._queue.add_after(key, RESCHEDULE_SECONDS)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async for key in self._queue:
             try:
-                await self._work_on(key)
+                await self._reconcile(key)
             finally:
                 self._queue.done(key)
 
-    def _see(self, kube_object: Object, is_gone: bool) -> None:
-        if kube_object["kind"] == NODE.name:
-            self._retry_homeless()
-        if kube_object["kind"] != POD.name:
-            return
-        if not is_gone:
-            self._queue.add(key_of(kube_object))
-            return
-        self._since.pop(uid_of(kube_object), None)
-        self._homeless.discard(key_of(kube_object))
-        self._retry_homeless()
-        for farewell in self._farewells:
-            farewell(kube_object)
-
-    def _retry_homeless(self) -> None:
-        for key in self._homeless:
-            self._queue.add_after(key, RESCHEDULE_SECONDS)
-
-    async def _work_on(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         pod = self._mirror.find(key)
         if pod is None:
             self._queue.forget(key)
             return
-        wanted = next_step(pod, self._seconds_in_stage(pod), self._pace)
+        stage, now = stage_of(pod), self._clock.monotonic()
+        entered = self._since.get(uid_of(pod))
+        if entered is None or entered[0] is not stage:
+            # How long a pod is in a stage is not stored in it: a member that starts anew has no
+            # pods, and one that loses this memory waits once more.
+            entered = self._since[uid_of(pod)] = (stage, now)
+        upcoming = next_step(pod, now - entered[1], self._pace)
         try:
-            await self._take(pod, wanted)
+            if upcoming.seconds > 0:
+                self._queue.add_after(key, upcoming.seconds)
+            elif upcoming.step is not None:
+                await self._take(pod, upcoming.step)
         except ApiError as error:
             if not isinstance(error, (Conflict, NotFound)):
                 _log.warning("pod step refused", pod=key, reason=error.message)
@@ -95,24 +99,29 @@ class Lifecycle:
             return
         self._queue.forget(key)
 
-    def _seconds_in_stage(self, pod: Object) -> float:
-        stage, now = stage_of(pod), self._clock.monotonic()
-        held = self._since.get(uid_of(pod))
-        if held is None or held[0] is not stage:
-            self._since[uid_of(pod)] = (stage, now)
-            return 0.0
-        return now - held[1]
-
-    async def _take(self, pod: Object, wanted: Next) -> None:
-        if wanted.seconds > 0:
-            self._queue.add_after(key_of(pod), wanted.seconds)
-            return
+    async def _take(self, pod: Object, step: Step) -> None:
         now = self._clock.now()
-        match wanted.step:
+        match step:
             case Step.BIND:
-                await self._bind(pod)
+                nodes = tuple(self._mirror.all(NODE))
+                choice = choose_node(pod, nodes, self._pods_by_node.used)
+                if choice.node:
+                    self._unschedulable.discard(key_of(pod))
+                    await self._scheduler.bind(pod, choice.node)
+                    return
+                self._unschedulable.add(key_of(pod))
+                changed = steps.unschedulable(pod, choice.reason, now)
+                if changed["status"] != pod.get("status"):
+                    await self._scheduler.update_status(changed)
             case Step.START:
-                await self._start(pod)
+                name = str(find_at(pod, "spec", "nodeName"))
+                node = self._mirror.find(Key(NODE.name, "", name))
+                if node is None:
+                    return  # a pod of a node we do not simulate waits, as for a dead kubelet
+                address = host = host_address(node)
+                if not find_at(pod, "spec", "hostNetwork"):
+                    address = free_address(node, self._pods_by_node.on_node(name))
+                await self._kubelet.update_status(steps.started(pod, address, host, now))
             case Step.MAKE_READY:
                 await self._kubelet.update_status(steps.made_ready(pod, now))
             case Step.FINISH:
@@ -120,27 +129,3 @@ class Lifecycle:
                 await self._kubelet.update_status(ended)
             case Step.REMOVE:
                 await self._kubelet.delete(pod, grace_seconds=0)
-            case None:
-                return
-
-    async def _bind(self, pod: Object) -> None:
-        choice = choose_node(pod, tuple(self._mirror.all(NODE)), self._placement.used)
-        if choice.node:
-            self._homeless.discard(key_of(pod))
-            await self._scheduler.bind(pod, choice.node)
-            return
-        self._homeless.add(key_of(pod))
-        told = steps.unschedulable(pod, choice.reason, self._clock.now())
-        if told["status"] != pod.get("status"):
-            await self._scheduler.update_status(told)
-
-    async def _start(self, pod: Object) -> None:
-        name = str(find_at(pod, "spec", "nodeName"))
-        node = self._mirror.find(Key(NODE.name, "", name))
-        if node is None:
-            return  # a pod of a node we do not simulate waits, as it would for a dead kubelet
-        host = host_address(node)
-        address = host
-        if not find_at(pod, "spec", "hostNetwork"):
-            address = free_address(node, self._placement.on_node(name))
-        await self._kubelet.update_status(steps.started(pod, address, host, self._clock.now()))

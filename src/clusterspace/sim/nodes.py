@@ -1,14 +1,16 @@
-"""Nodes with capacity, and their heartbeats."""
+"""Nodes with capacity, and the heartbeats that keep them there and alive."""
 
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.errors import InternalError
+from clusterspace.aio.clocks import Clock
+from clusterspace.errors import AlreadyExists, Conflict, InternalError, NotFound
 from clusterspace.kube.objects import Object, find_at, name_of, with_value, without_value
 from clusterspace.kube.timestamps import format_micro_time, format_time
-from clusterspace.sim.pod_states import is_finished
+from clusterspace.sim.api import NODE, Key, Mirror, SimApi
+from clusterspace.sim.pods import is_finished
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 HEARTBEAT_SECONDS: Final = 10.0
@@ -19,7 +21,6 @@ _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
 _NODE_NETWORK: Final = ipaddress.ip_network("172.24.0.0/14")
 _ADDRESSES_PER_NODE: Final = 256
-MOST_NODES: Final = _POD_NETWORK.num_addresses // _ADDRESSES_PER_NODE
 
 _CONDITIONS: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
@@ -96,24 +97,20 @@ def with_node_status(node: Object, index: int, shape: NodeShape, now: float) -> 
             {"type": "Hostname", "address": name_of(node)},
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-        "nodeInfo": _node_info(name_of(node), shape),
+        "nodeInfo": {
+            "architecture": "amd64",
+            "operatingSystem": "linux",
+            "osImage": "Clusterspace simulation",
+            "kernelVersion": "0.0.0-sim",
+            "kubeletVersion": shape.version,
+            "kubeProxyVersion": shape.version,
+            "containerRuntimeVersion": "sim://1",
+            "machineID": name_of(node),
+            "systemUUID": name_of(node),
+            "bootID": name_of(node),
+        },
     }
     return {**node, "status": status}
-
-
-def _node_info(name: str, shape: NodeShape) -> Object:
-    return {
-        "architecture": "amd64",
-        "operatingSystem": "linux",
-        "osImage": "Clusterspace simulation",
-        "kernelVersion": "0.0.0-sim",
-        "kubeletVersion": shape.version,
-        "kubeProxyVersion": shape.version,
-        "containerRuntimeVersion": "sim://1",
-        "machineID": name,
-        "systemUUID": name,
-        "bootID": name,
-    }
 
 
 def without_taints(node: Object) -> Object:
@@ -185,3 +182,58 @@ def free_address(node: Object, pods: Iterable[Object]) -> str:
         if address != network[1] and str(address) not in taken:
             return str(address)
     raise InternalError(f"node {name_of(node)} has no free pod address")
+
+
+# -- heartbeats --------------------------------------------------------------------------------
+
+
+class Heartbeats:
+    """The kubelets' only other duty: registering nodes and renewing their leases."""
+
+    def __init__(  # noqa: PLR0913 - what a cluster's nodes are, named once
+        self,
+        api: SimApi,
+        mirror: Mirror,
+        clock: Clock,
+        *,
+        cluster: str,
+        count: int,
+        shape: NodeShape,
+    ) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._clock = clock
+        self._cluster = cluster
+        self._count = count
+        self._shape = shape
+        self._leases: dict[int, Object] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self.beat()
+            await self._clock.sleep(HEARTBEAT_SECONDS)
+
+    async def beat(self) -> None:
+        """Register what is missing and renew every lease."""
+        for index in range(self._count):
+            node = self._mirror.find(Key(NODE.name, "", node_name(self._cluster, index)))
+            if node is None:
+                created = await self._api.create(new_node(self._cluster, index, self._shape))
+                running = with_node_status(created, index, self._shape, self._clock.now())
+                healthy = without_taints(await self._api.update_status(running))
+                node = await self._api.update(healthy)
+            await self._renew(index, node)
+
+    async def _renew(self, index: int, node: Object) -> None:
+        last, now = self._leases.get(index), self._clock.now()
+        try:
+            if last is None:
+                self._leases[index] = await self._api.create(new_lease(node, now))
+            else:
+                self._leases[index] = await self._api.update(renewed(last, now))
+        except (AlreadyExists, Conflict, NotFound) as error:
+            # Somebody deleted or changed the lease: the next beat makes a new one in its place.
+            self._leases.pop(index, None)
+            if last is not None and not isinstance(error, NotFound):
+                await self._api.delete(last)

@@ -1,4 +1,4 @@
-"""Pending to Running to gone: what happens to a pod next, and how it looks then.
+"""A pod from Pending to Running to gone: what workloads count, what happens next, how it looks.
 
     unscheduled ──bind──> scheduled ──start──> running ──ready──> ready ──end──> finished
          │                    │                   │                 │
@@ -12,22 +12,88 @@ A pod may say how it wants to behave, in annotations of its template:
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedDuration
 from clusterspace.kube.conditions import Condition, find_condition, set_condition
 from clusterspace.kube.durations import seconds_of
-from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of
-from clusterspace.kube.timestamps import format_time
-from clusterspace.sim.pod_states import containers_of, is_ending, is_finished, phase_of
+from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of, uid_of
+from clusterspace.kube.timestamps import format_time, parse_time
 
 READY_AFTER: Final = "sim.clusterspace.io/ready-after"
 RUN_FOR: Final = "sim.clusterspace.io/run-for"
 EXIT_CODE: Final = "sim.clusterspace.io/exit-code"
 _NEVER: Final = "never"
 _INSTANT: Final = 0.001
+
+
+# -- active, ready, available: what workloads count --------------------------------------------
+
+
+def phase_of(pod: Object) -> str:
+    """Return the pod's phase; a pod nobody has looked at is Pending."""
+    return str(find_at(pod, "status", "phase") or "Pending")
+
+
+def is_ending(kube_object: Object) -> bool:
+    """Whether an object has been deleted and is only waiting to go."""
+    return bool(metadata_of(kube_object).get("deletionTimestamp"))
+
+
+def is_finished(pod: Object) -> bool:
+    """Whether the pod's containers have ended for good."""
+    return phase_of(pod) in ("Succeeded", "Failed")
+
+
+def is_active(pod: Object) -> bool:
+    """Whether the pod counts as one of a workload's replicas."""
+    return not is_ending(pod) and not is_finished(pod)
+
+
+def ready_since(pod: Object) -> float | None:
+    """Return when the pod became ready; None when it is not."""
+    conditions: list[Any] | None = find_at(pod, "status", "conditions")
+    ready = find_condition(conditions, "Ready")
+    if ready is None or ready.get("status") != "True":
+        return None
+    return parse_time(str(ready["lastTransitionTime"]))
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether the pod takes traffic."""
+    return ready_since(pod) is not None and not is_ending(pod)
+
+
+def is_available(pod: Object, min_ready_seconds: int, now: float) -> bool:
+    """Whether the pod has been ready for long enough to be relied on."""
+    since = ready_since(pod)
+    return since is not None and not is_ending(pod) and now >= since + min_ready_seconds
+
+
+def next_availability(pods: Iterable[Object], min_ready_seconds: int, now: float) -> float | None:
+    """Return how long until the next ready pod becomes available; None when none will."""
+    waits = [
+        since + min_ready_seconds - now
+        for since in map(ready_since, pods)
+        if since is not None and since + min_ready_seconds > now
+    ]
+    return min(waits, default=None)
+
+
+def resources_of(container: Object, which: str) -> dict[str, str]:
+    """Return a container's requests or limits."""
+    return cast("dict[str, str]", find_at(container, "resources", which) or {})
+
+
+def containers_of(pod: Object) -> list[Object]:
+    """Return the pod's containers."""
+    return cast("list[Object]", find_at(pod, "spec", "containers") or [])
+
+
+# -- what happens next -------------------------------------------------------------------------
 
 
 class Stage(Enum):
@@ -95,35 +161,21 @@ def next_step(pod: Object, in_stage: float, pace: Pace) -> Next:
     if stage is Stage.STOPPING:
         grace = find_at(pod, "metadata", "deletionGracePeriodSeconds") or 0
         return Next(Step.REMOVE, _left(min(pace.stop, grace), in_stage))
-    if stage is Stage.RUNNING:
-        return _next_of_running(pod, in_stage, pace)
-    if stage is Stage.READY:
-        seconds = _run_seconds(pod, pace)
-        return Next() if seconds is None else Next(Step.FINISH, _left(seconds, in_stage))
-    return Next()
+    if stage is Stage.FINISHED:
+        return Next()
+    ready_after = annotations_of(pod).get(READY_AFTER, "")
+    if stage is Stage.RUNNING and ready_after != _NEVER:
+        return Next(Step.MAKE_READY, _left(_seconds(ready_after, pace.ready), in_stage))
+    run_for = annotations_of(pod).get(RUN_FOR, "")
+    if not run_for and (find_at(pod, "spec", "restartPolicy") or "Always") == "Always":
+        return Next()  # it goes on until it is told to stop
+    return Next(Step.FINISH, _left(_seconds(run_for, pace.job), in_stage))
 
 
-def _left(wanted: float, passed: float) -> float:
+def _left(seconds: float, passed: float) -> float:
     """Return how much longer to wait; a wait too short to tell from none is none."""
-    left = wanted - passed
+    left = seconds - passed
     return left if left > _INSTANT else 0.0
-
-
-def _next_of_running(pod: Object, in_stage: float, pace: Pace) -> Next:
-    ready = annotations_of(pod).get(READY_AFTER, "")
-    run = _run_seconds(pod, pace)
-    if ready == _NEVER:
-        return Next() if run is None else Next(Step.FINISH, _left(run, in_stage))
-    return Next(Step.MAKE_READY, _left(_seconds(ready, pace.ready), in_stage))
-
-
-def _run_seconds(pod: Object, pace: Pace) -> float | None:
-    """Return how long a pod runs; None for one that goes on until it is told to stop."""
-    asked = annotations_of(pod).get(RUN_FOR, "")
-    if asked:
-        return _seconds(asked, pace.job)
-    restarts = find_at(pod, "spec", "restartPolicy") or "Always"
-    return None if restarts == "Always" else pace.job
 
 
 def _seconds(text: str, otherwise: float) -> float:
@@ -164,53 +216,63 @@ def started(pod: Object, address: str, host_address: str, now: float) -> Object:
         "startTime": stamp,
         "containerStatuses": [_container(pod, each, stamp) for each in containers_of(pod)],
     }
-    initial: list[Object] = find_at(pod, "spec", "initContainers") or []
-    if initial:
-        status["initContainerStatuses"] = [_initialized(pod, each, stamp) for each in initial]
-    held: list[Object] = find_at(pod, "status", "conditions") or []
-    return {**pod, "status": {**status, "conditions": _conditions(held, now, is_ready=False)}}
+    ended: Object = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
+    initialized: Object = {"ready": True, "started": False, "state": {"terminated": ended}}
+    init_containers: list[Object] = find_at(pod, "spec", "initContainers") or []
+    if init_containers:
+        status["initContainerStatuses"] = [
+            {**_container(pod, each, stamp), **initialized} for each in init_containers
+        ]
+    return {**pod, "status": {**status, "conditions": _conditions(pod, now, is_ready=False)}}
 
 
 def made_ready(pod: Object, now: float) -> Object:
     """Return the pod with every container ready."""
-    held: list[Object] = find_at(pod, "status", "conditions") or []
     containers: list[Object] = find_at(pod, "status", "containerStatuses") or []
     status: Object = {
         **pod["status"],
         "containerStatuses": [{**each, "ready": True} for each in containers],
-        "conditions": _conditions(held, now, is_ready=True),
+        "conditions": _conditions(pod, now, is_ready=True),
     }
     return {**pod, "status": status}
 
 
 def finished(pod: Object, exit_code: int, now: float) -> Object:
     """Return the pod with every container ended."""
-    containers: list[Object] = find_at(pod, "status", "containerStatuses") or []
-    held: list[Object] = find_at(pod, "status", "conditions") or []
+    containers: list[Object] = []
+    for each in find_at(pod, "status", "containerStatuses") or ():
+        ended: Object = {
+            "exitCode": exit_code,
+            "reason": "Error" if exit_code else "Completed",
+            "startedAt": find_at(each, "state", "running", "startedAt"),
+            "finishedAt": format_time(now),
+            "containerID": each.get("containerID"),
+        }
+        state: Object = {"terminated": ended}
+        containers.append({**each, "ready": False, "started": False, "state": state})
     status: Object = {
         **pod["status"],
         "phase": "Failed" if exit_code else "Succeeded",
-        "containerStatuses": [_ended(each, exit_code, now) for each in containers],
-        "conditions": _conditions(held, now, is_ready=False, reason="PodCompleted"),
+        "containerStatuses": containers,
+        "conditions": _conditions(pod, now, is_ready=False, reason="PodCompleted"),
     }
     return {**pod, "status": status}
 
 
 def _conditions(
-    held: list[Object], now: float, *, is_ready: bool, reason: str = "ContainersNotReady"
+    pod: Object, now: float, *, is_ready: bool, reason: str = "ContainersNotReady"
 ) -> list[Object]:
-    verdict = "True" if is_ready else "False"
-    why = "" if is_ready else reason
-    wanted = (
+    ready = ("True", "") if is_ready else ("False", reason)
+    conditions: list[Object] = find_at(pod, "status", "conditions") or []
+    for each in (
         Condition("PodReadyToStartContainers", "True", ""),
         Condition("Initialized", "True", ""),
-        Condition("Ready", verdict, why),
-        Condition("ContainersReady", verdict, why),
+        Condition("Ready", *ready),
+        Condition("ContainersReady", *ready),
         Condition("PodScheduled", "True", ""),
-    )
-    for each in wanted:
-        held = set_condition(held, each, now).conditions
-    return [{key: value for key, value in each.items() if value != ""} for each in held]
+    ):
+        conditions = set_condition(conditions, each, now).conditions
+    return [{key: value for key, value in each.items() if value != ""} for each in conditions]
 
 
 def _container(pod: Object, container: Object, stamp: str) -> Object:
@@ -228,22 +290,5 @@ def _container(pod: Object, container: Object, stamp: str) -> Object:
     }
 
 
-def _initialized(pod: Object, container: Object, stamp: str) -> Object:
-    running = _container(pod, container, stamp)
-    ended: Object = {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}
-    return {**running, "ready": True, "started": False, "state": {"terminated": ended}}
-
-
-def _ended(container: Object, exit_code: int, now: float) -> Object:
-    ended: Object = {
-        "exitCode": exit_code,
-        "reason": "Error" if exit_code else "Completed",
-        "startedAt": find_at(container, "state", "running", "startedAt"),
-        "finishedAt": format_time(now),
-        "containerID": container.get("containerID"),
-    }
-    return {**container, "ready": False, "started": False, "state": {"terminated": ended}}
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("/".join(parts).encode()).hexdigest()
+def _digest(*names: str) -> str:
+    return hashlib.sha256("/".join(names).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """Which node takes a pod: selectors, taints and room, and then the one with the most room left."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +10,8 @@ from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.selectors import Operator, require
 from clusterspace.kube.taints import tolerates
-from clusterspace.sim.pod_states import containers_of, resources_of
+from clusterspace.sim.api import Key, Mirror, key_of
+from clusterspace.sim.pods import containers_of, is_finished, resources_of
 
 _HARD: Final = ("NoSchedule", "NoExecute")
 _OPERATORS: Final = {
@@ -68,15 +70,17 @@ def capacity_of(node: Object) -> Room:
 def choose_node(pod: Object, nodes: Sequence[Object], used: Mapping[str, Room]) -> Choice:
     """Pick the node with the most room left among those that take the pod."""
     free = {name_of(node): capacity_of(node) - used.get(name_of(node), Room()) for node in nodes}
-    wanted = request_of(pod)
-    reasons = {name_of(node): _refusal(node, pod, free[name_of(node)], wanted) for node in nodes}
+    requested = request_of(pod)
+    reasons = {name_of(node): _refusal(node, pod, free[name_of(node)], requested) for node in nodes}
     fitting = [name for name, reason in reasons.items() if not reason]
-    if not fitting:
-        return Choice("", _summary(reasons))
-    return Choice(min(fitting, key=lambda name: (-free[name].pods, -free[name].cpu, name)))
+    if fitting:
+        return Choice(min(fitting, key=lambda name: (-free[name].pods, -free[name].cpu, name)))
+    counts = sorted(Counter(reasons.values()).items())
+    listed = ", ".join(f"{count} {reason}" for reason, count in counts) or "there are none"
+    return Choice("", f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def _refusal(node: Object, pod: Object, free: Room, wanted: Room) -> str:
+def _refusal(node: Object, pod: Object, free: Room, requested: Room) -> str:
     if not _is_selected(node, pod):
         return "node(s) didn't match Pod's node affinity/selector"
     taint = _untolerated(node, pod)
@@ -84,19 +88,11 @@ def _refusal(node: Object, pod: Object, free: Room, wanted: Room) -> str:
         if taint.get("key") == "node.kubernetes.io/unschedulable":
             return "node(s) were unschedulable"
         return f"node(s) had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"
-    if wanted.pods > free.pods:
+    if requested.pods > free.pods:
         return "Too many pods"
-    if wanted.cpu > free.cpu:
+    if requested.cpu > free.cpu:
         return "Insufficient cpu"
-    return "Insufficient memory" if wanted.memory > free.memory else ""
-
-
-def _summary(reasons: Mapping[str, str]) -> str:
-    counts: dict[str, int] = {}
-    for reason in reasons.values():
-        counts[reason] = counts.get(reason, 0) + 1
-    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-    return f"0/{len(reasons)} nodes are available: {listed or 'there are none'}."
+    return "Insufficient memory" if requested.memory > free.memory else ""
 
 
 def takes_pod(node: Object, pod: Object) -> bool:
@@ -108,21 +104,27 @@ def takes_pod(node: Object, pod: Object) -> bool:
 
 
 def _is_selected(node: Object, pod: Object) -> bool:
-    wanted: Mapping[str, str] = find_at(pod, "spec", "nodeSelector") or {}
-    if not wanted.items() <= labels_of(node).items():
+    selector: Mapping[str, str] = find_at(pod, "spec", "nodeSelector") or {}
+    if not selector.items() <= labels_of(node).items():
         return False
+    terms = required_node_terms(pod)
+    fields = {"metadata.name": name_of(node)}
+    for term in terms:
+        # A term without any requirement selects nothing.
+        requirements = [
+            *((each, labels_of(node)) for each in term.get("matchExpressions") or ()),
+            *((each, fields) for each in term.get("matchFields") or ()),
+        ]
+        if requirements and all(_holds(each, values) for each, values in requirements):
+            return True
+    return not terms
+
+
+def required_node_terms(pod: Object) -> list[Object]:
+    """Return the node selector terms of which a pod's node must match one; none: any will do."""
     affinity = ("spec", "affinity", "nodeAffinity")
     required = find_at(pod, *affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    terms: list[Object] = find_at(required, "nodeSelectorTerms") or []
-    return not terms or any(_matches(node, term) for term in terms)
-
-
-def _matches(node: Object, term: Object) -> bool:
-    expressions: list[Object] = term.get("matchExpressions") or []
-    fields: list[Object] = term.get("matchFields") or []
-    own = {"metadata.name": name_of(node)}
-    held = (*((each, labels_of(node)) for each in expressions), *((each, own) for each in fields))
-    return bool(held) and all(_holds(expression, values) for expression, values in held)
+    return find_at(required, "nodeSelectorTerms") or []
 
 
 def _holds(expression: Object, values: Mapping[str, str]) -> bool:
@@ -150,3 +152,41 @@ def _untolerated(node: Object, pod: Object) -> Object | None:
         if taint.get("effect") in _HARD and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None
+
+
+# -- room --------------------------------------------------------------------------------------
+
+
+class PodsByNode:
+    """Which pods are on which node, and what they take up.
+
+    It watches the mirror and counts as it goes, so that choosing a node looks at no other pod.
+    """
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._on_node: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
+        self._node_of: dict[Key, str] = {}
+        self._used: defaultdict[str, Room] = defaultdict(Room)
+        mirror.watch(self._see)
+
+    @property
+    def used(self) -> Mapping[str, Room]:
+        """What the pods of each node take up."""
+        return self._used
+
+    def on_node(self, node: str) -> Collection[Object]:
+        """Return the pods of a node that have not ended."""
+        return self._on_node.get(node, {}).values()
+
+    def _see(self, kube_object: Object, is_gone: bool) -> None:
+        if kube_object["kind"] != "Pod":
+            return
+        key = key_of(kube_object)
+        before = self._node_of.pop(key, None)
+        if before is not None:
+            self._used[before] -= request_of(self._on_node[before].pop(key))
+        node = find_at(kube_object, "spec", "nodeName")
+        if node and not is_gone and not is_finished(kube_object):
+            self._node_of[key] = node
+            self._on_node[node][key] = kube_object
+            self._used[node] += request_of(kube_object)

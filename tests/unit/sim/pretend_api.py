@@ -17,15 +17,12 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.kube.timestamps import format_time
-from clusterspace.sim.api import FOLLOWED, POD, Kind, Listener
+from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key_of
 from clusterspace.sim.controllers import Controllers
-from clusterspace.sim.heartbeats import Heartbeats
 from clusterspace.sim.lifecycle import Lifecycle
-from clusterspace.sim.mirror import Key, Mirror, key_of
-from clusterspace.sim.nodes import NodeShape
-from clusterspace.sim.placement import Placement
-from clusterspace.sim.pod_states import is_active, is_ready
-from clusterspace.sim.pods import Pace
+from clusterspace.sim.nodes import Heartbeats, NodeShape
+from clusterspace.sim.pods import Pace, is_active, is_ready
+from clusterspace.sim.scheduling import PodsByNode
 from clusterspace.testing.clocks import ManualClock
 
 
@@ -161,8 +158,8 @@ async def pretend_cluster(
     """Run the controllers of a simulated cluster for as long as the block lasts."""
     clock = ManualClock()
     api, mirror = PretendApi(clock), Mirror()
-    placement = Placement(mirror)
-    lifecycle = Lifecycle(api, api, mirror, placement, clock, pace or Pace())
+    pods_by_node = PodsByNode(mirror)
+    lifecycle = Lifecycle(api, api, mirror, pods_by_node, clock, pace or Pace())
     heartbeats = Heartbeats(
         api, mirror, clock, cluster="east", count=nodes, shape=shape or NodeShape()
     )

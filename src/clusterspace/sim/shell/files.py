@@ -38,7 +38,7 @@ class FileSystem:
 
     @property
     def size(self) -> int:
-        """How many bytes all files hold."""
+        """How many bytes there are in all files."""
         return self._size
 
     def find(self, path: str) -> File | None:
@@ -47,19 +47,19 @@ class FileSystem:
 
     def is_directory(self, path: str) -> bool:
         """Whether a path is a directory."""
-        held = self.find(path)
-        return held is not None and held.is_directory
+        existing = self.find(path)
+        return existing is not None and existing.is_directory
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
         if path == NOWHERE:
             return b""
-        held = self.find(path)
-        if held is None:
+        existing = self.find(path)
+        if existing is None:
             raise CommandRefused(f"{path}: No such file or directory")
-        if held.is_directory:
+        if existing.is_directory:
             raise CommandRefused(f"{path}: Is a directory")
-        return held.content
+        return existing.content
 
     def write(
         self,
@@ -73,22 +73,22 @@ class FileSystem:
         """Make a file, or replace or extend the one that is there."""
         if path == NOWHERE:
             return
-        held = self.find(path)
-        if held is not None and held.is_directory:
+        existing = self.find(path)
+        if existing is not None and existing.is_directory:
             raise CommandRefused(f"{path}: Is a directory")
-        before = b"" if held is None else held.content
+        before = b"" if existing is None else existing.content
         whole = before + content if appends else content
         if self._size - len(before) + len(whole) > self._limit:
             raise CommandRefused(f"{path}: No space left on device")
         self.make_directory(dirname(path), now)
-        self._entries[path] = File(whole, mode if held is None else held.mode, now)
+        self._entries[path] = File(whole, mode if existing is None else existing.mode, now)
         self._size += len(whole) - len(before)
 
     def make_directory(self, path: str, now: float) -> None:
         """Make a directory and those above it; one that is there already is fine."""
-        held = self.find(path)
-        if held is not None:
-            if not held.is_directory:
+        existing = self.find(path)
+        if existing is not None:
+            if not existing.is_directory:
                 raise CommandRefused(f"{path}: Not a directory")
             return
         self.make_directory(dirname(path), now)

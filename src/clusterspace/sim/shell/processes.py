@@ -1,4 +1,4 @@
-"""What a running command has: arguments, environment, files, its three streams."""
+"""What a running command has: arguments, environment, files, its three streams, a terminal."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from clusterspace.aio.clocks import Clock
 from clusterspace.sim.shell.files import FileSystem, resolve
 
-_MOST_READ: Final = 256 * 1024 * 1024
+_READ_LIMIT: Final = 256 * 1024 * 1024
 
 
 class Input(Protocol):
@@ -22,24 +22,24 @@ Output: TypeAlias = Callable[[bytes], Awaitable[None]]
 """Where a command writes to."""
 
 
-class Held:
+class Buffer:
     """Bytes that are there already, as an Input; and a place to collect them, as an Output."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._pieces = [content] if content else []
 
     async def read(self) -> bytes:
-        """Return what is held, once."""
+        """Return the content, once."""
         content, self._pieces = b"".join(self._pieces), []
         return content
 
     async def write(self, data: bytes) -> None:
-        """Hold more."""
+        """Add to the content."""
         self._pieces.append(data)
 
     @property
     def content(self) -> bytes:
-        """All that is held."""
+        """All that was written and not read."""
         return b"".join(self._pieces)
 
 
@@ -76,11 +76,11 @@ class Process:
         """Return the absolute path that is meant from where the command runs."""
         return resolve(self.directory, text)
 
-    async def say(self, text: str) -> None:
+    async def print(self, text: str) -> None:
         """Write a line."""
         await self.stdout(f"{text}\n".encode())
 
-    async def complain(self, text: str) -> None:
+    async def print_error(self, text: str) -> None:
         """Write a line about what is wrong."""
         await self.stderr(f"{self.name}: {text}\n".encode())
 
@@ -90,11 +90,69 @@ class Process:
         size = 0
         while piece := await self.stdin.read():
             size += len(piece)
-            if size > _MOST_READ:
+            if size > _READ_LIMIT:
                 break
             pieces.append(piece)
         return b"".join(pieces)
 
 
-Program: TypeAlias = Callable[[Process], Awaitable[int]]
+Command: TypeAlias = Callable[[Process], Awaitable[int]]
 """A command; returns its exit code."""
+
+
+# -- what a terminal does with keys: shows them, edits the line, hands it over when it is done ---
+
+_INTERRUPT: Final = 0x03
+_END: Final = 0x04
+_ENTER: Final = frozenset((0x0A, 0x0D))
+_ERASE: Final = frozenset((0x08, 0x7F))
+
+
+class LineEditor:
+    """An Input of whole lines, made from keys; shows what is typed."""
+
+    def __init__(self, keys: Input, screen: Output) -> None:
+        self._keys = keys
+        self._screen = screen
+        self._typed = bytearray()
+        self._lines: list[bytes] = []
+        self._is_at_end = False
+
+    async def read(self) -> bytes:
+        """Return the next line; nothing when Ctrl-D was pressed on an empty one."""
+        while not self._lines:
+            if self._is_at_end:
+                return b""
+            pressed = await self._keys.read()
+            if not pressed:
+                self._is_at_end = True
+                break
+            for key in pressed:
+                await self._press(key)
+        return self._lines.pop(0) if self._lines else bytes(self._typed)
+
+    async def _press(self, key: int) -> None:
+        if key == _INTERRUPT:
+            self._typed.clear()
+        if key in _ENTER or key == _INTERRUPT:
+            await self._screen(b"^C\n" if key == _INTERRUPT else b"\n")
+            self._lines.append(bytes(self._typed) + b"\n")
+            self._typed.clear()
+        elif key in _ERASE:
+            if self._typed:
+                del self._typed[-1]
+                await self._screen(b"\b \b")
+        elif key == _END:
+            self._is_at_end = not self._typed
+        else:
+            self._typed.append(key)
+            await self._screen(bytes((key,)))
+
+
+def for_screen(screen: Output) -> Output:
+    """Return an Output that ends lines as terminals want them ended."""
+
+    async def write(data: bytes) -> None:
+        await screen(data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+
+    return write

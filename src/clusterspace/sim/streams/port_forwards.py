@@ -1,62 +1,106 @@
-"""One port-forward from its upgrade to its end."""
+"""One port-forward from its upgrade to its end, and what listens on the ports of a pod."""
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, StreamBroken
-from clusterspace.sim.streams.byte_pipes import RawPipe
-from clusterspace.sim.streams.handshakes import (
-    PORT_FORWARD,
-    TUNNELLED,
-    V4,
-    Transport,
-    upgrade,
-)
+from clusterspace.kube.objects import Object, name_of, namespace_of
+from clusterspace.sim.pods import containers_of
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
+from clusterspace.sim.streams.upgrades import PORT_FORWARD, TUNNELLED, V4, BytePipe, upgrade
 from clusterspace.sim.streams.websockets import NORMAL, WebSocket
 
-_HELD_PIECES: Final = 16
-_MOST_PORTS: Final = 65535
+_BUFFERED_PIECES: Final = 16
+_MAX_PORT: Final = 65535
+_METHODS: Final = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ", b"OPTIONS ")
+_HEAD_LIMIT: Final = 64 * 1024
 
 
-class Tunnel(Protocol):
-    """One connection to a port of a pod."""
+class PodListeners:
+    """The listeners of one pod: on the ports it declares, or on any when it declares none."""
 
-    async def read(self) -> bytes:
-        """Return what has arrived, waiting for some; nothing means the end."""
-        ...
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes back."""
-        ...
-
-
-class Application(Protocol):
-    """What listens on the ports of a pod."""
+    def __init__(self, pod: Object) -> None:
+        self._pod = pod
+        self._ports = frozenset(
+            int(port["containerPort"])
+            for container in containers_of(pod)
+            for port in container.get("ports") or ()
+        )
 
     def refusal(self, port: int) -> str:
-        """Return why nothing can be reached at a port; empty when something listens."""
-        ...
+        """Return why nothing can be reached at a port."""
+        if not self._ports or port in self._ports:
+            return ""
+        return (
+            f"an error occurred forwarding {port} -> {port}: pod {name_of(self._pod)} "
+            f"listens on {sorted(self._ports)} only: connection refused"
+        )
 
-    async def serve(self, port: int, tunnel: Tunnel) -> None:
-        """Answer one connection until one of the two ends it."""
-        ...
+    async def serve(self, port: int, tunnel: BytePipe) -> None:
+        """Answer one connection until one of the two ends it: HTTP with a page, the rest echoed."""
+        data = await tunnel.read()
+        if not data.startswith(_METHODS):
+            while data:
+                await tunnel.write(data)
+                data = await tunnel.read()
+            return
+        while data:
+            data = await self._answer_http(port, data, tunnel)
+
+    async def _answer_http(self, port: int, data: bytes, tunnel: BytePipe) -> bytes:
+        """Answer one request; return what has arrived of the next, nothing at the end."""
+        while b"\r\n\r\n" not in data:
+            more = await tunnel.read()
+            if not more or len(data) > _HEAD_LIMIT:
+                return b""
+            data += more
+        head, _, rest = data.partition(b"\r\n\r\n")
+        request_line, *header_lines = head.split(b"\r\n")
+        left = -len(rest)
+        for line in header_lines:
+            name, _, value = line.partition(b":")
+            if name.strip().lower() == b"content-length" and value.strip().isdigit():
+                left += int(value)
+                break
+        while left > 0:
+            more = await tunnel.read()
+            if not more:
+                return b""
+            rest, left = more, left - len(more)
+
+        method, _, target = request_line.decode("latin-1").partition(" ")
+        path = target.partition(" ")[0]
+        pod = f"{namespace_of(self._pod)}/{name_of(self._pod)}"
+        page = f"{pod}:{port} {method} {path}\n".encode()
+        lines = (
+            "HTTP/1.1 200 OK",
+            "Content-Type: text/plain; charset=utf-8",
+            f"Content-Length: {len(page)}",
+            "",
+            "",
+        )
+        answer = "\r\n".join(lines).encode()
+        await tunnel.write(answer if method == "HEAD" else answer + page)
+        if b"connection: close" in head.lower():
+            return b""
+        following = rest[len(rest) + left :] if left < 0 else b""
+        return following or await tunnel.read()
 
 
-async def serve_port_forward(context: RequestContext, application: Application) -> None:
+async def serve_port_forward(context: RequestContext, pod: Object) -> None:
     """Upgrade the connection and answer what comes through it until the client has gone."""
+    listeners = PodListeners(pod)
     granted = upgrade(context, websocket=(TUNNELLED, V4), spdy=(PORT_FORWARD,))
-    pipe = RawPipe(granted.connection)
     try:
-        if granted.transport is Transport.SPDY:
-            await _serve_streams(SpdySession(pipe), application)
+        if not granted.is_websocket:
+            await _serve_streams(SpdySession(granted), listeners)
         elif granted.protocol == TUNNELLED:
-            await _serve_streams(SpdySession(WebSocket(pipe)), application)
+            await _serve_streams(SpdySession(WebSocket(granted)), listeners)
         else:
             ports = read_ports(context.info.query)
-            await _serve_channels(WebSocket(pipe), ports, application)
+            await _serve_channels(WebSocket(granted), ports, listeners)
     except* (StreamBroken, ConnectionError):
         granted.connection.abort()
 
@@ -65,47 +109,43 @@ def read_ports(query: Query) -> list[int]:
     """Read the ports a WebSocket client wants, in the order of their channels."""
     texts = [each for value in query.get_all("ports") for each in value.split(",")]
     ports = [int(each) for each in texts if each.isascii() and each.isdigit()]
-    if not ports or len(ports) != len(texts) or not all(0 < each <= _MOST_PORTS for each in ports):
-        raise BadRequest(f"ports must be numbers from 1 to {_MOST_PORTS}, not {','.join(texts)!r}")
+    if not ports or len(ports) != len(texts) or not all(0 < each <= _MAX_PORT for each in ports):
+        raise BadRequest(f"ports must be numbers from 1 to {_MAX_PORT}, not {','.join(texts)!r}")
     return ports
 
 
 # -- SPDY: a pair of streams per connection ----------------------------------------------------
 
 
-async def _serve_streams(session: SpdySession, application: Application) -> None:
+async def _serve_streams(session: SpdySession, listeners: PodListeners) -> None:
+    async def serve_pair(data: SpdyStream, errors: SpdyStream | None) -> None:
+        pair = [data] if errors is None else [data, errors]
+        text = data.headers.get("port", "")
+        port = int(text) if text.isascii() and text.isdigit() else 0
+        refusal = listeners.refusal(port)
+        try:
+            if not refusal:
+                await listeners.serve(port, data)
+            elif errors is not None:
+                await errors.write(refusal.encode())
+            for stream in pair:
+                await stream.end()
+        finally:
+            for stream in pair:
+                session.forget(stream)
+
     async with asyncio.TaskGroup() as group:
         group.create_task(session.run(), name="port-forward frames")
+        # Clients open the error stream of a connection first, and its data stream with the same
+        # request id after it: the second of the two is when the connection begins.
         waiting: dict[str, SpdyStream] = {}
         while (stream := await session.accept()) is not None:
-            request = stream.headers.get("requestid", "")
+            request_id = stream.headers.get("requestid", "")
             if stream.headers.get("streamtype") == "error":
-                waiting[request] = stream
+                waiting[request_id] = stream
                 continue
-            errors = waiting.pop(request, None)
-            group.create_task(
-                _serve_pair(session, stream, errors, application), name="forwarded connection"
-            )
-
-
-async def _serve_pair(
-    session: SpdySession, data: SpdyStream, errors: SpdyStream | None, application: Application
-) -> None:
-    text = data.headers.get("port", "")
-    port = int(text) if text.isascii() and text.isdigit() else 0
-    refusal = application.refusal(port)
-    try:
-        if refusal and errors is not None:
-            await errors.write(refusal.encode())
-        elif not refusal:
-            await application.serve(port, data)
-        for stream in (data, errors):
-            if stream is not None:
-                await stream.end()
-    finally:
-        for stream in (data, errors):
-            if stream is not None:
-                session.forget(stream)
+            errors = waiting.pop(request_id, None)
+            group.create_task(serve_pair(stream, errors), name="forwarded connection")
 
 
 # -- WebSocket channels: two per port ----------------------------------------------------------
@@ -117,7 +157,7 @@ class _ChannelTunnel:
     def __init__(self, socket: WebSocket, channel: int) -> None:
         self._socket = socket
         self._channel = channel
-        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(_HELD_PIECES)
+        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(_BUFFERED_PIECES)
 
     async def feed(self, data: bytes) -> None:
         await self._arrived.put(data)
@@ -129,29 +169,26 @@ class _ChannelTunnel:
         await self._socket.send(bytes((self._channel,)) + data)
 
 
-async def _serve_channels(socket: WebSocket, ports: list[int], application: Application) -> None:
+async def _serve_channels(socket: WebSocket, ports: list[int], listeners: PodListeners) -> None:
     tunnels = [_ChannelTunnel(socket, 2 * index) for index in range(len(ports))]
+
+    async def serve_channel(index: int, port: int) -> None:
+        refusal = listeners.refusal(port)
+        if refusal:
+            await socket.send(bytes((2 * index + 1,)) + refusal.encode())
+        else:
+            await listeners.serve(port, tunnels[index])
+
     for index, port in enumerate(ports):
         name = port.to_bytes(2, "little")
         await socket.send(bytes((2 * index,)) + name)
         await socket.send(bytes((2 * index + 1,)) + name)
     async with asyncio.TaskGroup() as group:
         for index, port in enumerate(ports):
-            serving = _serve_channel(socket, 2 * index + 1, port, tunnels[index], application)
-            group.create_task(serving, name=f"forwarded port {port}")
+            group.create_task(serve_channel(index, port), name=f"forwarded port {port}")
         while (message := await socket.receive()) is not None:
             if message[1:] and message[0] % 2 == 0 and message[0] // 2 < len(tunnels):
                 await tunnels[message[0] // 2].feed(message[1:])
         for tunnel in tunnels:
             await tunnel.feed(b"")
     await socket.close(NORMAL)
-
-
-async def _serve_channel(
-    socket: WebSocket, errors: int, port: int, tunnel: _ChannelTunnel, application: Application
-) -> None:
-    refusal = application.refusal(port)
-    if refusal:
-        await socket.send(bytes((errors,)) + refusal.encode())
-    else:
-        await application.serve(port, tunnel)

@@ -1,16 +1,11 @@
 """RFC 6455, the server's half: messages in, messages out, pings answered, closes returned."""
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from clusterspace.errors import StreamBroken
-from clusterspace.sim.streams.byte_pipes import BytePipe, PipeReader
-
-_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-"""The fixed text of the handshake (section 1.3)."""
+from clusterspace.sim.streams.upgrades import BytePipe, PipeReader
 
 MESSAGE_LIMIT: Final = 4 * 1024 * 1024
 _CONTROL_LIMIT: Final = 125
@@ -39,16 +34,6 @@ class Frame:
     is_final: bool = True
 
 
-def accept_key(key: str) -> str:
-    """Return what the server answers to a client's key.
-
-    >>> accept_key("dGhlIHNhbXBsZSBub25jZQ==")
-    's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
-    """
-    digest = hashlib.sha1((key + _GUID).encode(), usedforsecurity=False).digest()
-    return base64.b64encode(digest).decode()
-
-
 def encode_frame(opcode: Opcode, payload: bytes) -> bytes:
     """Return a whole, unmasked frame, as servers send them."""
     size = len(payload)
@@ -73,7 +58,17 @@ async def read_frame(reader: PipeReader) -> Frame | None:
     head = await reader.read_exactly(2)
     if head is None:
         return None
-    opcode, size = _read_head(head)
+    if head[0] & 0x70:
+        raise StreamBroken("a reserved bit is set and no extension was agreed on")
+    if not head[1] & 0x80:
+        raise StreamBroken("a frame from a client must be masked")
+    try:
+        opcode = Opcode(head[0] & 0x0F)
+    except ValueError as error:
+        raise StreamBroken(f"opcode {head[0] & 0x0F} is not known") from error
+    is_final, size = bool(head[0] & 0x80), head[1] & 0x7F
+    if opcode >= Opcode.CLOSE and (size > _CONTROL_LIMIT or not is_final):
+        raise StreamBroken("a control frame must be short and whole")
     if size >= 126:
         more = await reader.read_exactly(2 if size == 126 else 8)
         if more is None:
@@ -85,22 +80,7 @@ async def read_frame(reader: PipeReader) -> Frame | None:
     payload = None if mask is None else await reader.read_exactly(size)
     if mask is None or payload is None:
         return None
-    return Frame(opcode, unmask(payload, mask), is_final=bool(head[0] & 0x80))
-
-
-def _read_head(head: bytes) -> tuple[Opcode, int]:
-    if head[0] & 0x70:
-        raise StreamBroken("a reserved bit is set and no extension was agreed on")
-    if not head[1] & 0x80:
-        raise StreamBroken("a frame from a client must be masked")
-    try:
-        opcode = Opcode(head[0] & 0x0F)
-    except ValueError as error:
-        raise StreamBroken(f"opcode {head[0] & 0x0F} is not known") from error
-    size = head[1] & 0x7F
-    if opcode >= Opcode.CLOSE and (size > _CONTROL_LIMIT or not head[0] & 0x80):
-        raise StreamBroken("a control frame must be short and whole")
-    return opcode, size
+    return Frame(opcode, unmask(payload, mask), is_final)
 
 
 class WebSocket:
@@ -113,25 +93,29 @@ class WebSocket:
 
     async def receive(self) -> bytes | None:
         """Return the next message, its fragments joined; None when there will be no more."""
+        pieces: list[bytes] = []
         try:
-            return await self._receive()
+            while True:
+                frame = await read_frame(self._reader)
+                if frame is None or frame.opcode is Opcode.CLOSE:
+                    await self.close(NORMAL)
+                    return None
+                if frame.opcode is Opcode.PING:
+                    await self._pipe.write(encode_frame(Opcode.PONG, frame.payload))
+                if frame.opcode in (Opcode.PING, Opcode.PONG):
+                    continue  # these may come between the fragments of a message
+                if (frame.opcode is Opcode.CONTINUATION) != bool(pieces):
+                    raise StreamBroken(
+                        "a fragment without a beginning, or a beginning inside a message"
+                    )
+                pieces.append(frame.payload)  # an empty first fragment still is one
+                if sum(map(len, pieces)) > MESSAGE_LIMIT:
+                    raise StreamBroken("a message is over the limit", close_code=TOO_BIG)
+                if frame.is_final:
+                    return b"".join(pieces)
         except StreamBroken as error:
             await self.close(error.close_code, str(error))
             raise
-
-    async def _receive(self) -> bytes | None:
-        pieces: list[bytes] = []
-        while True:
-            frame = await read_frame(self._reader)
-            if frame is None or frame.opcode is Opcode.CLOSE:
-                await self.close(NORMAL)
-                return None
-            if frame.opcode is Opcode.PING:
-                await self._pipe.write(encode_frame(Opcode.PONG, frame.payload))
-            elif frame.opcode is not Opcode.PONG:
-                _add_piece(pieces, frame)
-                if frame.is_final:
-                    return b"".join(pieces)
 
     async def send(self, message: bytes) -> None:
         """Send a binary message."""
@@ -163,12 +147,3 @@ class WebSocket:
     async def write(self, data: bytes) -> None:
         """Send bytes as one message."""
         await self.send(data)
-
-
-def _add_piece(pieces: list[bytes], frame: Frame) -> None:
-    if (frame.opcode is Opcode.CONTINUATION) != bool(pieces):
-        raise StreamBroken("a fragment without a beginning, or a beginning inside a message")
-    # An empty first fragment still is one.
-    pieces.append(frame.payload or b"")
-    if sum(map(len, pieces)) > MESSAGE_LIMIT:
-        raise StreamBroken("a message is over the limit", close_code=TOO_BIG)

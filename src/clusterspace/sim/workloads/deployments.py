@@ -1,33 +1,197 @@
 """One ReplicaSet per template, and the moves between them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
     labels_of,
+    metadata_of,
     name_of,
     namespace_of,
     with_metadata,
     with_value,
 )
-from clusterspace.sim.pod_states import is_ending
-from clusterspace.sim.workloads.deployment_parts import (
-    Rollout,
-    replica_set_annotations,
-    tell_apart,
-    with_revision,
-)
-from clusterspace.sim.workloads.deployment_status import deployment_status, until_deadline
-from clusterspace.sim.workloads.plans import Plan, with_status
-from clusterspace.sim.workloads.rollouts import Replicas, plan_step
-from clusterspace.sim.workloads.templates import (
-    HASH_LABEL,
+from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.sim.pods import is_ending
+from clusterspace.sim.workloads.plans import (
+    DEFAULT_HISTORY,
+    Plan,
+    amount,
     owner_reference,
     template_hash,
-    with_template_label,
+    with_status,
 )
+
+HASH_LABEL: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+_HISTORY: Final = "deployment.kubernetes.io/revision-history"
+_DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+_MOST: Final = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED: Final = frozenset(
+    {"kubectl.kubernetes.io/last-applied-configuration", REVISION, _HISTORY, _DESIRED, _MOST}
+)
+"""Annotations that mean something else on a ReplicaSet, or nothing."""
+
+_DEFAULT_SHARE: Final = "25%"
+_DEFAULT_DEADLINE: Final = 600
+
+
+# -- how fast replicas may move from old to new: the arithmetic, alone -------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a rolling update must keep to."""
+
+    surge: int
+    """How many pods there may be beyond the wanted ones."""
+    unavailable: int
+    """How many of the wanted ones may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """One ReplicaSet's share: how many pods it is asked for, and how many can be relied on."""
+
+    desired: int
+    available: int
+
+    @property
+    def counted(self) -> int:
+        """Pods that will still be there: those about to go are not relied on."""
+        return min(self.desired, self.available)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What to ask for next: of the new ReplicaSet, and of the old ones in the order given."""
+
+    new: int
+    old: tuple[int, ...]
+
+
+def read_limits(strategy: dict[str, Any] | None, desired: int) -> Limits:
+    """Read maxSurge and maxUnavailable for this many replicas; both zero would never move."""
+    given: dict[str, Any] = (strategy or {}).get("rollingUpdate") or {}
+    surge = amount(given.get("maxSurge", _DEFAULT_SHARE), desired, round_up=True)
+    unavailable = amount(given.get("maxUnavailable", _DEFAULT_SHARE), desired, round_up=False)
+    return Limits(surge, unavailable if surge or unavailable else 1)
+
+
+def plan_sizes(desired: int, limits: Limits, new: Replicas, old: Sequence[Replicas]) -> Sizes:
+    """Return how many replicas each should be asked for now.
+
+    Never more than `desired + surge` in all, never fewer than `desired - unavailable` that can be
+    relied on.
+    """
+    total = new.desired + sum(each.desired for each in old)
+    room = desired + limits.surge - total
+    grown = Replicas(min(new.desired + max(room, 0), desired), new.available)
+    # From the old goes first what is no use anyway (what is not available is missed by nobody),
+    # then what can be spared.
+    spare = grown.counted + sum(each.counted for each in old) - (desired - limits.unavailable)
+    left: list[int] = []
+    for each in old:
+        taken = min(max(spare, 0), each.counted)
+        spare -= taken
+        left.append(each.counted - taken)
+    return Sizes(grown.desired, tuple(left))
+
+
+# -- a Deployment and its ReplicaSets told apart -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A Deployment with its ReplicaSets told apart."""
+
+    deployment: Object
+    new: Object | None
+    """The one whose template is the Deployment's."""
+    old: tuple[Object, ...]
+    """The others, oldest revision first."""
+
+    @property
+    def desired(self) -> int:
+        """How many replicas the Deployment asks for."""
+        return find_at(self.deployment, "spec", "replicas") or 0
+
+    @property
+    def limits(self) -> Limits:
+        """What a rolling update must keep to."""
+        return read_limits(find_at(self.deployment, "spec", "strategy"), self.desired)
+
+    @property
+    def recreates(self) -> bool:
+        """Whether the old pods must be gone before the new ones come."""
+        return find_at(self.deployment, "spec", "strategy", "type") == "Recreate"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is rolled out now."""
+        return bool(find_at(self.deployment, "spec", "paused"))
+
+    @property
+    def min_ready(self) -> int:
+        """How many seconds a pod must be ready to be relied on."""
+        return find_at(self.deployment, "spec", "minReadySeconds") or 0
+
+    @property
+    def replica_sets(self) -> tuple[Object, ...]:
+        """Every ReplicaSet, the new one last."""
+        return self.old if self.new is None else (*self.old, self.new)
+
+
+def tell_apart(deployment: Object, replica_sets: Sequence[Object]) -> Rollout:
+    """Find the ReplicaSet whose template is the Deployment's."""
+    template = _plain_template(deployment)
+    live = sorted((each for each in replica_sets if not is_ending(each)), key=_revision_of)
+    new = next((each for each in live if _plain_template(each) == template), None)
+    return Rollout(deployment, new, tuple(each for each in live if each is not new))
+
+
+def _plain_template(workload: Object) -> Object:
+    """Return a template without the hash, in which labels that are empty and missing are alike."""
+    template: Object = find_at(workload, "spec", "template")
+    labels = {name: value for name, value in labels_of(template).items() if name != HASH_LABEL}
+    metadata = {**metadata_of(template), "labels": labels}
+    return {**template, "metadata": {key: value for key, value in metadata.items() if value}}
+
+
+def _revision_of(replica_set: Object) -> int:
+    """Return the revision a ReplicaSet says it is at; 0 when it says none."""
+    text = annotations_of(replica_set).get(REVISION, "0")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _replica_set_annotations(rollout: Rollout, current: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of the new ReplicaSet: the Deployment's, and its place in history."""
+    copied = {
+        key: value
+        for key, value in annotations_of(rollout.deployment).items()
+        if key not in _NOT_COPIED
+    }
+    newest = max((_revision_of(each) for each in rollout.old), default=0)
+    before = int(current.get(REVISION, "0"))
+    revision = before if before > newest else newest + 1
+    own = {
+        REVISION: str(revision),
+        _DESIRED: str(rollout.desired),
+        _MOST: str(rollout.desired + rollout.limits.surge),
+    }
+    if before and before != revision:
+        own[_HISTORY] = ",".join(filter(None, (current.get(_HISTORY), str(before))))
+    elif _HISTORY in current:
+        own[_HISTORY] = current[_HISTORY]
+    return {**copied, **own}
+
+
+# -- what to do --------------------------------------------------------------------------------
 
 
 def plan_deployment(
@@ -37,118 +201,192 @@ def plan_deployment(
 
     `pods` says how many pods of each, by name, are still there, those that are ending among them.
     """
-    rollout = tell_apart(deployment, replica_sets)
     if is_ending(deployment):
         return Plan()
-    if rollout.is_paused:
-        update, create = _resized(rollout, _paused_sizes(rollout)), ()
-    elif rollout.new is None:
-        update, create = (), (_new_replica_set(rollout),)
+    rollout = tell_apart(deployment, replica_sets)
+    create: tuple[Object, ...] = ()
+    update: tuple[Object, ...] = ()
+    if rollout.new is None and not rollout.is_paused:
+        create = (_new_replica_set(rollout),)
     else:
-        update, create = _resized(rollout, _sizes(rollout, rollout.new, pods)), ()
-    return Plan(
-        create=create,
-        update=update,
-        delete=() if update or create else _forgotten(rollout),
-        status=_said(rollout, now),
-        again_after=until_deadline(rollout, now),
-    )
+        update = _resized(rollout, _sizes_by_name(rollout, pods))
+    delete: tuple[Object, ...] = ()
+    if not update and not create:
+        # The ReplicaSets beyond the history that is kept.
+        limit = find_at(deployment, "spec", "revisionHistoryLimit")
+        empty = [
+            each
+            for each in rollout.old
+            if not _size_of(each) and not find_at(each, "status", "replicas")
+        ]
+        surplus = len(empty) - (DEFAULT_HISTORY if limit is None else int(limit))
+        delete = tuple(empty[: max(surplus, 0)])
 
+    annotated = deployment
+    if rollout.new is not None:
+        # The revision is written with the status: that subresource counts no generation.
+        revision = _replica_set_annotations(rollout, annotations_of(rollout.new))[REVISION]
+        if annotations_of(deployment).get(REVISION) != revision:
+            annotations = {**annotations_of(deployment), REVISION: revision}
+            annotated = with_metadata(deployment, annotations=annotations)
+    status = with_status(annotated, _status(rollout, now))
+    if status is None and annotated is not deployment:
+        status = annotated
 
-def _said(rollout: Rollout, now: float) -> Object | None:
-    """Return the status, and the revision with it: that door counts no generation."""
-    noted = with_revision(rollout)
-    told = with_status(noted, deployment_status(rollout, now))
-    return noted if told is None and noted is not rollout.deployment else told
+    progressing = _last_condition(rollout, "reason", "ReplicaSetUpdated")
+    again_after = None
+    if progressing is not None:
+        # Nothing but time tells whether a rollout that does not move is overdue.
+        overdue = parse_time(str(progressing["lastUpdateTime"])) + _deadline(rollout)
+        again_after = max(1.0, overdue - now)
+    return Plan(create, update, delete, status, again_after)
 
 
 def _new_replica_set(rollout: Rollout) -> Object:
     deployment = rollout.deployment
     template: Object = find_at(deployment, "spec", "template")
-    salt: int = find_at(deployment, "status", "collisionCount") or 0
-    digest = template_hash(template, salt)
-    labelled = with_template_label(template, HASH_LABEL, digest)
-    match: Object = {**(find_at(deployment, "spec", "selector") or {})}
-    match["matchLabels"] = {**(match.get("matchLabels") or {}), HASH_LABEL: digest}
-    held = sum(find_at(each, "spec", "replicas") or 0 for each in rollout.old)
-    room = max(0, rollout.wanted + rollout.limits.surge - held)
+    digest = template_hash(template, find_at(deployment, "status", "collisionCount") or 0)
+    labels = {**labels_of(template), HASH_LABEL: digest}
+    selector: Object = find_at(deployment, "spec", "selector") or {}
+    match: Object = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
+    current = sum(_size_of(each) for each in rollout.old)
+    room = max(0, rollout.desired + rollout.limits.surge - current)
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
             "name": f"{name_of(deployment)}-{digest}",
             "namespace": namespace_of(deployment),
-            "labels": {**labels_of(template), HASH_LABEL: digest},
-            "annotations": replica_set_annotations(rollout, {}),
+            "labels": labels,
+            "annotations": _replica_set_annotations(rollout, {}),
             "ownerReferences": [owner_reference(deployment)],
         },
         "spec": {
-            "replicas": 0 if rollout.recreates and held else min(room, rollout.wanted),
-            "minReadySeconds": find_at(deployment, "spec", "minReadySeconds") or 0,
-            "selector": match,
-            "template": labelled,
+            "replicas": 0 if rollout.recreates and current else min(room, rollout.desired),
+            "minReadySeconds": rollout.min_ready,
+            "selector": {**selector, "matchLabels": match},
+            "template": {**template, "metadata": {**metadata_of(template), "labels": labels}},
         },
     }
 
 
-# -- sizes -------------------------------------------------------------------------------------
-
-
-def _sizes(rollout: Rollout, new: Object, pods: Mapping[str, int]) -> dict[str, int]:
-    """Return how many replicas each ReplicaSet should be asked for, by name."""
+def _sizes_by_name(rollout: Rollout, pods: Mapping[str, int]) -> dict[str, int]:
+    """Return how many replicas ReplicaSets should be asked for; those left out stay as they are."""
+    if rollout.is_paused:
+        # It rolls nothing out, but follows its count where that can mean one ReplicaSet only.
+        running = [each for each in rollout.replica_sets if find_at(each, "spec", "replicas")]
+        if len(running) > 1 or not rollout.replica_sets:
+            return {}
+        return {name_of((running or rollout.replica_sets)[-1]): rollout.desired}
     if rollout.recreates:
         # Every old pod must be gone, those that are still ending too.
         left = sum(pods.get(name_of(each), 0) for each in rollout.old)
-        sizes = {name_of(each): 0 for each in rollout.old}
-        return {**sizes, name_of(new): 0 if left else rollout.wanted}
-    step = plan_step(
-        rollout.wanted, rollout.limits, _replicas(new), [_replicas(each) for each in rollout.old]
-    )
-    sizes = {name_of(each): size for each, size in zip(rollout.old, step.old, strict=True)}
-    return {**sizes, name_of(new): step.new}
+        sizes = Sizes(0 if left else rollout.desired, (0,) * len(rollout.old))
+    else:
+        *old, new = [
+            Replicas(_size_of(each), find_at(each, "status", "availableReplicas") or 0)
+            for each in rollout.replica_sets
+        ]
+        sizes = plan_sizes(rollout.desired, rollout.limits, new, old)
+    asked = (*sizes.old, sizes.new)
+    return {name_of(each): size for each, size in zip(rollout.replica_sets, asked, strict=True)}
 
 
-def _paused_sizes(rollout: Rollout) -> dict[str, int]:
-    """Return the sizes of a paused Deployment: it rolls nothing out, but follows its count."""
-    running = [each for each in rollout.everything if find_at(each, "spec", "replicas")]
-    if len(running) > 1 or not rollout.everything:
-        return {}
-    return {name_of((running or rollout.everything)[-1]): rollout.wanted}
-
-
-def _replicas(replica_set: Object) -> Replicas:
-    return Replicas(
-        wanted=find_at(replica_set, "spec", "replicas") or 0,
-        available=find_at(replica_set, "status", "availableReplicas") or 0,
-    )
-
-
-def _resized(rollout: Rollout, sizes: Mapping[str, int]) -> tuple[Object, ...]:
-    """Return the ReplicaSets that are not as they should be."""
-    min_ready = find_at(rollout.deployment, "spec", "minReadySeconds") or 0
-    changed: list[Object] = []
-    for held in rollout.everything:
-        wanted = with_value(held, sizes.get(name_of(held), _size(held)), "spec", "replicas")
-        if held is rollout.new and not rollout.is_paused:
-            wanted = with_metadata(
-                wanted, annotations=replica_set_annotations(rollout, annotations_of(held))
-            )
-            if (find_at(held, "spec", "minReadySeconds") or 0) != min_ready:
-                wanted = with_value(wanted, min_ready, "spec", "minReadySeconds")
-        if wanted != held:
-            changed.append(wanted)
-    return tuple(changed)
-
-
-def _size(replica_set: Object) -> int:
+def _size_of(replica_set: Object) -> int:
     return find_at(replica_set, "spec", "replicas") or 0
 
 
-def _forgotten(rollout: Rollout) -> tuple[Object, ...]:
-    """Return the ReplicaSets beyond the history that is kept."""
-    limit = find_at(rollout.deployment, "spec", "revisionHistoryLimit")
-    empty = [
-        each for each in rollout.old if not _size(each) and not find_at(each, "status", "replicas")
+def _resized(rollout: Rollout, sizes: Mapping[str, int]) -> tuple[Object, ...]:
+    """Return the ReplicaSets that are not as they should be, as they should be."""
+    changed: list[Object] = []
+    for current in rollout.replica_sets:
+        size = sizes.get(name_of(current), _size_of(current))
+        desired = with_value(current, size, "spec", "replicas")
+        if current is rollout.new and not rollout.is_paused:
+            annotations = _replica_set_annotations(rollout, annotations_of(current))
+            desired = with_metadata(desired, annotations=annotations)
+            if (find_at(current, "spec", "minReadySeconds") or 0) != rollout.min_ready:
+                desired = with_value(desired, rollout.min_ready, "spec", "minReadySeconds")
+        if desired != current:
+            changed.append(desired)
+    return tuple(changed)
+
+
+# -- what a Deployment says of itself: counts, and the conditions `rollout status` reads -------
+
+
+def _status(rollout: Rollout, now: float) -> Object:
+    deployment = rollout.deployment
+    counted = {
+        field: sum(find_at(each, "status", field) or 0 for each in rollout.replica_sets)
+        for field in ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
+    }
+    updated = 0 if rollout.new is None else find_at(rollout.new, "status", "replicas") or 0
+    available = counted["availableReplicas"]
+    status: Object = {
+        **counted,
+        "updatedReplicas": updated,
+        "unavailableReplicas": max(0, max(rollout.desired, counted["replicas"]) - available),
+        "observedGeneration": metadata_of(deployment).get("generation"),
+        "collisionCount": find_at(deployment, "status", "collisionCount"),
+    }
+    if available >= rollout.desired - rollout.limits.unavailable:
+        message = "Deployment has minimum availability."
+        availability = Condition("Available", "True", "MinimumReplicasAvailable", message)
+    else:
+        message = "Deployment does not have minimum availability."
+        availability = Condition("Available", "False", "MinimumReplicasUnavailable", message)
+
+    current: list[Object] = find_at(deployment, "status", "conditions") or []
+    conditions = current
+    for desired in (availability, _progressing(rollout, status, now)):
+        conditions = set_condition(conditions, desired, now).conditions
+    # Beside its transition, a Deployment tells when it last said something new of a condition.
+    last_updates = {_wording(each): each.get("lastUpdateTime") for each in reversed(current)}
+    stamp = format_time(now)
+    status["conditions"] = [
+        {**each, "lastUpdateTime": last_updates.get(_wording(each)) or stamp} for each in conditions
     ]
-    surplus = len(empty) - (10 if limit is None else int(limit))
-    return tuple(empty[: max(surplus, 0)])
+    return status
+
+
+def _wording(condition: Object) -> tuple[str, ...]:
+    return tuple(str(condition.get(key)) for key in ("type", "status", "reason", "message"))
+
+
+def _progressing(rollout: Rollout, status: Object, now: float) -> Condition:
+    if rollout.is_paused:
+        message = "Deployment is paused"
+        return Condition("Progressing", "Unknown", "DeploymentPaused", message)
+    if rollout.new is None:
+        message = f'Created new replica set for "{name_of(rollout.deployment)}"'
+        return Condition("Progressing", "True", "NewReplicaSetCreated", message)
+    subject = f'ReplicaSet "{name_of(rollout.new)}"'
+    counts = [status[field] for field in ("updatedReplicas", "availableReplicas", "replicas")]
+    if all(count == rollout.desired for count in counts):
+        message = f"{subject} has successfully progressed."
+        return Condition("Progressing", "True", "NewReplicaSetAvailable", message)
+    # A new sentence is what moves `lastUpdateTime`, and so the deadline.
+    progress = (
+        f"{subject} is progressing: {counts[0]} updated, {counts[1]} available, {counts[2]} in all."
+    )
+    last = _last_condition(rollout, "type", "Progressing") or {}
+    is_overdue = False
+    if last.get("reason") == "ProgressDeadlineExceeded":
+        is_overdue = last.get("message", "").startswith(subject)
+    elif last.get("reason") == "ReplicaSetUpdated" and last.get("message") == progress:
+        is_overdue = now - parse_time(str(last["lastUpdateTime"])) >= _deadline(rollout)
+    if is_overdue:
+        message = f"{subject} has timed out progressing."
+        return Condition("Progressing", "False", "ProgressDeadlineExceeded", message)
+    return Condition("Progressing", "True", "ReplicaSetUpdated", progress)
+
+
+def _last_condition(rollout: Rollout, key: str, value: str) -> Object | None:
+    conditions: list[Object] = find_at(rollout.deployment, "status", "conditions") or []
+    return next((each for each in conditions if each.get(key) == value), None)
+
+
+def _deadline(rollout: Rollout) -> int:
+    given = find_at(rollout.deployment, "spec", "progressDeadlineSeconds")
+    return _DEFAULT_DEADLINE if given is None else int(given)

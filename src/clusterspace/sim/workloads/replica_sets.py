@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from clusterspace.kube.objects import Object, find_at, labels_of, metadata_of
-from clusterspace.sim.pod_states import (
+from clusterspace.sim.pods import (
     is_active,
     is_available,
     is_ending,
@@ -12,34 +12,39 @@ from clusterspace.sim.pod_states import (
     phase_of,
     ready_since,
 )
-from clusterspace.sim.workloads.plans import MOST_AT_ONCE, Plan, with_status
-from clusterspace.sim.workloads.templates import new_pod
+from clusterspace.sim.workloads.plans import MOST_AT_ONCE, Plan, new_pod, with_status
 
 
 def plan_replica_set(replica_set: Object, pods: Sequence[Object], now: float) -> Plan:
     """Decide what a ReplicaSet does about the pods it has."""
     active = [pod for pod in pods if is_active(pod)]
     min_ready: int = find_at(replica_set, "spec", "minReadySeconds") or 0
-    ending = sum(is_ending(pod) for pod in pods)
-    counted = _status(replica_set, active, min_ready, now) | {"terminatingReplicas": ending}
+    template: Object = find_at(replica_set, "spec", "template") or {}
+    labels = labels_of(template).items()
+    counted: Object = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(labels <= labels_of(pod).items() for pod in active),
+        "readyReplicas": sum(is_ready(pod) for pod in active),
+        "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
+        "terminatingReplicas": sum(is_ending(pod) for pod in pods),
+        "observedGeneration": metadata_of(replica_set).get("generation"),
+        "conditions": find_at(replica_set, "status", "conditions"),
+    }
     status = with_status(replica_set, counted)
-    again_after = next_availability(active, min_ready, now)
     if is_ending(replica_set):
         return Plan(status=status)
-    wanted: int = find_at(replica_set, "spec", "replicas") or 0
-    missing = min(wanted - len(active), MOST_AT_ONCE)
+    again_after = next_availability(active, min_ready, now)
+    desired: int = find_at(replica_set, "spec", "replicas") or 0
+    missing = min(desired - len(active), MOST_AT_ONCE)
     if missing >= 0:
-        template: Object = find_at(replica_set, "spec", "template")
         create = tuple(new_pod(replica_set, template) for _ in range(missing))
         return Plan(create=create, status=status, again_after=again_after)
     # Sorting keeps the order of equals: of two that are alike the younger goes.
-    youngest_first = sorted(active, key=_created, reverse=True)
-    surplus = sorted(youngest_first, key=_usefulness)[: len(active) - wanted][:MOST_AT_ONCE]
+    youngest_first = sorted(
+        active, key=lambda pod: str(metadata_of(pod).get("creationTimestamp")), reverse=True
+    )
+    surplus = sorted(youngest_first, key=_usefulness)[: len(active) - desired][:MOST_AT_ONCE]
     return Plan(delete=tuple(surplus), status=status, again_after=again_after)
-
-
-def _created(pod: Object) -> str:
-    return str(metadata_of(pod).get("creationTimestamp"))
 
 
 def _usefulness(pod: Object) -> tuple[bool, bool, bool, float]:
@@ -51,16 +56,3 @@ def _usefulness(pod: Object) -> tuple[bool, bool, bool, float]:
         since is not None,
         0.0 if since is None else -since,
     )
-
-
-def _status(replica_set: Object, active: list[Object], min_ready: int, now: float) -> Object:
-    template_labels = labels_of(find_at(replica_set, "spec", "template") or {})
-    labelled = [pod for pod in active if template_labels.items() <= labels_of(pod).items()]
-    return {
-        "replicas": len(active),
-        "fullyLabeledReplicas": len(labelled),
-        "readyReplicas": sum(is_ready(pod) for pod in active),
-        "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
-        "observedGeneration": metadata_of(replica_set).get("generation"),
-        "conditions": find_at(replica_set, "status", "conditions"),
-    }

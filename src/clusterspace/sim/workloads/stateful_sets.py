@@ -1,4 +1,4 @@
-"""Pods with names that stay, one after the other."""
+"""Pods with names that stay, one after the other, and the claims they mount."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,23 +10,27 @@ from clusterspace.kube.objects import (
     metadata_of,
     name_of,
     namespace_of,
+    uid_of,
+    with_value,
 )
-from clusterspace.sim.pod_states import (
+from clusterspace.sim.pods import (
     is_available,
     is_ending,
     is_finished,
     is_ready,
     next_availability,
 )
-from clusterspace.sim.workloads.plans import MOST_AT_ONCE, Plan, with_status
-from clusterspace.sim.workloads.revisions import (
+from clusterspace.sim.workloads.plans import (
+    MOST_AT_ONCE,
     POD_HASH,
     History,
+    Plan,
+    new_pod,
     plan_history,
     revision_of,
     template_in,
+    with_status,
 )
-from clusterspace.sim.workloads.templates import new_pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,9 @@ class _Set:
 
     @property
     def current_revision(self) -> str:
-        held = str(find_at(self.workload, "status", "currentRevision") or "")
+        reported = str(find_at(self.workload, "status", "currentRevision") or "")
         known = {name_of(each) for each in self.revisions}
-        return held if held in known else self.update_revision
+        return reported if reported in known else self.update_revision
 
     def is_up(self, ordinal: int) -> bool:
         """Whether a pod is there and can be relied on."""
@@ -78,124 +82,113 @@ def plan_stateful_set(
     """Decide what a StatefulSet does about its pods and its history."""
     if is_ending(workload):
         return Plan()
-    in_use = frozenset(revision_of(pod, workload) for pod in pods)
-    history = plan_history(workload, revisions, in_use)
-    held = _Set(workload, _by_ordinal(workload, pods), history, revisions, now)
-    status = with_status(workload, _status(held))
+    by_ordinal: dict[int, Object] = {}
+    for pod in pods:
+        ordinal = name_of(pod).removeprefix(f"{name_of(workload)}-")
+        if ordinal.isascii() and ordinal.isdigit():
+            by_ordinal[int(ordinal)] = pod
+    history = plan_history(workload, revisions, pods)
+    stateful = _Set(workload, by_ordinal, history, revisions, now)
+    status = with_status(workload, _status(stateful))
     if not history.is_settled:
         return Plan(create=history.create, update=history.update, status=status)
-    create = _missing(held)
-    delete = _finished(held) or (() if create else _surplus(held) or _outdated(held))
+    create = _missing(stateful)
+    # One thing at a time: a pod that ended is removed before its name is free for a new one, and
+    # nothing is taken away or replaced while something is still to come.
+    delete = tuple(pod for pod in by_ordinal.values() if is_finished(pod) and not is_ending(pod))
+    if not delete and not create:
+        delete = _surplus(stateful) or _outdated(stateful)
     return Plan(
         create=create,
         delete=(*delete, *history.delete),
         status=status,
-        again_after=next_availability(held.pods.values(), held.min_ready, now),
+        again_after=next_availability(by_ordinal.values(), stateful.min_ready, now),
     )
-
-
-def _by_ordinal(workload: Object, pods: Sequence[Object]) -> dict[int, Object]:
-    prefix = f"{name_of(workload)}-"
-    found: dict[int, Object] = {}
-    for pod in pods:
-        ordinal = name_of(pod).removeprefix(prefix)
-        if ordinal.isascii() and ordinal.isdigit():
-            found[int(ordinal)] = pod
-    return found
 
 
 # -- pods --------------------------------------------------------------------------------------
 
 
-def _missing(held: _Set) -> tuple[Object, ...]:
+def _missing(stateful: _Set) -> tuple[Object, ...]:
     """Return the objects of the pods to create now: in order, only behind those that are up."""
-    wanted: list[Object] = []
-    for ordinal in held.ordinals:
-        if ordinal not in held.pods:
-            wanted += _new_objects(held, ordinal)
-        elif held.is_ordered and not held.is_up(ordinal):
+    desired: list[Object] = []
+    for ordinal in stateful.ordinals:
+        if ordinal not in stateful.pods:
+            desired += _new_objects(stateful, ordinal)
+        elif stateful.is_ordered and not stateful.is_up(ordinal):
             break
-        if len(wanted) > MOST_AT_ONCE or (held.is_ordered and wanted):
+        if len(desired) > MOST_AT_ONCE or (stateful.is_ordered and desired):
             break
-    return tuple(wanted)
+    return tuple(desired)
 
 
-def _new_objects(held: _Set, ordinal: int) -> list[Object]:
+def _new_objects(stateful: _Set, ordinal: int) -> list[Object]:
     """Return a pod and the claims it mounts; claims outlive their pod and are found again."""
-    is_updated = ordinal >= held.ordinals.start + held.partition
-    revision = held.update_revision if is_updated else held.current_revision
-    kept = next((each for each in held.revisions if name_of(each) == revision), None)
-    template = template_in(kept or held.history.current)
-    name = f"{name_of(held.workload)}-{ordinal}"
+    workload = stateful.workload
+    is_updated = ordinal >= stateful.ordinals.start + stateful.partition
+    revision = stateful.update_revision if is_updated else stateful.current_revision
+    stored = next((each for each in stateful.revisions if name_of(each) == revision), None)
+    name = f"{name_of(workload)}-{ordinal}"
     labels = {
         POD_HASH: revision,
         "statefulset.kubernetes.io/pod-name": name,
         "apps.kubernetes.io/pod-index": str(ordinal),
     }
-    pod = new_pod(held.workload, template, name=name, labels=labels)
-    claims = _claims(held.workload, name)
-    return [*claims.values(), _with_identity(pod, held.workload, claims)]
+    template = template_in(stored or stateful.history.current)
+    pod = new_pod(workload, template, name=name, labels=labels)
 
-
-def _claims(workload: Object, pod_name: str) -> dict[str, Object]:
-    """Return the claims of one pod by the volume they are mounted as."""
-    templates: list[Object] = find_at(workload, "spec", "volumeClaimTemplates") or []
     match: Object = find_at(workload, "spec", "selector", "matchLabels") or {}
-    found: dict[str, Object] = {}
-    for template in templates:
-        volume = name_of(template)
-        metadata: Object = {
-            **metadata_of(template),
-            "name": f"{volume}-{pod_name}",
-            "namespace": namespace_of(workload),
-            "labels": {**labels_of(template), **match},
+    claims: dict[str, Object] = {}
+    for claim_template in find_at(workload, "spec", "volumeClaimTemplates") or ():
+        volume = name_of(claim_template)
+        claims[volume] = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                **metadata_of(claim_template),
+                "name": f"{volume}-{name}",
+                "namespace": namespace_of(workload),
+                "labels": {**labels_of(claim_template), **match},
+            },
+            "spec": claim_template["spec"],
         }
-        claim: Object = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
-        found[volume] = {**claim, "spec": template["spec"]}
-    return found
 
-
-def _with_identity(pod: Object, workload: Object, claims: Mapping[str, Object]) -> Object:
-    own: list[Object] = [
+    claimed: list[Object] = [
         {"name": volume, "persistentVolumeClaim": {"claimName": name_of(claim)}}
         for volume, claim in claims.items()
     ]
     volumes: list[Object] = find_at(pod, "spec", "volumes") or []
     given = [each for each in volumes if each["name"] not in claims]
-    spec: Object = {**pod["spec"], "hostname": name_of(pod), "volumes": [*own, *given]}
+    spec: Object = {**pod["spec"], "hostname": name, "volumes": [*claimed, *given]}
     if not spec["volumes"]:
         del spec["volumes"]
     service = find_at(workload, "spec", "serviceName")
     if service:
         spec["subdomain"] = service
-    return {**pod, "spec": spec}
+    return [*claims.values(), {**pod, "spec": spec}]
 
 
-def _finished(held: _Set) -> tuple[Object, ...]:
-    return tuple(pod for pod in held.pods.values() if is_finished(pod) and not is_ending(pod))
-
-
-def _surplus(held: _Set) -> tuple[Object, ...]:
+def _surplus(stateful: _Set) -> tuple[Object, ...]:
     """Return the pods beyond the wanted ones that may go now, the highest first."""
-    beyond = sorted((each for each in held.pods if each not in held.ordinals), reverse=True)
-    leaving = [held.pods[each] for each in beyond]
-    if not held.is_ordered:
+    beyond = sorted((each for each in stateful.pods if each not in stateful.ordinals), reverse=True)
+    leaving = [stateful.pods[each] for each in beyond]
+    if not stateful.is_ordered:
         return tuple(pod for pod in leaving if not is_ending(pod))
     return () if not leaving or is_ending(leaving[0]) else (leaving[0],)
 
 
-def _outdated(held: _Set) -> tuple[Object, ...]:
+def _outdated(stateful: _Set) -> tuple[Object, ...]:
     """Return the next pod to be replaced: the highest of an old revision, when the rest are up."""
-    kind = find_at(held.workload, "spec", "updateStrategy", "type") or "RollingUpdate"
+    kind = find_at(stateful.workload, "spec", "updateStrategy", "type") or "RollingUpdate"
     if kind != "RollingUpdate":
         return ()
-    for ordinal in reversed(held.ordinals[held.partition :]):
-        pod = held.pods.get(ordinal)
+    for ordinal in reversed(stateful.ordinals[stateful.partition :]):
+        pod = stateful.pods.get(ordinal)
         if pod is None or is_ending(pod):
             return ()
-        if revision_of(pod, held.workload) != held.update_revision:
+        if revision_of(pod, stateful.workload) != stateful.update_revision:
             return (pod,)
-        if not held.is_up(ordinal):
+        if not stateful.is_up(ordinal):
             return ()
     return ()
 
@@ -203,20 +196,40 @@ def _outdated(held: _Set) -> tuple[Object, ...]:
 # -- status ------------------------------------------------------------------------------------
 
 
-def _status(held: _Set) -> Object:
-    pods = [pod for pod in held.pods.values() if not is_ending(pod)]
-    updated = [pod for pod in pods if revision_of(pod, held.workload) == held.update_revision]
-    current = [pod for pod in pods if revision_of(pod, held.workload) == held.current_revision]
+def _status(stateful: _Set) -> Object:
+    workload = stateful.workload
+    pods = [pod for pod in stateful.pods.values() if not is_ending(pod)]
+    updated = [pod for pod in pods if revision_of(pod, workload) == stateful.update_revision]
+    current = [pod for pod in pods if revision_of(pod, workload) == stateful.current_revision]
     ready = sum(is_ready(pod) for pod in pods)
-    is_done = len(updated) == len(pods) == len(held.ordinals) and ready == len(pods)
+    is_done = len(updated) == len(pods) == len(stateful.ordinals) and ready == len(pods)
     return {
         "replicas": len(pods),
         "readyReplicas": ready,
-        "availableReplicas": sum(is_available(pod, held.min_ready, held.now) for pod in pods),
+        "availableReplicas": sum(
+            is_available(pod, stateful.min_ready, stateful.now) for pod in pods
+        ),
         "updatedReplicas": len(updated),
         "currentReplicas": len(updated if is_done else current),
-        "updateRevision": held.update_revision,
-        "currentRevision": held.update_revision if is_done else held.current_revision,
-        "observedGeneration": metadata_of(held.workload).get("generation"),
-        "collisionCount": find_at(held.workload, "status", "collisionCount") or 0,
+        "updateRevision": stateful.update_revision,
+        "currentRevision": stateful.update_revision if is_done else stateful.current_revision,
+        "observedGeneration": metadata_of(workload).get("generation"),
+        "collisionCount": find_at(workload, "status", "collisionCount") or 0,
     }
+
+
+# -- claims: storage is always there, so one is bound as soon as it is made --------------------
+
+
+def plan_claim(claim: Object) -> Plan:
+    """Give a claim a volume of its own, first by name, then in its status."""
+    if is_ending(claim) or find_at(claim, "status", "phase") == "Bound":
+        return Plan()
+    if not find_at(claim, "spec", "volumeName"):
+        return Plan(update=(with_value(claim, f"pvc-{uid_of(claim)}", "spec", "volumeName"),))
+    status: Object = {
+        "phase": "Bound",
+        "accessModes": find_at(claim, "spec", "accessModes"),
+        "capacity": find_at(claim, "spec", "resources", "requests"),
+    }
+    return Plan(status=with_status(claim, status))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from clusterspace.sim.shell.files import FileSystem
 from clusterspace.sim.shell.interpreter import run_program
-from clusterspace.sim.shell.processes import Held, Process
+from clusterspace.sim.shell.processes import Buffer, Process
 from clusterspace.testing.clocks import ManualClock
 
 NOW = 1_700_000_000.0
@@ -17,14 +17,14 @@ class Shell:
     files: FileSystem = field(default_factory=lambda: FileSystem({}, NOW))
 
     async def run(self, *command: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        out, err = Held(), Held()
+        out, err = Buffer(), Buffer()
         process = Process(
             arguments=command,
             variables={"HOSTNAME": "web-0", "HOME": "/root"},
             directory="/",
             files=self.files,
             clock=ManualClock(NOW),
-            stdin=Held(stdin),
+            stdin=Buffer(stdin),
             stdout=out.write,
             stderr=err.write,
         )

@@ -3,7 +3,7 @@
 from tests.unit.sim.workload_objects import node, pod
 
 from clusterspace.kube.quantities import parse_quantity
-from clusterspace.sim.usage import node_metrics, pod_metrics, pod_usage
+from clusterspace.sim.metrics_api import node_metrics, pod_metrics, pod_usage
 
 NOW = 1_700_000_000.0
 

@@ -5,8 +5,7 @@ import zlib
 import pytest
 
 from clusterspace.errors import StreamBroken
-from clusterspace.sim.streams.byte_pipes import PipeReader
-from clusterspace.sim.streams.spdy_frames import (
+from clusterspace.sim.streams.spdy import (
     DICTIONARY,
     Control,
     Data,
@@ -17,6 +16,7 @@ from clusterspace.sim.streams.spdy_frames import (
     encode_data,
     read_frame,
 )
+from clusterspace.sim.streams.upgrades import PipeReader
 
 
 class Pieces:

@@ -5,7 +5,7 @@ import tarfile
 
 from tests.unit.sim.shell.shells import NOW, Shell
 
-from clusterspace.sim.shell.archives import pack
+from clusterspace.sim.shell.commands import pack
 from clusterspace.sim.shell.files import FileSystem
 
 

@@ -4,14 +4,14 @@ import pytest
 
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.errors import BadRequest
-from clusterspace.sim.fault_rules import Fault, Rule, is_exempt, read_rules
+from clusterspace.sim.faults import Fault, FaultRule, is_exempt, read_rules
 
 
 def test_rules_are_read_from_yaml() -> None:
     text = "- {fault: error, code: 500, chance: 0.5, verbs: [list], resources: [pods]}"
 
     assert read_rules({"rules": text}) == (
-        Rule(
+        FaultRule(
             Fault.ERROR,
             verbs=frozenset({"list"}),
             resources=frozenset({"pods"}),
@@ -46,7 +46,9 @@ def test_a_rule_that_cannot_be_followed_is_refused_by_its_place(text: str, place
 
 
 def test_a_rule_hits_only_what_it_names() -> None:
-    rule = Rule(Fault.DROP, verbs=frozenset({"list"}), resources=frozenset({"deployments.apps"}))
+    rule = FaultRule(
+        Fault.DROP, verbs=frozenset({"list"}), resources=frozenset({"deployments.apps"})
+    )
 
     assert rule.hits(read_request("GET", "/apis/apps/v1/namespaces/a/deployments", ""))
     assert not rule.hits(read_request("GET", "/apis/apps/v1/namespaces/a/deployments/x", ""))

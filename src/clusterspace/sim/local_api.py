@@ -3,11 +3,12 @@
 A call goes to the route table as an HTTP request would, so it is read, defaulted, validated,
 recorded in managedFields and checked against resourceVersions like everybody's. Only TLS, HTTP and
 the copy of every object at the far end of a watch are left out. That is also what makes the
-listener's view exact: the store tells it of a write before the write returns.
+listener's view exact: the store lets it know of a write before the write returns.
 """
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
+from clusterspace.apiserver.http.messages import HeaderPairs, Headers
 from clusterspace.apiserver.http.parsing import RequestHead
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.requests import IncomingBody, Request
@@ -43,15 +44,15 @@ class LocalApi:
     async def create(self, kube_object: Object) -> Object:
         """Create an object."""
         kind = kind_of(kube_object)
-        return await self._ask("POST", _path(kind, namespace_of(kube_object)), kube_object)
+        return await self._send("POST", _path(kind, namespace_of(kube_object)), kube_object)
 
     async def update(self, kube_object: Object) -> Object:
         """Replace an object."""
-        return await self._ask("PUT", _path_of(kube_object), kube_object)
+        return await self._send("PUT", _path_of(kube_object), kube_object)
 
     async def update_status(self, kube_object: Object) -> Object:
         """Replace a status."""
-        return await self._ask("PUT", f"{_path_of(kube_object)}/status", kube_object)
+        return await self._send("PUT", f"{_path_of(kube_object)}/status", kube_object)
 
     async def delete(self, kube_object: Object, *, grace_seconds: int | None = None) -> None:
         """Delete exactly this object."""
@@ -64,7 +65,7 @@ class LocalApi:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         try:
-            await self._ask("DELETE", _path_of(kube_object), options)
+            await self._send("DELETE", _path_of(kube_object), options)
         except NotFound:
             return
 
@@ -76,35 +77,48 @@ class LocalApi:
             "metadata": {"name": name_of(pod), "namespace": namespace_of(pod)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        await self._ask("POST", f"{_path_of(pod)}/binding", binding)
+        await self._send("POST", f"{_path_of(pod)}/binding", binding)
 
     async def follow(self, kinds: Iterable[Kind], listener: Listener) -> None:
-        """Tell the listener of everything, from the store's own events."""
-        ended = asyncio.get_running_loop().create_future()
-        subscriptions = [await self._subscribe(kind, listener, ended) for kind in kinds]
-        try:
+        """Tell the listener of everything, from the store's own events; raise when they end."""
+        store = self._hub.store
+        ended: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        with ExitStack() as stack:
+            for kind in kinds:
+                served = self._hub.catalog.get_storage(kind.group_version.group, kind.plural)
+                page = await store.range(served.prefix())
+                # The subscription begins after the revision of the list, so that what is written
+                # between the two is an event of it: nothing is missed, nothing comes twice.
+                listed = (forms.decode_stored(each, served.form) for each in page.items)
+                listener.replace(kind, listed)
+                sink = _Sink(served, listener, ended)
+                subscription = store.subscribe(served.prefix(), after=page.revision, sink=sink)
+                stack.callback(subscription.close)
             raise await ended
-        finally:
-            for subscription in subscriptions:
-                subscription.close()
 
-    async def _subscribe(
-        self, kind: Kind, listener: Listener, ended: "asyncio.Future[StoreError]"
-    ) -> Any:
-        served = self._hub.catalog.get_storage(kind.group_version.group, kind.plural)
-        page = await self._hub.store.range(served.prefix())
-        listener.replace(kind, (forms.decode_stored(each, served.form) for each in page.items))
-        sink = _Sink(served, listener, ended)
-        return self._hub.store.subscribe(served.prefix(), after=page.revision, sink=sink)
-
-    async def _ask(self, method: str, path: str, body: Object) -> Object:
-        request = _request(method, path, msgspec.json.encode(body), self._agent)
+    async def _send(self, method: str, path: str, body: Object) -> Object:
+        """Answer a request as if it had come over the network; refusals are ApiErrors."""
+        content = msgspec.json.encode(body)
+        head = RequestHead(
+            method=method,
+            target=path.encode(),
+            version="1.1",
+            headers=Headers([("content-type", "application/json"), ("user-agent", self._agent)]),
+            content_length=len(content),
+            expects_continue=False,
+            is_upgrade=False,
+            keeps_alive=False,
+        )
+        incoming = IncomingBody(is_complete=False)
+        incoming.add([content], is_complete=True)
+        request = Request(head, incoming, _NoConnection())
         context = RequestContext(request, read_request(method, path, ""), request_id="")
         context.user = self._user
         response = await self._answer(context)
         if response is None:
             raise AssertionError(f"{method} {path} was answered with a stream")
-        return _decoder.decode(_whole(response))
+        answered = response.body
+        return _decoder.decode(answered if isinstance(answered, bytes) else b"".join(answered))
 
 
 class _Sink:
@@ -140,28 +154,6 @@ def _path(kind: Kind, namespace: str) -> str:
 def _path_of(kube_object: Object) -> str:
     kind = kind_of(kube_object)
     return f"{_path(kind, namespace_of(kube_object))}/{name_of(kube_object)}"
-
-
-def _whole(response: Response) -> bytes:
-    body = response.body
-    return body if isinstance(body, bytes) else b"".join(body)
-
-
-def _request(method: str, path: str, body: bytes, agent: str) -> Request:
-    headers = Headers([("content-type", "application/json"), ("user-agent", agent)])
-    head = RequestHead(
-        method=method,
-        target=path.encode(),
-        version="1.1",
-        headers=headers,
-        content_length=len(body),
-        expects_continue=False,
-        is_upgrade=False,
-        keeps_alive=False,
-    )
-    incoming = IncomingBody(is_complete=False)
-    incoming.add([body], is_complete=True)
-    return Request(head, incoming, _NoConnection())
 
 
 class _NoConnection:

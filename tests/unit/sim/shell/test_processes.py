@@ -1,12 +1,11 @@
 """What a terminal does with keys."""
 
-from clusterspace.sim.shell.line_editing import LineEditor, for_screen
-from clusterspace.sim.shell.processes import Held
+from clusterspace.sim.shell.processes import Buffer, LineEditor, for_screen
 
 
 async def typed(keys: bytes) -> tuple[list[bytes], bytes]:
-    screen = Held()
-    editor = LineEditor(Held(keys), for_screen(screen.write))
+    screen = Buffer()
+    editor = LineEditor(Buffer(keys), for_screen(screen.write))
     lines: list[bytes] = []
     while line := await editor.read():
         lines.append(line)

@@ -3,8 +3,7 @@
 from tests.unit.sim.workload_objects import deployment, pod
 
 from clusterspace.kube.objects import Object, with_metadata
-from clusterspace.sim.api import POD
-from clusterspace.sim.mirror import Key, Mirror, key_of
+from clusterspace.sim.api import POD, Key, Mirror, key_of
 
 
 def owned(name: str, owner: Object) -> Object:

@@ -7,7 +7,12 @@ from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest
 from clusterspace.kube.objects import Object
 from clusterspace.sim import pods
-from clusterspace.sim.logs import KEPT_LINES, ContainerLog, LogRequest, choose_container
+from clusterspace.sim.pod_subresources import (
+    KEPT_LINES,
+    ContainerLog,
+    LogOptions,
+    choose_container,
+)
 
 NOW = 1_700_000_000.0
 
@@ -17,7 +22,7 @@ def running() -> Object:
 
 
 def shown(log: ContainerLog, at: float, **query: str) -> list[bytes]:
-    request = LogRequest.read(Query(tuple(query.items())))
+    request = LogOptions.read(Query(tuple(query.items())))
     lines = log.lines(log.first_line(request, at), log.count(at), with_time=request.timestamps)
     return list(lines)
 
@@ -81,4 +86,4 @@ def test_a_pod_of_several_containers_asks_which_is_meant() -> None:
 )
 def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(BadRequest, match=name):
-        LogRequest.read(Query(((name, text),)))
+        LogOptions.read(Query(((name, text),)))

@@ -1,0 +1,219 @@
+"""metrics.k8s.io: how busy nodes and pods are, made up but steady, as `kubectl top` shows it.
+
+A container uses a share of what it requests that is its own and moves slowly with time. The same
+container at the same time always shows the same numbers, so a pod and its node agree.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.custom_rules import CustomRules
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.responses import value_response
+from clusterspace.apiserver.options import read_list_options
+from clusterspace.apiserver.selection import select
+from clusterspace.apiserver.tables import table_of
+from clusterspace.apiserver.verbs.answers import answer_object
+from clusterspace.apiserver.verbs.parts import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
+from clusterspace.kube.objects import Object, find_at, labels_of, name_of, namespace_of, uid_of
+from clusterspace.kube.quantities import parse_quantity
+from clusterspace.kube.resources import GroupResource, ResourceInfo
+from clusterspace.kube.tables import partial_metadata_list
+from clusterspace.kube.timestamps import format_time
+from clusterspace.sim.api import NODE, POD, Mirror
+from clusterspace.sim.pods import containers_of, phase_of, resources_of
+from clusterspace.sim.scheduling import PodsByNode
+
+GROUP: Final = "metrics.k8s.io"
+VERSION: Final = "v1beta1"
+_WINDOW: Final = "15s"
+_PERIOD: Final = 600.0
+_IDLE_CPU: Final = 20
+"""Thousandths of a processor of a container that asks for none."""
+
+_IDLE_MEMORY: Final = 32 * 1024 * 1024
+_NODE_CPU: Final = 150
+_NODE_MEMORY: Final = 700 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Thousandths of a processor, and bytes."""
+
+    cpu: int
+    memory: int
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(self.cpu + other.cpu, self.memory + other.memory)
+
+    def to_object(self) -> Object:
+        """Return the quantities, as the metrics API writes them."""
+        return {"cpu": f"{self.cpu}m", "memory": f"{self.memory // 1024}Ki"}
+
+
+def container_usage(pod: Object, container: Object, now: float) -> Usage:
+    """Return what one container uses now: between a fifth and nine tenths of what it requests."""
+    digest = hashlib.sha256(f"{uid_of(pod)}/{container['name']}".encode()).digest()
+    base = 0.2 + 0.5 * digest[0] / 255
+    wave = 0.1 * (1 + math.sin(2 * math.pi * (now / _PERIOD + digest[1] / 255)))
+    requested = resources_of(container, "requests")
+    cpu = parse_quantity(str(requested.get("cpu", "0"))).milli or _IDLE_CPU
+    memory = parse_quantity(str(requested.get("memory", "0"))).whole or _IDLE_MEMORY
+    return Usage(max(1, int(cpu * (base + wave))), int(memory * (base + wave / 4)))
+
+
+def pod_usage(pod: Object, now: float) -> Usage:
+    """Return what a pod uses now."""
+    used = (container_usage(pod, container, now) for container in containers_of(pod))
+    return sum(used, Usage(0, 0))
+
+
+def pod_metrics(pod: Object, now: float) -> Object:
+    """Return the PodMetrics of a running pod."""
+    containers = [
+        {"name": each["name"], "usage": container_usage(pod, each, now).to_object()}
+        for each in containers_of(pod)
+    ]
+    metadata: Object = {**_metadata(pod, now), "namespace": namespace_of(pod)}
+    return _metrics("PodMetrics", metadata, now) | {"containers": containers}
+
+
+def node_metrics(node: Object, pods: Iterable[Object], now: float) -> Object:
+    """Return the NodeMetrics of a node that runs these pods."""
+    used = sum((pod_usage(pod, now) for pod in pods), Usage(_NODE_CPU, _NODE_MEMORY))
+    return _metrics("NodeMetrics", _metadata(node, now), now) | {"usage": used.to_object()}
+
+
+def _metadata(kube_object: Object, now: float) -> Object:
+    labels = dict(labels_of(kube_object))
+    metadata: Object = {"name": name_of(kube_object), "creationTimestamp": format_time(now)}
+    return {**metadata, "labels": labels} if labels else metadata
+
+
+def _metrics(kind: str, metadata: Object, now: float) -> Object:
+    return {
+        "kind": kind,
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "metadata": metadata,
+        "timestamp": format_time(now),
+        "window": _WINDOW,
+    }
+
+
+# -- what is served ----------------------------------------------------------------------------
+
+_USAGE: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+_MEASURED: Final = {"timestamp": {"type": "string"}, "window": {"type": "string"}}
+
+
+def metrics_resources() -> tuple[Served, ...]:
+    """Return what metrics.k8s.io serves."""
+    containers = {"type": "array", "items": {"type": "object", "properties": {"usage": _USAGE}}}
+    return (
+        _served("PodMetrics", "pods", {"containers": containers}, _POD_PRINTER, namespaced=True),
+        _served("NodeMetrics", "nodes", {"usage": _USAGE}, _NODE_PRINTER, namespaced=False),
+    )
+
+
+_POD_PRINTER: Final = printer(NAME, AGE)
+_NODE_PRINTER: Final = printer(
+    NAME,
+    shown("CPU", lambda metrics: find_at(metrics, "usage", "cpu")),
+    shown("Memory", lambda metrics: find_at(metrics, "usage", "memory")),
+)
+
+
+def _served(
+    kind: str, plural: str, fields: Object, own_printer: Printer, *, namespaced: bool
+) -> Served:
+    info = ResourceInfo(
+        group=GROUP,
+        version=VERSION,
+        kind=kind,
+        plural=plural,
+        singular="",
+        namespaced=namespaced,
+        verbs=("get", "list"),
+    )
+    schema: Object = {"type": "object", "properties": {**_MEASURED, **fields}}
+    return Served(
+        info=info,
+        rules=CustomRules(info.group_version_kind, schema, has_status=False),
+        form=forms.Form.of(
+            kind=kind,
+            api_version=info.api_version,
+            stored_version=info.api_version,
+            bare_items=False,
+        ),
+        printer=own_printer,
+        storage=GroupResource(GROUP, plural),
+        is_custom=True,
+    )
+
+
+def metrics_verbs(mirror: Mirror, pods_by_node: PodsByNode) -> Mapping[tuple[str, str], Verb]:
+    """Return the verbs of metrics.k8s.io: nothing is stored, everything is worked out."""
+
+    def of_pods(now: float) -> Iterable[Object]:
+        running = (pod for pod in mirror.all(POD) if phase_of(pod) == "Running")
+        return (pod_metrics(pod, now) for pod in running)
+
+    def of_nodes(now: float) -> Iterable[Object]:
+        nodes = mirror.all(NODE)
+        return (node_metrics(node, pods_by_node.on_node(name_of(node)), now) for node in nodes)
+
+    return {
+        (f"{GROUP}/pods", "list"): _lister(of_pods),
+        (f"{GROUP}/pods", "get"): _getter(of_pods),
+        (f"{GROUP}/nodes", "list"): _lister(of_nodes),
+        (f"{GROUP}/nodes", "get"): _getter(of_nodes),
+    }
+
+
+def _getter(measure: Callable[[float], Iterable[Object]]) -> Verb:
+    async def get(request: ResourceRequest) -> Response:
+        for each in measure(request.hub.clock.now()):
+            if (namespace_of(each), name_of(each)) == (request.info.namespace, request.info.name):
+                return await answer_object(request, 200, each)
+        raise request.not_found()
+
+    return get
+
+
+def _lister(measure: Callable[[float], Iterable[Object]]) -> Verb:
+    async def list_metrics(request: ResourceRequest) -> Response:
+        now = request.hub.clock.now()
+        options = read_list_options(request.info.query, is_watch=False)
+        selection = select(request.served, options)
+        found = [
+            each
+            for each in measure(now)
+            if request.info.namespace in ("", namespace_of(each)) and selection.matches(each)
+        ]
+        found.sort(key=lambda each: (namespace_of(each), name_of(each)))
+        metadata: Object = {}
+        if request.representation.is_table:
+            shown_as = request.served.printer
+            body = table_of(
+                found, shown_as, list_metadata=metadata, include=options.include, now=now
+            )
+        elif request.representation.is_metadata_only:
+            body = partial_metadata_list(found, metadata)
+        else:
+            info = request.served.info
+            body = {
+                "kind": info.list_kind,
+                "apiVersion": info.api_version,
+                "metadata": metadata,
+                "items": found,
+            }
+        return value_response(request.context, 200, body, request.representation.media_type)
+
+    return list_metrics
