@@ -6,25 +6,45 @@ A limit for each answer bounds what one cluster can do with one answer. Many req
 of which reaches the same cluster, would multiply it. So all answers are counted together, and when
 there is no more room the largest that is still being read is given up: an answer without end is
 always that one, and the answers of other clusters go on.
+
+An answer counts until the client has it, and a client may take its time. So the answers of one
+user count by themselves too, and have half of the room: who asks for much and reads slowly runs
+into their own bound, not into that of the others.
 """
 
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from io import BytesIO
+from typing import Final
 
 from clusterspace.errors import AnswerOverrun, ClusterError
 
+_OWNERS_SHARE: Final = 2
+"""One user has at most half of the room."""
+
 
 class Reading:
-    """One answer while it is read; the bytes count until they are forgotten."""
+    """One answer while it is read; the bytes count until they are forgotten.
 
-    def __init__(self, cluster: str, most_bytes: int, memory: "AnswerMemory | None" = None) -> None:
+    All of it happens on the event loop, and no step here waits: between two steps the counts of
+    the memory are exact.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        most_bytes: int,
+        memory: "AnswerMemory | None" = None,
+        owner: str = "",
+    ) -> None:
         self.cluster = cluster
+        self.owner = owner
         self.size = 0
         self._most = most_bytes
         self._memory = memory
         # Grows in place and is handed out without a copy: joining parts would hold all of it twice.
-        self._held = BytesIO()
+        self._content = BytesIO()
         self._given_up: ClusterError | None = None
         if memory is not None:
             memory.begin(self)
@@ -35,24 +55,18 @@ class Reading:
             why = f"answered with more than {self._most} bytes"
             self.give_up(AnswerOverrun(self.cluster, why, code=200))
         if self._given_up is None:
-            self.size += len(part)
-            if self._memory is not None:
-                self._memory.grow(len(part))
+            self._resize(self.size + len(part))
         # Asked once more: to make room for these bytes, this very answer may have been given up.
         if self._given_up is not None:
             raise self._given_up
-        self._held.write(part)
+        self._content.write(part)
 
     def resize(self, size: int) -> None:
         """Count so many bytes that somebody else holds; raise ClusterError when there is no room.
 
         For what is read without an end, and held only until it has one.
         """
-        grown, self.size = size - self.size, size
-        if self._memory is not None and grown > 0:
-            self._memory.grow(grown)
-        elif self._memory is not None:
-            self._memory.shrink(-grown)
+        self._resize(size)
         if self._given_up is not None:
             raise self._given_up
 
@@ -65,27 +79,33 @@ class Reading:
         """Return all of it, and count it until it is forgotten."""
         if self._memory is not None:
             self._memory.end(self)
-        return self._held.getvalue()
+        return self._content.getvalue()
 
     def forget(self) -> None:
         """Count it no more."""
-        self._held = BytesIO()
+        self._content = BytesIO()
+        self._resize(0)
         if self._memory is not None:
-            self._memory.shrink(self.size)
             self._memory.end(self)
-        self.size = 0
+
+    def _resize(self, size: int) -> None:
+        # The size comes first: making room compares sizes, and may give up this very answer.
+        grown, self.size = size - self.size, size
+        if self._memory is not None:
+            self._memory.grow(grown, self.owner)
 
 
 class Hold:
     """The answers of one request."""
 
-    def __init__(self, memory: "AnswerMemory") -> None:
+    def __init__(self, memory: "AnswerMemory", owner: str = "") -> None:
         self._memory = memory
+        self._owner = owner
         self._readings: list[Reading] = []
 
     def read(self, cluster: str, most_bytes: int) -> Reading:
         """Begin to read a cluster's answer of at most so many bytes."""
-        reading = Reading(cluster, most_bytes, self._memory)
+        reading = Reading(cluster, most_bytes, self._memory, self._owner)
         self._readings.append(reading)
         return reading
 
@@ -97,17 +117,25 @@ class Hold:
 
 
 class AnswerMemory:
-    """Counts the bytes of all answers of a process that are read or worked on."""
+    """Counts the bytes of all answers of a process that are read, worked on or sent on."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.held = 0
+        self._by_owner: Counter[str] = Counter()
         self._being_read: set[Reading] = set()
 
+    def open_hold(self, owner: str = "") -> Hold:
+        """Return what counts the answers of one request, for whoever made it, until it is closed.
+
+        What belongs to nobody in particular counts for the process only.
+        """
+        return Hold(self, owner)
+
     @contextmanager
-    def holding(self) -> Generator[Hold]:
+    def holding(self, owner: str = "") -> Generator[Hold]:
         """Count answers for as long as the block lasts."""
-        hold = Hold(self)
+        hold = self.open_hold(owner)
         try:
             yield hold
         finally:
@@ -117,18 +145,30 @@ class AnswerMemory:
         """Know an answer from its first byte on."""
         self._being_read.add(reading)
 
-    def grow(self, size: int) -> None:
-        """Make room for some bytes, by giving up the largest answer when there is none."""
-        self.held += size
-        while self.held > self.most_bytes and self._being_read:
-            # Whoever grows is among them: what cannot be given up any more was let in before.
-            largest = max(self._being_read, key=lambda reading: reading.size)
-            why = f"there is no room for its answer now, of {largest.size} bytes so far"
-            largest.give_up(ClusterError(largest.cluster, why))
+    def grow(self, size: int, owner: str = "") -> None:
+        """Count some bytes more or less, and give up the largest answer where there is no room.
 
-    def shrink(self, size: int) -> None:
-        """Take note that bytes are gone."""
-        self.held -= size
+        Whoever grows is among those being read. What is whole cannot be given up any more: it was
+        let in before, and goes when its client has it.
+        """
+        self.held += size
+        if owner:
+            self._by_owner[owner] += size
+            if not self._by_owner[owner]:
+                del self._by_owner[owner]
+        share = self.most_bytes // _OWNERS_SHARE
+        while size > 0:
+            candidates = self._being_read
+            if owner and self._by_owner[owner] > share:
+                candidates = {each for each in candidates if each.owner == owner}
+            elif self.held <= self.most_bytes:
+                return
+            if not candidates:
+                return
+            largest = max(candidates, key=lambda reading: reading.size)
+            why = f"there is no room for its answer now, of {largest.size} bytes so far"
+            # It comes back here to count its bytes off, and is no longer among those being read.
+            largest.give_up(ClusterError(largest.cluster, why))
 
     def end(self, reading: Reading) -> None:
         """Know that an answer is whole, or that nobody reads it on."""

@@ -68,3 +68,18 @@ def test_what_somebody_else_holds_counts_as_long_as_it_is_held():
         with pytest.raises(ClusterError):
             line.resize(101)
         assert memory.held == 0
+
+
+def test_one_user_has_half_of_the_room_and_others_the_rest():
+    memory = AnswerMemory(100)
+    with memory.holding("slow") as slow, memory.holding("other") as other:
+        taken = slow.read("west", 1000)
+        taken.write(b"x" * 50)
+        taken.whole()  # and its client does not read it
+
+        with pytest.raises(ClusterError, match="no room for its answer now"):
+            slow.read("west", 1000).write(b"x")
+        other.read("west", 1000).write(b"y" * 50)
+        assert memory.held == 100
+
+    assert memory.held == 0

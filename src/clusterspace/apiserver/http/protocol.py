@@ -350,6 +350,9 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - the answer to a failure failed: cut, do not hang
             _log.error("answer failed", path=request.path, exc_info=error)
             self.abort()
+        finally:
+            # However it ended: sent and drained, cut, or cancelled on the way.
+            request.end_answer()
 
     async def _answer(self, request: Request) -> None:
         try:

@@ -134,6 +134,7 @@ class Request:
     """
 
     __slots__ = (
+        "_after_answer",
         "_body",
         "_exchange",
         "_expected_bytes",
@@ -157,6 +158,7 @@ class Request:
         self._expected_bytes = head.content_length or 0
         self._body = body
         self._exchange = exchange
+        self._after_answer: list[Callable[[], None]] = []
 
     @property
     def peer_address(self) -> str:
@@ -201,6 +203,19 @@ class Request:
         if self._body.is_expected:
             self._exchange.want_body()
         return await self._body.read()
+
+    def after_answer(self, act: Callable[[], None]) -> None:
+        """Have something done once the answer has left for the client, or the client has gone.
+
+        A handler has long returned its Response while a slow client still takes it: what the body
+        costs is free only then. `act` must not raise.
+        """
+        self._after_answer.append(act)
+
+    def end_answer(self) -> None:
+        """Do what was to be done after the answer; for the connection to call."""
+        while self._after_answer:
+            self._after_answer.pop()()
 
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
         """Send the headers of a chunked answer at once and return the rest of it to write."""

@@ -32,6 +32,7 @@ _GRANTED: Final = (
     "x-stream-protocol-version",
 )
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_REVIEW_BYTES: Final = 64 * 1024
 _SWITCH_SECONDS: Final = 30.0
 _LAST_WORDS_SECONDS: Final = 10.0
 """What a client sent before it left is still delivered, but not to a program that never reads."""
@@ -83,7 +84,9 @@ async def _require_create(context: RequestContext, passage: Passage, inner: Requ
         return
     body = msgspec.json.encode(_review_of(inner))
     headers = (("Content-Type", "application/json"), *passage.identity)
-    answer = await passage.connection.ask(ApiRequest("POST", _REVIEWS, headers=headers, body=body))
+    answer = await passage.connection.ask(
+        ApiRequest("POST", _REVIEWS, headers=headers, body=body, most_bytes=_REVIEW_BYTES)
+    )
     try:
         verdict = msgspec.json.decode(answer.body, type=_Review).status
     except UNREADABLE as error:

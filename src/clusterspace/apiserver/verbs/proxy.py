@@ -24,6 +24,7 @@ from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.apiserver.verbs.parts import Verb
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.connections import Connections
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.kube import statuses
@@ -34,6 +35,8 @@ UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], Conne
 
 _PART: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
 _VERBS: Final = ("get", "create", "update", "patch", "delete", "options")
+_ANSWERS_BYTES: Final = 128 * 1024 * 1024
+"""For all answers of members that are read before they are passed on: refusals and Tables."""
 _OWN_SEGMENTS: Final = 7
 """/apis/GROUP/VERSION/clusters/NAME/proxy, and the nothing before the first slash."""
 
@@ -50,6 +53,7 @@ class ClusterProxy:
         self._connections = connections
         self._user_settings = user_settings
         self._identities = identities
+        self._memory = AnswerMemory(_ANSWERS_BYTES)
 
     def verbs(self) -> Mapping[tuple[str, str], Verb]:
         """Return the verbs for the route table: all of them do the same."""
@@ -68,7 +72,9 @@ class ClusterProxy:
         inner = read_request(context.info.method, path, query)
         connection = await self._connections.get(settings)
         identity = self._identities.headers(context.user, ask.info.name)
-        passage = Passage(connection, target, identity)
+        hold = self._memory.open_hold(context.user.name)
+        context.request.after_answer(hold.close)
+        passage = Passage(connection, target, identity, hold=hold)
         if context.request.is_upgrade:
             return await tunnel(context, passage, inner)
         return await relay(context, passage)

@@ -36,8 +36,9 @@ class FleetApp:
 
     async def __call__(self, context: RequestContext) -> Response | None:
         """Answer a call; what clusters answered counts until the client has it."""
-        with self._fleet.memory.holding() as hold:
-            return await self._answer(replace(await self._route(context), hold=hold))
+        hold = self._fleet.memory.open_hold(context.user.name)
+        context.request.after_answer(hold.close)
+        return await self._answer(replace(await self._route(context), hold=hold))
 
     async def _answer(self, asking: Asking) -> Response | None:
         route = asking.route

@@ -1,6 +1,7 @@
 """One cluster that the request does not name: looked for among those the caller may reach."""
 
 from dataclasses import replace
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -21,6 +22,9 @@ from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import parse_field_selector
+
+_OBJECT_BYTES: Final = 4 * 1024 * 1024
+"""More than any object has: one is looked for, in every cluster at once."""
 
 
 async def answer_found(asking: Asking) -> Response | None:
@@ -58,19 +62,21 @@ async def answer_found(asking: Asking) -> Response | None:
 async def _look(asking: Asking, link: Link) -> Reply:
     """Return the object, or what selects it alone; nothing selected is not found."""
     info = asking.route.info
-    seconds = asking.fleet.limits.list_seconds
-    headers = (("accept", "application/json"), *asking.identity_for(link))
-    if info.name:
-        reply = await fanout.ask_one(
-            link,
-            lambda _: ApiRequest("GET", _object_path(asking), headers=headers, seconds=seconds),
-        )
-        return reply if reply.failure is not None else _misbehaved_if_another(asking, reply)
-    selector = (("fieldSelector", info.query.get("fieldSelector")),)
-    reply = await fanout.ask_one(
-        link, lambda _: ApiRequest("GET", asking.path, selector, headers, seconds=seconds)
+    is_named = bool(info.name)
+    request = ApiRequest(
+        "GET",
+        _object_path(asking) if is_named else asking.path,
+        () if is_named else (("fieldSelector", info.query.get("fieldSelector")),),
+        headers=(("accept", "application/json"), *asking.identity_for(link)),
+        seconds=asking.fleet.limits.list_seconds,
+        most_bytes=_OBJECT_BYTES,
+        hold=asking.hold,
     )
-    return reply if reply.failure is not None else _not_found_if_empty(asking, reply)
+    reply = await fanout.ask_one(link, lambda _: request)
+    if reply.failure is not None:
+        return reply
+    check = _misbehaved_if_another if is_named else _not_found_if_empty
+    return check(asking, reply)
 
 
 class _Metadata(msgspec.Struct):

@@ -46,7 +46,7 @@ async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query)
         answer = await open_answer(stack, link.connection, ask)
         require_fit(call, link.cluster, answer.status)
         if is_short(answer):
-            whole = await answer.read(ask.most_bytes)
+            whole = await answer.read(ask.most_bytes, ask.hold)
             refuse_stranger(link.cluster, whole)
             reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
             body = outbound.rewrite(whole.body, naming, subject) if whole.status >= 400 else b""
