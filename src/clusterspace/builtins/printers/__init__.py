@@ -1,12 +1,10 @@
 """What `kubectl get` shows of built-in kinds and of Clusters: columns, and how cells are read.
 
 cells.py       the words printers are written in: Printer, columns, and cells many kinds share
-pods.py        the three hard columns: ready, status, restarts
-core.py        the core group
+core.py        the core group, and the members of the fleet; the hard columns are those of pods
 workloads.py   apps, batch, autoscaling
 networks.py    services, endpoints, ingresses, policies
 volumes.py     volumes, claims, storage classes, CSI
-clusters.py    the members of the fleet
 access.py      roles, certificates, admission, leases, flow control, devices
 registry.py    which printer is whose
 

@@ -54,16 +54,16 @@ SERVICES: Final = printer(
 )
 
 
-def _with_port(address: str, port: object) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def _subset_endpoints(subset: Object) -> list[str]:
     addresses = [str(held.get("ip")) for held in items_at(subset, "addresses")]
     ports = [held.get("port") for held in items_at(subset, "ports")]
     if not ports:
         return addresses
-    return [_with_port(address, port) for port in ports for address in addresses]
+    return [
+        f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        for port in ports
+        for address in addresses
+    ]
 
 
 def _endpoints(endpoints: Object) -> str:

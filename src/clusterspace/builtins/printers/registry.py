@@ -5,10 +5,8 @@ from typing import Final
 
 from clusterspace.builtins.printers import (
     access,
-    clusters,
     core,
     networks,
-    pods,
     volumes,
     workloads,
 )
@@ -29,7 +27,7 @@ _PRINTERS: Final[Mapping[str, Mapping[str, Printer]]] = {
         "Node": core.NODES,
         "PersistentVolume": volumes.PERSISTENT_VOLUMES,
         "PersistentVolumeClaim": volumes.PERSISTENT_VOLUME_CLAIMS,
-        "Pod": pods.PODS,
+        "Pod": core.PODS,
         "PodTemplate": core.POD_TEMPLATES,
         "ReplicationController": core.REPLICATION_CONTROLLERS,
         "ResourceQuota": core.RESOURCE_QUOTAS,
@@ -94,7 +92,7 @@ _PRINTERS: Final[Mapping[str, Mapping[str, Printer]]] = {
 }
 
 _FLEET_PRINTERS: Final[Mapping[tuple[str, str], Printer]] = {
-    ("cluster.karmada.io", "Cluster"): clusters.CLUSTERS,
+    ("cluster.karmada.io", "Cluster"): core.CLUSTERS,
 }
 
 

@@ -80,15 +80,14 @@ def _when_bound(read: Callable[[Object], str]) -> Callable[[Object], str]:
     return lambda claim: read(claim) if find_at(claim, "spec", "volumeName") else ""
 
 
-def _granted(claim: Object) -> str:
-    return str(find_at(claim, "status", "capacity", "storage") or "0")
-
-
 PERSISTENT_VOLUME_CLAIMS: Final = printer(
     NAME,
     shown("Status", _phase),
     text("Volume", "spec", "volumeName"),
-    shown("Capacity", _when_bound(_granted)),
+    shown(
+        "Capacity",
+        _when_bound(lambda claim: str(find_at(claim, "status", "capacity", "storage") or "0")),
+    ),
     shown(
         "Access Modes",
         _when_bound(lambda held: _access_modes(texts_at(held, "status", "accessModes"))),
