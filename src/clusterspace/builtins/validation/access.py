@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterator
 from typing import Final
 
+from clusterspace.builtins.validation.metadata import SELECTOR, is_readable
 from clusterspace.builtins.validation.rules import (
     at,
     check_all,
@@ -16,7 +17,6 @@ from clusterspace.builtins.validation.rules import (
     structs_in,
     texts_in,
 )
-from clusterspace.builtins.validation.selectors import SELECTOR, is_readable
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1123_subdomain_problems, path_segment_problems
@@ -58,31 +58,24 @@ def _check_rules(role: Object, *, is_namespaced: bool) -> Iterator[Cause]:
     if len(rules) > MOST_RULES:
         yield causes.too_many("rules", len(rules), MOST_RULES)
     for index, rule in enumerate(rules):
-        yield from _check_rule(rule, f"rules[{index}]", is_namespaced=is_namespaced)
-
-
-def _check_rule(rule: Object, path: str, *, is_namespaced: bool) -> Iterator[Cause]:
-    if not rule.get("verbs"):
-        yield causes.required(at(path, "verbs"), "verbs must contain at least one value")
-    if rule.get("nonResourceURLs"):
-        yield from _check_url_rule(rule, path, is_namespaced=is_namespaced)
-        return
-    if not rule.get("apiGroups"):
-        why = "resource rules must supply at least one api group"
-        yield causes.required(at(path, "apiGroups"), why)
-    if not rule.get("resources"):
-        why = "resource rules must supply at least one resource"
-        yield causes.required(at(path, "resources"), why)
-
-
-def _check_url_rule(rule: Object, path: str, *, is_namespaced: bool) -> Iterator[Cause]:
-    place, urls = at(path, "nonResourceURLs"), rule["nonResourceURLs"]
-    if is_namespaced:
-        why = "namespaced rules cannot apply to non-resource URLs"
-        yield causes.invalid(place, urls, why)
-    if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-        why = "rules cannot apply to both regular resources and non-resource URLs"
-        yield causes.invalid(place, urls, why)
+        path = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield causes.required(at(path, "verbs"), "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            place, urls = at(path, "nonResourceURLs"), rule["nonResourceURLs"]
+            if is_namespaced:
+                why = "namespaced rules cannot apply to non-resource URLs"
+                yield causes.invalid(place, urls, why)
+            if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
+                why = "rules cannot apply to both regular resources and non-resource URLs"
+                yield causes.invalid(place, urls, why)
+        else:
+            if not rule.get("apiGroups"):
+                why = "resource rules must supply at least one api group"
+                yield causes.required(at(path, "apiGroups"), why)
+            if not rule.get("resources"):
+                why = "resource rules must supply at least one resource"
+                yield causes.required(at(path, "resources"), why)
 
 
 def check_role_binding(binding: Object) -> Iterator[Cause]:
@@ -109,28 +102,21 @@ def _check_binding(
     if len(subjects) > MOST_SUBJECTS:
         yield causes.too_many("subjects", len(subjects), MOST_SUBJECTS)
     for index, subject in enumerate(subjects):
-        yield from _check_subject(subject, f"subjects[{index}]", subject_namespace_is_known)
-
-
-def _check_subject(subject: Object, path: str, namespace_is_known: bool) -> Iterator[Cause]:
-    yield from required("name")(subject, path)
-    kind = subject.get("kind", "")
-    if kind == "ServiceAccount":
-        yield from _check_account(subject, path, namespace_is_known)
-    elif kind in ("User", "Group"):
-        yield from one_of("apiGroup", _GROUP)(subject, path)
-    else:
-        known = ("ServiceAccount", "User", "Group")
-        yield causes.not_supported(at(path, "kind"), kind, known)
-
-
-def _check_account(subject: Object, path: str, namespace_is_known: bool) -> Iterator[Cause]:
-    name = subject.get("name", "")
-    if name:
-        yield from problems_at(at(path, "name"), name, dns1123_subdomain_problems(name))
-    yield from one_of("apiGroup", "")(subject, path)
-    if not namespace_is_known and not subject.get("namespace"):
-        yield causes.required(at(path, "namespace"))
+        path = f"subjects[{index}]"
+        yield from required("name")(subject, path)
+        kind = subject.get("kind", "")
+        if kind == "ServiceAccount":
+            name = subject.get("name", "")
+            if name:
+                yield from problems_at(at(path, "name"), name, dns1123_subdomain_problems(name))
+            yield from one_of("apiGroup", "")(subject, path)
+            if not subject_namespace_is_known and not subject.get("namespace"):
+                yield causes.required(at(path, "namespace"))
+        elif kind in ("User", "Group"):
+            yield from one_of("apiGroup", _GROUP)(subject, path)
+        else:
+            known = ("ServiceAccount", "User", "Group")
+            yield causes.not_supported(at(path, "kind"), kind, known)
 
 
 def check_binding_update(new: Object, old: Object) -> Iterator[Cause]:
@@ -155,14 +141,33 @@ _LIFETIME: Final = satisfies(
 def check_signing_request(request: Object) -> Iterator[Cause]:
     """Check a CertificateSigningRequest."""
     spec = struct_in(request, "spec")
-    if not _is_pem(str(spec.get("request") or "")):
+    encoded = base64.b64decode(str(spec.get("request") or ""))
+    if not encoded.lstrip().startswith(b"-----BEGIN CERTIFICATE REQUEST-----"):
         why = "PEM block type must be CERTIFICATE REQUEST"
         yield causes.invalid("spec.request", spec.get("request"), why)
     yield from required("usages")(spec, "spec")
-    yield from _check_usages(texts_in(spec, "usages"))
+    seen: set[str] = set()
+    for index, usage in enumerate(texts_in(spec, "usages")):
+        place = f"spec.usages[{index}]"
+        if usage not in _USAGES:
+            yield causes.not_supported(place, usage, _USAGES)
+        if usage in seen:
+            yield causes.duplicate(place, usage)
+        seen.add(usage)
     yield from required("signerName")(spec, "spec")
     if spec.get("signerName"):
-        yield from _check_signer(spec["signerName"])
+        name = spec["signerName"]
+        domain, slash, path = name.partition("/")
+        place = "spec.signerName"
+        if not slash:
+            why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+            yield causes.invalid(place, name, why)
+        else:
+            if "." not in domain:
+                why = "should be a domain with at least two segments separated by dots"
+                yield causes.invalid(place, domain, why)
+            yield from problems_at(place, domain, dns1123_subdomain_problems(domain))
+            yield from problems_at(place, path, dns1123_subdomain_problems(path))
     yield from _LIFETIME(spec, "spec")
 
 
@@ -191,32 +196,3 @@ _USAGES: Final = (
     "signing",
     "timestamping",
 )
-
-
-def _check_usages(usages: list[str]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, usage in enumerate(usages):
-        place = f"spec.usages[{index}]"
-        if usage not in _USAGES:
-            yield causes.not_supported(place, usage, _USAGES)
-        if usage in seen:
-            yield causes.duplicate(place, usage)
-        seen.add(usage)
-
-
-def _is_pem(encoded: str) -> bool:
-    return base64.b64decode(encoded).lstrip().startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
-
-
-def _check_signer(name: str) -> Iterator[Cause]:
-    domain, slash, path = name.partition("/")
-    place = "spec.signerName"
-    if not slash:
-        why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        yield causes.invalid(place, name, why)
-        return
-    if "." not in domain:
-        why = "should be a domain with at least two segments separated by dots"
-        yield causes.invalid(place, domain, why)
-    yield from problems_at(place, domain, dns1123_subdomain_problems(domain))
-    yield from problems_at(place, path, dns1123_subdomain_problems(path))

@@ -1,9 +1,11 @@
-"""The rules of what extends a cluster: flow control, further API servers, new kinds."""
+"""The rules of what extends a cluster: flow control, API servers, new kinds, admission."""
 
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from clusterspace.builtins.validation.admission import service_port
+from clusterspace.builtins.validation.formats import port_problems, qualified_domain_problems
+from clusterspace.builtins.validation.metadata import selector
 from clusterspace.builtins.validation.rules import (
     Check,
     at,
@@ -11,12 +13,16 @@ from clusterspace.builtins.validation.rules import (
     check_all,
     chosen,
     each,
+    inside,
+    named,
     one_of,
+    present,
     problems_at,
     required,
     satisfies,
     struct_in,
     structs_in,
+    supported,
     texts_in,
     well_formed,
 )
@@ -94,7 +100,18 @@ def check_priority_level(level: Object) -> Iterator[Cause]:
         if spec.get("limited") is None:
             yield causes.required("spec.limited", "must not be empty when type is Limited")
         else:
-            yield from _check_limited(spec["limited"])
+            limited = spec["limited"]
+            yield from check_all(limited, "spec.limited", _SHARES)
+            response, path = struct_in(limited, "limitResponse"), "spec.limited.limitResponse"
+            yield from one_of("type", "Queue", "Reject")(response, path)
+            if response.get("type") in ("Queue", "Reject"):
+                queues = response.get("queuing")
+                if response.get("type") == "Queue" and queues is None:
+                    why = "must not be empty if limited.limitResponse.type is Limited"
+                    yield causes.required(at(path, "queuing"), why)
+                elif response.get("type") != "Queue" and queues is not None:
+                    why = "must be nil if limited.limitResponse.type is not Limited"
+                    yield causes.forbidden(at(path, "queuing"), why)
     elif kind == "Exempt" and spec.get("limited") is not None:
         why = "must be nil if the type is not Limited"
         yield causes.forbidden("spec.limited", why)
@@ -111,21 +128,6 @@ _SHARES: Final = (
         "if specified, must be a non-negative integer",
     ),
 )
-
-
-def _check_limited(limited: Object) -> Iterator[Cause]:
-    yield from check_all(limited, "spec.limited", _SHARES)
-    response, path = struct_in(limited, "limitResponse"), "spec.limited.limitResponse"
-    yield from one_of("type", "Queue", "Reject")(response, path)
-    if response.get("type") not in ("Queue", "Reject"):
-        return
-    queues = response.get("queuing")
-    if response.get("type") == "Queue" and queues is None:
-        why = "must not be empty if limited.limitResponse.type is Limited"
-        yield causes.required(at(path, "queuing"), why)
-    elif response.get("type") != "Queue" and queues is not None:
-        why = "must be nil if limited.limitResponse.type is not Limited"
-        yield causes.forbidden(at(path, "queuing"), why)
 
 
 def check_api_service(service: Object) -> Iterator[Cause]:
@@ -164,58 +166,21 @@ def check_custom_resource_definition(definition: Object) -> Iterator[Cause]:
     """Check a CustomResourceDefinition, but for its schemas."""
     spec = struct_in(definition, "spec")
     names = struct_in(spec, "names")
-    name, wanted = (
-        metadata_of(definition).get("name", ""),
-        f"{names.get('plural', '')}.{spec.get('group', '')}",
-    )
-    if name and name != wanted:
+    name = metadata_of(definition).get("name", "")
+    if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         why = 'must be spec.names.plural+"."+spec.group'
         yield causes.invalid("metadata.name", name, why)
-    yield from _check_group(spec.get("group", ""))
-    yield from chosen("scope", "Cluster", "Namespaced")(spec, "spec")
-    yield from _check_versions(spec)
-    yield from _check_names(names)
-    if not struct_in(definition, "status").get("storedVersions"):
-        why = "must have at least one stored version"
-        yield causes.invalid("status.storedVersions", None, why)
-
-
-def _check_group(group: str) -> Iterator[Cause]:
+    group = spec.get("group", "")
     if not group:
         yield causes.required("spec.group")
-        return
-    problems = dns1123_subdomain_problems(group)
-    yield from problems_at("spec.group", group, problems)
-    if not problems and "." not in group:
-        why = "should be a domain with at least one dot"
-        yield causes.invalid("spec.group", group, why)
-
-
-def _check_versions(spec: Object) -> Iterator[Cause]:
-    versions = structs_in(spec, "versions")
-    seen: set[str] = set()
-    is_duplicated = False
-    for index, version in enumerate(versions):
-        name = version.get("name", "")
-        place = f"spec.versions[{index}].name"
-        yield from problems_at(place, name, dns1035_label_problems(name))
-        is_duplicated = is_duplicated or name in seen
-        seen.add(name)
-        if struct_in(version, "schema").get("openAPIV3Schema") is None:
-            place = f"spec.versions[{index}].schema.openAPIV3Schema"
-            yield causes.required(place, "schemas are required")
-    if is_duplicated:
-        yield causes.invalid("spec.versions", _shown(spec), "must contain unique version names")
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        why = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", _shown(spec), why)
-
-
-def _shown(spec: Object) -> Any:
-    return spec.get("versions")
-
-
-def _check_names(names: Object) -> Iterator[Cause]:
+    else:
+        problems = dns1123_subdomain_problems(group)
+        yield from problems_at("spec.group", group, problems)
+        if not problems and "." not in group:
+            why = "should be a domain with at least one dot"
+            yield causes.invalid("spec.group", group, why)
+    yield from chosen("scope", "Cluster", "Namespaced")(spec, "spec")
+    yield from _check_versions(spec)
     for field in ("plural", "singular", "kind", "listKind"):
         text = str(names.get(field) or "")
         if not text:
@@ -229,12 +194,205 @@ def _check_names(names: Object) -> Iterator[Cause]:
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         why = "kind and listKind may not be the same"
         yield causes.invalid("spec.names.listKind", names["listKind"], why)
+    if not struct_in(definition, "status").get("storedVersions"):
+        why = "must have at least one stored version"
+        yield causes.invalid("status.storedVersions", None, why)
+
+
+def _check_versions(spec: Object) -> Iterator[Cause]:
+    versions: Any = spec.get("versions")
+    seen: set[str] = set()
+    is_duplicated = False
+    for index, version in enumerate(structs_in(spec, "versions")):
+        name = version.get("name", "")
+        place = f"spec.versions[{index}].name"
+        yield from problems_at(place, name, dns1035_label_problems(name))
+        is_duplicated = is_duplicated or name in seen
+        seen.add(name)
+        if struct_in(version, "schema").get("openAPIV3Schema") is None:
+            place = f"spec.versions[{index}].schema.openAPIV3Schema"
+            yield causes.required(place, "schemas are required")
+    if is_duplicated:
+        yield causes.invalid(
+            "spec.versions", spec.get("versions"), "must contain unique version names"
+        )
+    if sum(bool(version.get("storage")) for version in structs_in(spec, "versions")) != 1:
+        why = "must have exactly one version marked as storage version"
+        yield causes.invalid("spec.versions", versions, why)
 
 
 def check_custom_resource_definition_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a definition goes on defining the same kind."""
-    spec, held = struct_in(new, "spec"), struct_in(old, "spec")
+    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
     for path in (("group",), ("scope",), ("names", "kind"), ("names", "plural")):
-        wanted, before = find_at(spec, *path), find_at(held, *path)
+        wanted, before = find_at(spec, *path), find_at(existing, *path)
         if wanted != before:
             yield causes.invalid(f"spec.{'.'.join(path)}", wanted, "field is immutable")
+
+
+_SCOPES: Final = ("*", "Cluster", "Namespaced")
+_REVIEWS: Final = "admissionReviewVersions"
+_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+
+
+def _operations(rule: Object, path: str) -> Iterator[Cause]:
+    place, wanted = at(path, "operations"), texts_in(rule, "operations")
+    known = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+    if not wanted:
+        yield causes.required(place)
+    if len(wanted) > 1 and "*" in wanted:
+        why = "if '*' is present, must not specify other operations"
+        yield causes.invalid(place, wanted, why)
+    for index, operation in enumerate(wanted):
+        if operation not in known:
+            yield causes.not_supported(f"{place}[{index}]", operation, known)
+
+
+_RULE: Final = (
+    _operations,
+    required("apiGroups"),
+    required("apiVersions"),
+    required("resources"),
+    supported("scope", *_SCOPES),
+)
+
+
+def service_port(service: Object, path: str) -> Iterator[Cause]:
+    """Check the port of a service that the server itself calls."""
+    port = service.get("port", 443)
+    problems = [f"port is not valid: {problem}" for problem in port_problems(port)]
+    return problems_at(at(path, "port"), port, problems)
+
+
+def _service_name(service: Object, path: str) -> Iterator[Cause]:
+    """Check the name of a webhook's service.
+
+    A kube-apiserver calls a missing name a missing namespace and the other way round, and so do
+    we: people look for what it says.
+    """
+    for field, shown in (("namespace", "name"), ("name", "namespace")):
+        if not service.get(field):
+            yield causes.required(at(path, shown))
+
+
+_SERVICE: Final = (_service_name, service_port)
+_URL_FORM: Final = "; desired format: https://host[/path]"
+
+
+def _client(config: Object, path: str) -> Iterator[Cause]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield causes.required(path, "exactly one of url or service is required")
+    elif url is not None:
+        place = at(path, "url")
+        address = urlsplit(str(url))
+        if address.scheme != "https":
+            why = f"'https' is the only allowed URL scheme{_URL_FORM}"
+            yield causes.invalid(place, address.scheme, why)
+        if not address.netloc:
+            yield causes.invalid(place, address.netloc, f"host must be specified{_URL_FORM}")
+    elif service is not None:
+        yield from check_all(service, at(path, "service"), _SERVICE)
+
+
+_WEBHOOK: Final[tuple[Check, ...]] = (
+    named("name", qualified_domain_problems),
+    each("rules", *_RULE),
+    supported("failurePolicy", "Fail", "Ignore"),
+    supported("matchPolicy", "Equivalent", "Exact"),
+    present("sideEffects", "must specify one of None, NoneOnDryRun"),
+    supported("sideEffects", "None", "NoneOnDryRun"),
+    between("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
+    selector("namespaceSelector"),
+    selector("objectSelector"),
+    inside("clientConfig", _client),
+)
+
+
+def check_validating_webhooks(configuration: Object) -> Iterator[Cause]:
+    """Check a ValidatingWebhookConfiguration."""
+    return _check_webhooks(configuration, _WEBHOOK)
+
+
+def check_mutating_webhooks(configuration: Object) -> Iterator[Cause]:
+    """Check a MutatingWebhookConfiguration."""
+    reinvocation = supported("reinvocationPolicy", "IfNeeded", "Never")
+    return _check_webhooks(configuration, (*_WEBHOOK, reinvocation))
+
+
+def _check_webhooks(configuration: Object, checks: tuple[Check, ...]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, webhook in enumerate(structs_in(configuration, "webhooks")):
+        path, name = f"webhooks[{index}]", webhook.get("name", "")
+        yield from check_all(webhook, path, checks)
+        reviews, place = texts_in(webhook, "admissionReviewVersions"), f"{path}.{_REVIEWS}"
+        if not reviews:
+            yield causes.required(place, f"must specify one of {', '.join(_REVIEW_VERSIONS)}")
+        elif not any(version in _REVIEW_VERSIONS for version in reviews):
+            why = f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"
+            yield causes.invalid(place, reviews, why)
+        if name and name in seen:
+            yield causes.duplicate(at(path, "name"), name)
+        seen.add(name)
+
+
+_MATCH_RESOURCES: Final = (
+    supported("matchPolicy", "Equivalent", "Exact"),
+    selector("namespaceSelector"),
+    selector("objectSelector"),
+    each("resourceRules", *_RULE),
+    each("excludeResourceRules", *_RULE),
+)
+
+
+def check_policy(policy: Object) -> Iterator[Cause]:
+    """Check a ValidatingAdmissionPolicy; its expressions are compiled elsewhere."""
+    spec = struct_in(policy, "spec")
+    yield from supported("failurePolicy", "Fail", "Ignore")(spec, "spec")
+    yield from inside("paramKind", required("apiVersion"), required("kind"))(spec, "spec")
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        yield causes.required("spec.matchConstraints")
+    else:
+        yield from check_all(constraints, "spec.matchConstraints", _MATCH_RESOURCES)
+        yield from required("resourceRules")(constraints, "spec.matchConstraints")
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        why = "validations or auditAnnotations must contain at least one item"
+        yield causes.required("spec.validations", why)
+        yield causes.required("spec.auditAnnotations", why)
+    reasons = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+    for index, validation in enumerate(structs_in(spec, "validations")):
+        place = f"spec.validations[{index}]"
+        if not str(validation.get("expression") or "").strip():
+            yield causes.required(at(place, "expression"), "expression is not specified")
+        yield from supported("reason", *reasons)(validation, place)
+
+
+def check_policy_binding(binding: Object) -> Iterator[Cause]:
+    """Check a ValidatingAdmissionPolicyBinding."""
+    spec = struct_in(binding, "spec")
+    yield from named("policyName", dns1123_subdomain_problems)(spec, "spec")
+    if spec.get("paramRef") is not None:
+        reference = spec["paramRef"]
+        name, labels = reference.get("name"), reference.get("selector")
+        if name and labels is not None:
+            yield causes.forbidden(
+                at("spec.paramRef", "name"), "name and selector are mutually exclusive"
+            )
+        if not name and labels is None:
+            yield causes.required("spec.paramRef", "one of name or selector must be specified")
+        action = reference.get("parameterNotFoundAction")
+        if action is None:
+            yield causes.required(at("spec.paramRef", "parameterNotFoundAction"))
+        elif action not in ("Allow", "Deny"):
+            place = at("spec.paramRef", "parameterNotFoundAction")
+            yield causes.not_supported(place, action, ("Allow", "Deny"))
+    yield from inside("matchResources", *_MATCH_RESOURCES)(spec, "spec")
+    actions = texts_in(spec, "validationActions")
+    if not actions:
+        why = "at least one validation action is required"
+        yield causes.required("spec.validationActions", why)
+    for index, action in enumerate(actions):
+        if action not in ("Audit", "Deny", "Warn"):
+            place = f"spec.validationActions[{index}]"
+            yield causes.not_supported(place, action, ("Audit", "Deny", "Warn"))

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from clusterspace.builtins.validation.domains import check_domain_path
-from clusterspace.builtins.validation.pods.spec import check_pod_template
+from clusterspace.builtins.validation.formats import check_domain_path, schedule_problem
+from clusterspace.builtins.validation.metadata import SELECTOR, is_readable, matches
+from clusterspace.builtins.validation.pods import check_pod_template
 from clusterspace.builtins.validation.rules import (
     at,
     check_all,
@@ -17,11 +18,10 @@ from clusterspace.builtins.validation.rules import (
     not_negative,
     of_form,
     one_of,
+    present,
     struct_in,
     supported,
 )
-from clusterspace.builtins.validation.schedules import schedule_problem
-from clusterspace.builtins.validation.selectors import SELECTOR, is_readable, matches
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.field_paths import quoted
@@ -42,52 +42,6 @@ _COUNTS: Final = (
 )
 
 
-def _indexes(spec: Object, path: str) -> Iterator[Cause]:
-    mode = spec.get("completionMode")
-    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
-        place = at(path, "backoffLimitPerIndex")
-        yield causes.required(place, "when maxFailedIndexes is specified")
-    yield from supported("completionMode", "NonIndexed", "Indexed")(spec, path)
-    if mode == "Indexed":
-        yield from _indexed(spec, path)
-    if mode in (None, "NonIndexed"):
-        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if spec.get(field) is not None:
-                why = "requires indexed completion mode"
-                yield causes.invalid(at(path, field), spec[field], why)
-
-
-def _indexed(spec: Object, path: str) -> Iterator[Cause]:
-    if spec.get("completions") is None:
-        yield causes.required(at(path, "completions"), "when completion mode is Indexed")
-    if (spec.get("parallelism") or 0) > _MOST_INDEXED:
-        why = f"must be less than or equal to {_MOST_INDEXED} when completion mode is Indexed"
-        yield causes.invalid(at(path, "parallelism"), spec["parallelism"], why)
-    failed, all_of_them = spec.get("maxFailedIndexes"), spec.get("completions")
-    if failed is not None and all_of_them is not None and failed > all_of_them:
-        why = "must be less than or equal to completions"
-        yield causes.invalid(at(path, "maxFailedIndexes"), failed, why)
-
-
-def _restarts(spec: Object, path: str) -> Iterator[Cause]:
-    policy = struct_in(struct_in(spec, "template"), "spec").get("restartPolicy")
-    place = f"{path}.template.spec.restartPolicy"
-    if policy in ("Always", None, ""):
-        yield causes.required(place, 'valid values: "OnFailure", "Never"')
-    elif policy not in ("OnFailure", "Never"):
-        yield causes.not_supported(place, policy, ("OnFailure", "Never"))
-    elif spec.get("podFailurePolicy") is not None and policy != "Never":
-        why = 'only "Never" is supported when podFailurePolicy is specified'
-        yield causes.invalid(place, policy, why)
-
-
-def _replacement(spec: Object, path: str) -> Iterator[Cause]:
-    """Check when pods are replaced; a failure policy must see them fail first."""
-    after_failure = spec.get("podFailurePolicy") is not None
-    allowed = ("Failed",) if after_failure else ("Failed", "TerminatingOrFailed")
-    return iter(supported("podReplacementPolicy", *allowed)(spec, path))
-
-
 def _failure_rule(rule: Object, path: str) -> Iterator[Cause]:
     actions = ("Count", "FailIndex", "FailJob", "Ignore")
     if not rule.get("action"):
@@ -96,7 +50,16 @@ def _failure_rule(rule: Object, path: str) -> Iterator[Cause]:
         yield causes.not_supported(at(path, "action"), rule["action"], actions)
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
     if codes is not None:
-        yield from _exit_codes(codes, at(path, "onExitCodes"))
+        place = at(path, "onExitCodes")
+        operators = ("In", "NotIn")
+        if not codes.get("operator"):
+            yield causes.required(at(place, "operator"), f"valid values: {_listed(operators)}")
+        elif codes["operator"] not in operators:
+            yield causes.not_supported(at(place, "operator"), codes["operator"], operators)
+        if not codes.get("values"):
+            yield causes.invalid(
+                at(place, "values"), codes.get("values"), "at least one value is required"
+            )
     yield from each("onPodConditions", *_CONDITION)(rule, path)
     if codes is not None and conditions:
         yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
@@ -108,18 +71,6 @@ _CONDITION: Final = (
     of_form("type", qualified_name_problems),
     one_of("status", "False", "True", "Unknown"),
 )
-
-
-def _exit_codes(codes: Object, path: str) -> Iterator[Cause]:
-    operators = ("In", "NotIn")
-    if not codes.get("operator"):
-        yield causes.required(at(path, "operator"), f"valid values: {_listed(operators)}")
-    elif codes["operator"] not in operators:
-        yield causes.not_supported(at(path, "operator"), codes["operator"], operators)
-    if not codes.get("values"):
-        yield causes.invalid(
-            at(path, "values"), codes.get("values"), "at least one value is required"
-        )
 
 
 def _listed(values: tuple[str, ...]) -> str:
@@ -135,7 +86,25 @@ def _job_spec(spec: Object, path: str) -> Iterator[Cause]:
     yield from check_all(spec, path, _COUNTS)
     if spec.get("managedBy") is not None:
         yield from check_domain_path(spec["managedBy"], at(path, "managedBy"))
-    yield from _indexes(spec, path)
+    mode = spec.get("completionMode")
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        place = at(path, "backoffLimitPerIndex")
+        yield causes.required(place, "when maxFailedIndexes is specified")
+    yield from supported("completionMode", "NonIndexed", "Indexed")(spec, path)
+    if mode == "Indexed":
+        yield from present("completions", "when completion mode is Indexed")(spec, path)
+        if (spec.get("parallelism") or 0) > _MOST_INDEXED:
+            why = f"must be less than or equal to {_MOST_INDEXED} when completion mode is Indexed"
+            yield causes.invalid(at(path, "parallelism"), spec["parallelism"], why)
+        failed, all_of_them = spec.get("maxFailedIndexes"), spec.get("completions")
+        if failed is not None and all_of_them is not None and failed > all_of_them:
+            why = "must be less than or equal to completions"
+            yield causes.invalid(at(path, "maxFailedIndexes"), failed, why)
+    if mode in (None, "NonIndexed"):
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(field) is not None:
+                why = "requires indexed completion mode"
+                yield causes.invalid(at(path, field), spec[field], why)
     yield from inside("podFailurePolicy", each("rules", _failure_rule))(spec, path)
     if spec.get("successPolicy") is not None and spec.get("completionMode") != "Indexed":
         why = "requires indexed completion mode"
@@ -144,9 +113,20 @@ def _job_spec(spec: Object, path: str) -> Iterator[Cause]:
     elif spec.get("successPolicy") is not None and not spec["successPolicy"].get("rules"):
         why = "at least one rules must be specified when the successPolicy is specified"
         yield causes.required(f"{path}.successPolicy.rules", why)
-    yield from _replacement(spec, path)
+    # Pods are replaced only after they failed where a policy must see them fail first.
+    after_failure = spec.get("podFailurePolicy") is not None
+    allowed = ("Failed",) if after_failure else ("Failed", "TerminatingOrFailed")
+    yield from supported("podReplacementPolicy", *allowed)(spec, path)
     yield from check_pod_template(struct_in(spec, "template"), at(path, "template"))
-    yield from _restarts(spec, path)
+    policy = struct_in(struct_in(spec, "template"), "spec").get("restartPolicy")
+    place = f"{path}.template.spec.restartPolicy"
+    if policy in ("Always", None, ""):
+        yield causes.required(place, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield causes.not_supported(place, policy, ("OnFailure", "Never"))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        why = 'only "Never" is supported when podFailurePolicy is specified'
+        yield causes.invalid(place, policy, why)
 
 
 def check_job(job: Object) -> Iterator[Cause]:
@@ -162,17 +142,13 @@ def check_job(job: Object) -> Iterator[Cause]:
     if selector is None or (is_readable(selector) and not matches(selector, labels)):
         why = "`selector` does not match template `labels`"
         yield causes.invalid("spec.template.metadata.labels", labels or None, why)
-    yield from _check_pod_names(metadata_of(job).get("name", ""), spec)
-
-
-def _check_pod_names(name: str, spec: Object) -> Iterator[Cause]:
-    """Check that the last pod of an indexed Job can have its name as host name."""
-    if spec.get("completionMode") != "Indexed" or not spec.get("completions"):
-        return
-    longest = f"{name}-{spec['completions'] - 1}"
-    if dns1123_label_problems(longest):
-        why = f"will not able to create pod with invalid DNS label: {longest}"
-        yield causes.invalid("metadata.name", name, why)
+    name = metadata_of(job).get("name", "")
+    if spec.get("completionMode") == "Indexed" and spec.get("completions"):
+        # The last pod of an indexed Job must be able to have its name as host name.
+        longest = f"{name}-{spec['completions'] - 1}"
+        if dns1123_label_problems(longest):
+            why = f"will not able to create pod with invalid DNS label: {longest}"
+            yield causes.invalid("metadata.name", name, why)
 
 
 _FIXED: Final = (
@@ -189,25 +165,20 @@ _SCHEDULING: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGate
 
 def check_job_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check a change of a Job; while it is suspended, where its pods run may still change."""
-    spec, held = struct_in(new, "spec"), struct_in(old, "spec")
-    yield from _check_completions(spec, held)
-    never_started = not struct_in(old, "status").get("startTime")
-    may_move = bool(held.get("suspend")) and never_started
-    for field in _FIXED:
-        wanted, before = spec.get(field), held.get(field)
-        if field == "template" and may_move and _unplaced(wanted) == _unplaced(before):
-            continue
-        yield from immutable(wanted, before, f"spec.{field}")
-
-
-def _check_completions(spec: Object, held: Object) -> Iterator[Cause]:
-    """Check how many pods must succeed: fixed, unless the Job is indexed and all run at once."""
-    wanted, before = spec.get("completions"), held.get("completions")
+    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
+    wanted, before = spec.get("completions"), existing.get("completions")
     if spec.get("completionMode") != "Indexed":
         yield from immutable(wanted, before, "spec.completions")
     elif wanted != before and wanted != spec.get("parallelism"):
         why = "can only be modified in tandem with spec.parallelism"
         yield causes.invalid("spec.completions", wanted, why)
+    never_started = not struct_in(old, "status").get("startTime")
+    may_move = bool(existing.get("suspend")) and never_started
+    for field in _FIXED:
+        wanted, before = spec.get(field), existing.get(field)
+        if field == "template" and may_move and _unplaced(wanted) == _unplaced(before):
+            continue
+        yield from immutable(wanted, before, f"spec.{field}")
 
 
 def _unplaced(template: Object | None) -> Object:
@@ -224,11 +195,36 @@ def check_cron_job(cron_job: Object) -> Iterator[Cause]:
     if not schedule:
         yield causes.required("spec.schedule")
     else:
-        yield from _check_schedule(schedule)
+        if problem := schedule_problem(schedule):
+            yield causes.invalid("spec.schedule", schedule, problem)
+        if "TZ" in schedule:
+            why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            yield causes.invalid("spec.schedule", schedule, why)
     yield from not_negative("startingDeadlineSeconds")(spec, "spec")
-    yield from _check_time_zone(spec.get("timeZone"))
+    zone = spec.get("timeZone")
+    if zone is not None:
+        path = "spec.timeZone"
+        if not zone:
+            yield causes.invalid(path, zone, "timeZone must be nil or non-empty string")
+        else:
+            for part in zone.split("/"):
+                if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
+                    yield causes.invalid(path, zone, f"unknown time zone {zone}")
+            if zone.lower() == "local":
+                why = (
+                    "timeZone must be an explicit time zone as defined in "
+                    "https://www.iana.org/time-zones"
+                )
+                yield causes.invalid(path, zone, why)
     yield from chosen("concurrencyPolicy", "Allow", "Forbid", "Replace")(spec, "spec")
-    yield from _check_job_template(struct_in(struct_in(spec, "jobTemplate"), "spec"))
+    own = struct_in(struct_in(spec, "jobTemplate"), "spec")
+    path = "spec.jobTemplate.spec"
+    yield from _job_spec(own, path)
+    if own.get("selector") is not None:
+        why = "`selector` will be auto-generated"
+        yield causes.invalid(f"{path}.selector", own["selector"], why)
+    if own.get("manualSelector"):
+        yield causes.not_supported(f"{path}.manualSelector", True, ("nil", "false"))
     yield from not_negative("successfulJobsHistoryLimit")(spec, "spec")
     yield from not_negative("failedJobsHistoryLimit")(spec, "spec")
 
@@ -240,38 +236,4 @@ def check_cron_job_name(cron_job: Object) -> Iterator[Cause]:
         yield causes.invalid("metadata.name", name, "must be no more than 52 characters")
 
 
-def _check_job_template(spec: Object) -> Iterator[Cause]:
-    path = "spec.jobTemplate.spec"
-    yield from _job_spec(spec, path)
-    if spec.get("selector") is not None:
-        why = "`selector` will be auto-generated"
-        yield causes.invalid(f"{path}.selector", spec["selector"], why)
-    if spec.get("manualSelector"):
-        yield causes.not_supported(f"{path}.manualSelector", True, ("nil", "false"))
-
-
 _ZONE_PART: Final = re.compile(r"[A-Za-z0-9._+-]+")
-
-
-def _check_time_zone(zone: str | None) -> Iterator[Cause]:
-    if zone is None:
-        return
-    path = "spec.timeZone"
-    if not zone:
-        yield causes.invalid(path, zone, "timeZone must be nil or non-empty string")
-        return
-    for part in zone.split("/"):
-        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
-            yield causes.invalid(path, zone, f"unknown time zone {zone}")
-    if zone.lower() == "local":
-        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        yield causes.invalid(path, zone, why)
-
-
-def _check_schedule(schedule: str) -> Iterator[Cause]:
-    path = "spec.schedule"
-    if problem := schedule_problem(schedule):
-        yield causes.invalid(path, schedule, problem)
-    if "TZ" in schedule:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield causes.invalid(path, schedule, why)

@@ -4,13 +4,14 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from clusterspace.builtins.validation.domains import check_domain_path
 from clusterspace.builtins.validation.formats import (
+    check_domain_path,
     network_problems,
     port_or_name_problems,
     port_problems,
     wildcard_subdomain_problems,
 )
+from clusterspace.builtins.validation.metadata import SELECTOR, selector
 from clusterspace.builtins.validation.rules import (
     at,
     check_all,
@@ -25,7 +26,6 @@ from clusterspace.builtins.validation.rules import (
     texts_in,
     well_formed,
 )
-from clusterspace.builtins.validation.selectors import SELECTOR, selector
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import (
@@ -51,7 +51,16 @@ def check_ingress(ingress: Object) -> Iterator[Cause]:
     if backend is not None:
         yield from _check_backend(backend, "spec.defaultBackend")
     for index, rule in enumerate(rules):
-        yield from _check_rule(rule, f"spec.rules[{index}]")
+        path, host, http = f"spec.rules[{index}]", rule.get("host", ""), rule.get("http")
+        if host and _is_address(host):
+            why = "must be a DNS name, not an IP address"
+            yield causes.invalid(at(path, "host"), host, why)
+        if host:
+            yield from problems_at(at(path, "host"), host, _host_problems(host))
+        if http is not None and not http.get("paths"):
+            yield causes.required(f"{path}.http.paths")
+        for number, path_rule in enumerate(structs_in(http or {}, "paths")):
+            yield from _check_path(path_rule, f"{path}.http.paths[{number}]")
     for index, tls in enumerate(structs_in(spec, "tls")):
         for number, host in enumerate(texts_in(tls, "hosts")):
             place = f"spec.tls[{index}].hosts[{number}]"
@@ -68,20 +77,25 @@ def _host_problems(host: str) -> Problems:
     return dns1123_subdomain_problems(host)
 
 
-def _check_rule(rule: Object, path: str) -> Iterator[Cause]:
-    host = rule.get("host", "")
-    if host:
-        if _is_address(host):
-            why = "must be a DNS name, not an IP address"
-            yield causes.invalid(at(path, "host"), host, why)
-        yield from problems_at(at(path, "host"), host, _host_problems(host))
-    http = rule.get("http")
-    if http is None:
-        return
-    if not http.get("paths"):
-        yield causes.required(f"{path}.http.paths")
-    for index, each in enumerate(structs_in(http, "paths")):
-        yield from _check_path(each, f"{path}.http.paths[{index}]")
+def _check_path(path_rule: Object, path: str) -> Iterator[Cause]:
+    kind, where, place = path_rule.get("pathType"), path_rule.get("path", ""), at(path, "path")
+    if kind is None:
+        yield causes.required(at(path, "pathType"), "pathType must be specified")
+    elif kind in ("Exact", "Prefix"):
+        if not where.startswith("/"):
+            yield causes.invalid(place, where, "must be an absolute path")
+        for text in _BAD_IN_PATHS:
+            if text in where:
+                yield causes.invalid(place, where, f"must not contain '{text}'")
+        for text in _BAD_AT_END:
+            if where.endswith(text):
+                yield causes.invalid(place, where, f"cannot end with '{text}'")
+    elif kind == "ImplementationSpecific":
+        if where and not where.startswith("/"):
+            yield causes.invalid(place, where, "must be an absolute path")
+    else:
+        yield causes.not_supported(at(path, "pathType"), kind, _PATH_TYPES)
+    yield from _check_backend(struct_in(path_rule, "backend"), at(path, "backend"))
 
 
 def _is_address(text: str) -> bool:
@@ -92,33 +106,6 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _check_path(rule: Object, path: str) -> Iterator[Cause]:
-    kind, where = rule.get("pathType"), rule.get("path", "")
-    if kind is None:
-        yield causes.required(at(path, "pathType"), "pathType must be specified")
-    elif kind in ("Exact", "Prefix"):
-        yield from _check_exact_path(where, at(path, "path"))
-    elif kind == "ImplementationSpecific":
-        if where and not where.startswith("/"):
-            yield causes.invalid(at(path, "path"), where, "must be an absolute path")
-    else:
-        yield causes.not_supported(at(path, "pathType"), kind, _PATH_TYPES)
-    yield from _check_backend(struct_in(rule, "backend"), at(path, "backend"))
-
-
-def _check_exact_path(where: str, path: str) -> Iterator[Cause]:
-    if not where.startswith("/"):
-        yield causes.invalid(path, where, "must be an absolute path")
-    if not where:
-        return
-    for text in _BAD_IN_PATHS:
-        if text in where:
-            yield causes.invalid(path, where, f"must not contain '{text}'")
-    for text in _BAD_AT_END:
-        if where.endswith(text):
-            yield causes.invalid(path, where, f"cannot end with '{text}'")
-
-
 def _check_backend(backend: Object, path: str) -> Iterator[Cause]:
     resource, service = backend.get("resource"), backend.get("service")
     if resource is not None and service is not None:
@@ -126,7 +113,21 @@ def _check_backend(backend: Object, path: str) -> Iterator[Cause]:
     elif resource is not None:
         yield from _check_resource(resource, at(path, "resource"))
     elif service is not None:
-        yield from _check_service_backend(service, path)
+        place, name, port = at(path, "service"), service.get("name", ""), struct_in(service, "port")
+        if not name:
+            yield causes.required(at(place, "name"))
+        else:
+            yield from problems_at(at(place, "name"), name, dns1035_label_problems(name))
+        if port.get("name") and port.get("number"):
+            yield causes.invalid(path, "", "cannot set both port name & port number")
+        elif port.get("name"):
+            problems = port_or_name_problems(port["name"])
+            yield from problems_at(f"{place}.port.name", port["name"], problems)
+        elif port.get("number"):
+            problems = port_problems(port["number"])
+            yield from problems_at(f"{place}.port.number", port["number"], problems)
+        else:
+            yield causes.required(path, "port name or number is required")
     else:
         yield causes.invalid(path, "", "resource or service backend is required")
 
@@ -143,24 +144,6 @@ def _check_resource(resource: Object, path: str) -> Iterator[Cause]:
             yield from problems_at(at(path, field), name, path_segment_problems(name))
 
 
-def _check_service_backend(service: Object, path: str) -> Iterator[Cause]:
-    place, name, port = at(path, "service"), service.get("name", ""), struct_in(service, "port")
-    if not name:
-        yield causes.required(at(place, "name"))
-    else:
-        yield from problems_at(at(place, "name"), name, dns1035_label_problems(name))
-    if port.get("name") and port.get("number"):
-        yield causes.invalid(path, "", "cannot set both port name & port number")
-    elif port.get("name"):
-        problems = port_or_name_problems(port["name"])
-        yield from problems_at(f"{place}.port.name", port["name"], problems)
-    elif port.get("number"):
-        problems = port_problems(port["number"])
-        yield from problems_at(f"{place}.port.number", port["number"], problems)
-    else:
-        yield causes.required(path, "port name or number is required")
-
-
 def check_ingress_class(ingress_class: Object) -> Iterator[Cause]:
     """Check an IngressClass."""
     spec = struct_in(ingress_class, "spec")
@@ -168,18 +151,14 @@ def check_ingress_class(ingress_class: Object) -> Iterator[Cause]:
     parameters = spec.get("parameters")
     if parameters is not None:
         yield from _check_resource(parameters, "spec.parameters")
-        yield from _check_scope(parameters, "spec.parameters")
-
-
-def _check_scope(parameters: Object, path: str) -> Iterator[Cause]:
-    scope, namespace = parameters.get("scope"), parameters.get("namespace")
-    yield from supported("scope", "Cluster", "Namespace")(parameters, path)
-    if scope == "Namespace" and not namespace:
-        why = "`parameters.scope` is set to 'Namespace'"
-        yield causes.required(at(path, "namespace"), why)
-    if scope == "Cluster" and namespace is not None:
-        why = "`parameters.scope` is set to 'Cluster'"
-        yield causes.forbidden(at(path, "namespace"), why)
+        scope, namespace = parameters.get("scope"), parameters.get("namespace")
+        yield from supported("scope", "Cluster", "Namespace")(parameters, "spec.parameters")
+        if scope == "Namespace" and not namespace:
+            why = "`parameters.scope` is set to 'Namespace'"
+            yield causes.required(at("spec.parameters", "namespace"), why)
+        if scope == "Cluster" and namespace is not None:
+            why = "`parameters.scope` is set to 'Cluster'"
+            yield causes.forbidden(at("spec.parameters", "namespace"), why)
 
 
 def check_ingress_class_update(new: Object, old: Object) -> Iterator[Cause]:
@@ -205,6 +184,29 @@ def check_network_policy(policy: Object) -> Iterator[Cause]:
             yield causes.not_supported(place, kind, ("Ingress", "Egress"))
 
 
+def _check_peer(peer: Object, path: str) -> Iterator[Cause]:
+    yield from selector("podSelector")(peer, path)
+    yield from selector("namespaceSelector")(peer, path)
+    block, place = peer.get("ipBlock"), at(path, "ipBlock")
+    if block is not None:
+        network = str(block.get("cidr") or "")
+        if not network:
+            yield causes.required(at(place, "cidr"))
+        else:
+            problems = network_problems(network)
+            yield from problems_at(at(place, "cidr"), network, problems)
+            for index, text in enumerate(texts_in(block, "except")):
+                here, own_problems = f"{place}.except[{index}]", network_problems(text)
+                yield from problems_at(here, text, own_problems)
+                if not problems and not own_problems and not _is_within(text, network):
+                    yield causes.invalid(here, text, "must be a strict subset of `cidr`")
+    selects = any(peer.get(each) is not None for each in ("podSelector", "namespaceSelector"))
+    if block is None and not selects:
+        yield causes.required(path, "must specify a peer")
+    elif block is not None and selects:
+        yield causes.forbidden(path, "may not specify both ipBlock and another peer")
+
+
 def _check_policy_port(port: Object, path: str) -> Iterator[Cause]:
     yield from supported("protocol", "TCP", "UDP", "SCTP")(port, path)
     number, last = port.get("port"), port.get("endPort")
@@ -225,33 +227,6 @@ def _check_policy_port(port: Object, path: str) -> Iterator[Cause]:
         why = "may not be specified when `port` is non-numeric"
         yield causes.invalid(at(path, "endPort"), last, why)
     yield from problems_at(at(path, "port"), number, port_or_name_problems(number))
-
-
-def _check_peer(peer: Object, path: str) -> Iterator[Cause]:
-    yield from selector("podSelector")(peer, path)
-    yield from selector("namespaceSelector")(peer, path)
-    block = peer.get("ipBlock")
-    if block is not None:
-        yield from _check_block(block, at(path, "ipBlock"))
-    given = [each for each in ("podSelector", "namespaceSelector") if peer.get(each) is not None]
-    if block is None and not given:
-        yield causes.required(path, "must specify a peer")
-    elif block is not None and given:
-        yield causes.forbidden(path, "may not specify both ipBlock and another peer")
-
-
-def _check_block(block: Object, path: str) -> Iterator[Cause]:
-    network = str(block.get("cidr") or "")
-    if not network:
-        yield causes.required(at(path, "cidr"))
-        return
-    problems = network_problems(network)
-    yield from problems_at(at(path, "cidr"), network, problems)
-    for index, text in enumerate(texts_in(block, "except")):
-        place = f"{path}.except[{index}]"
-        yield from problems_at(place, text, network_problems(text))
-        if not problems and not network_problems(text) and not _is_within(text, network):
-            yield causes.invalid(place, text, "must be a strict subset of `cidr`")
 
 
 def _is_within(inner: str, outer: str) -> bool:
@@ -292,5 +267,5 @@ def check_service_range(service_range: Object) -> Iterator[Cause]:
 
 def check_service_range_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a range of service addresses stays."""
-    wanted, held = struct_in(new, "spec").get("cidrs"), struct_in(old, "spec").get("cidrs")
-    return immutable(wanted, held, "spec.cidrs")
+    wanted, existing = struct_in(new, "spec").get("cidrs"), struct_in(old, "spec").get("cidrs")
+    return immutable(wanted, existing, "spec.cidrs")

@@ -191,9 +191,9 @@ def inside(field: str, *checks: Check) -> Check:
     """Check a struct that is there."""
 
     def check(struct: Object, path: str) -> Iterator[Cause]:
-        held = struct.get(field)
-        if held is not None:
-            yield from check_all(held, at(path, field), checks)
+        inner = struct.get(field)
+        if inner is not None:
+            yield from check_all(inner, at(path, field), checks)
 
     return check
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from clusterspace.builtins.validation.metadata import selector
 from clusterspace.builtins.validation.rules import (
     at,
     between,
@@ -14,7 +15,6 @@ from clusterspace.builtins.validation.rules import (
     structs_in,
     supported,
 )
-from clusterspace.builtins.validation.selectors import selector
 from clusterspace.builtins.validation.workloads import check_at_most_all, check_int_or_percent
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
@@ -52,7 +52,19 @@ def check_autoscaler(autoscaler: Object) -> Iterator[Cause]:
         why = "apiVersion must specify API group"
         place = "spec.scaleTargetRef.apiVersion"
         yield causes.invalid(place, target.get("apiVersion", ""), why)
-    yield from _check_metrics(spec)
+    cpu = spec.get("targetCPUUtilizationPercentage")
+    if cpu is not None and cpu < 1:
+        place = "spec.metrics[0].resource.target.averageUtilization"
+        yield causes.invalid(place, cpu, "must be greater than 0")
+    for index, metric in enumerate(structs_in(spec, "metrics")):
+        yield from _check_metric(metric, f"spec.metrics[{index}]")
+    kinds = {metric.get("type") for metric in structs_in(spec, "metrics")}
+    if spec.get("minReplicas") == 0 and not kinds & {"Object", "External"}:
+        why = (
+            "must specify at least one Object or External metric "
+            "to support scaling to zero replicas"
+        )
+        yield causes.forbidden("spec.metrics", why)
     yield from _check_behavior(spec)
 
 
@@ -68,22 +80,6 @@ def _check_reference(reference: Object, path: str) -> Iterator[Cause]:
             yield from problems_at(at(path, field), name, path_segment_problems(name))
 
 
-def _check_metrics(spec: Object) -> Iterator[Cause]:
-    cpu = spec.get("targetCPUUtilizationPercentage")
-    if cpu is not None and cpu < 1:
-        place = "spec.metrics[0].resource.target.averageUtilization"
-        yield causes.invalid(place, cpu, "must be greater than 0")
-    for index, metric in enumerate(structs_in(spec, "metrics")):
-        yield from _check_metric(metric, f"spec.metrics[{index}]")
-    kinds = {metric.get("type") for metric in structs_in(spec, "metrics")}
-    if spec.get("minReplicas") == 0 and not kinds & {"Object", "External"}:
-        why = (
-            "must specify at least one Object or External metric "
-            "to support scaling to zero replicas"
-        )
-        yield causes.forbidden("spec.metrics", why)
-
-
 def _check_metric(metric: Object, path: str) -> Iterator[Cause]:
     kind = metric.get("type", "")
     if not kind:
@@ -97,24 +93,24 @@ def _check_metric(metric: Object, path: str) -> Iterator[Cause]:
         yield causes.required(at(path, wanted), why)
     for field in given:
         if field == wanted or field not in _RESOURCES:
-            yield from _check_source(field, metric[field], at(path, field))
+            source = metric[field]
+            here = at(path, field)
+            target, place = struct_in(source, "target"), at(here, "target")
+            if field == "object":
+                described = struct_in(source, "describedObject")
+                yield from _check_reference(described, at(here, "describedObject"))
+            if field in ("object", "external", "pods"):
+                name = struct_in(source, "metric").get("name")
+                if not name:
+                    yield causes.required(f"{here}.metric.name", "must specify a metric name")
+            elif not source.get("name"):
+                yield causes.required(at(here, "name"), "must specify a resource name")
+            yield from _check_target(target, place)
+            fields, why = _NEEDS.get(field, ((), ""))
+            if fields and not any(target.get(each) for each in fields):
+                yield causes.required(at(place, "averageValue"), why)
         if field != wanted and wanted:
             yield causes.forbidden(at(path, field), "must populate the given metric source only")
-
-
-def _check_source(field: str, source: Object, path: str) -> Iterator[Cause]:
-    target, place = struct_in(source, "target"), at(path, "target")
-    if field == "object":
-        described = struct_in(source, "describedObject")
-        yield from _check_reference(described, at(path, "describedObject"))
-    if field in ("object", "external", "pods"):
-        name = struct_in(source, "metric").get("name")
-        if not name:
-            yield causes.required(f"{path}.metric.name", "must specify a metric name")
-    elif not source.get("name"):
-        yield causes.required(at(path, "name"), "must specify a resource name")
-    yield from _check_target(target, place)
-    yield from _check_target_kind(field, target, place)
 
 
 def _check_target(target: Object, path: str) -> Iterator[Cause]:
@@ -138,12 +134,6 @@ _NEEDS: Final = {
         "must set either a target value for metric or a per-pod target",
     ),
 }
-
-
-def _check_target_kind(field: str, target: Object, path: str) -> Iterator[Cause]:
-    fields, why = _NEEDS.get(field, ((), ""))
-    if fields and not any(target.get(each) for each in fields):
-        yield causes.required(at(path, "averageValue"), why)
 
 
 _POLICY: Final = (

@@ -1,9 +1,9 @@
-"""The rules of Services: their ports, addresses and traffic."""
+"""The rules of Services, and of the endpoints behind them: addresses that can be reached."""
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from clusterspace.builtins.validation.endpoints import check_endpoint_address
 from clusterspace.builtins.validation.formats import (
     address_problems,
     network_problems,
@@ -16,8 +16,10 @@ from clusterspace.builtins.validation.rules import (
     chosen,
     duplicate_struct,
     if_set,
+    immutable,
     of_form,
     problems_at,
+    required,
     struct_in,
     structs_in,
     supported,
@@ -51,30 +53,30 @@ def check_service(service: Object) -> Iterator[Cause]:
         why = f"may not be set to 'None' for {kind} services"
         yield causes.invalid("spec.clusterIPs[0]", "None", why)
     if kind == "ExternalName":
-        yield from _check_external_name(spec)
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            is_set = spec.get(field) not in (None, [])
+            if is_set or (field == "clusterIPs" and spec.get("clusterIP")):
+                yield causes.forbidden(f"spec.{field}", _NOT_EXTERNAL_NAME)
+        name = str(spec.get("externalName") or "").removesuffix(".")
+        if not name:
+            yield causes.required("spec.externalName")
+        else:
+            yield from problems_at("spec.externalName", name, dns1123_subdomain_problems(name))
     yield from _check_ports(spec)
     yield from check_labels(struct_in(spec, "selector"), "spec.selector")
     yield from chosen("sessionAffinity", "ClientIP", "None")(spec, "spec")
-    yield from _check_affinity(spec)
+    if spec.get("sessionAffinity") == "ClientIP":
+        config = struct_in(struct_in(spec, "sessionAffinityConfig"), "clientIP")
+        timeout = config.get("timeoutSeconds")
+        if timeout is not None and not 0 < timeout <= _A_DAY:
+            place = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+            why = f"must be greater than 0 and less than {_A_DAY}"
+            yield causes.invalid(place, timeout, why)
     yield from _check_addresses(spec)
     for index, address in enumerate(texts_in(spec, "externalIPs")):
         yield from check_endpoint_address(address, f"spec.externalIPs[{index}]")
     yield from chosen("type", *_TYPES)(spec, "spec")
-    yield from _check_port_use(spec)
-    yield from _check_load_balancer(spec)
     yield from _check_traffic(spec)
-
-
-def _check_external_name(spec: Object) -> Iterator[Cause]:
-    for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        is_set = spec.get(field) not in (None, [])
-        if is_set or (field == "clusterIPs" and spec.get("clusterIP")):
-            yield causes.forbidden(f"spec.{field}", _NOT_EXTERNAL_NAME)
-    name = str(spec.get("externalName") or "").removesuffix(".")
-    if not name:
-        yield causes.required("spec.externalName")
-    else:
-        yield from problems_at("spec.externalName", name, dns1123_subdomain_problems(name))
 
 
 def _check_ports(spec: Object) -> Iterator[Cause]:
@@ -94,17 +96,6 @@ def _check_ports(spec: Object) -> Iterator[Cause]:
         yield from chosen("protocol", *_PROTOCOLS)(port, path)
         yield from problems_at(at(path, "targetPort"), target, port_or_name_problems(target))
         yield from _APP_PROTOCOL(port, path)
-
-
-def _check_affinity(spec: Object) -> Iterator[Cause]:
-    config = spec.get("sessionAffinityConfig")
-    if spec.get("sessionAffinity") != "ClientIP":
-        return
-    timeout = struct_in(config or {}, "clientIP").get("timeoutSeconds")
-    place = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
-    if timeout is not None and not 0 < timeout <= _A_DAY:
-        why = f"must be greater than 0 and less than {_A_DAY}"
-        yield causes.invalid(place, timeout, why)
 
 
 def _check_addresses(spec: Object) -> Iterator[Cause]:
@@ -130,12 +121,13 @@ def _check_addresses(spec: Object) -> Iterator[Cause]:
             yield from problems_at(f"spec.clusterIPs[{index}]", each, address_problems(each))
 
 
-def _check_port_use(spec: Object) -> Iterator[Cause]:
+def _check_traffic(spec: Object) -> Iterator[Cause]:
+    kind = spec.get("type")
     seen: set[tuple[object, object]] = set()
     on_nodes: set[tuple[object, object]] = set()
     for index, port in enumerate(structs_in(spec, "ports")):
         path, on_node = f"spec.ports[{index}]", port.get("nodePort", 0)
-        if on_node and spec.get("type") == "ClusterIP":
+        if on_node and kind == "ClusterIP":
             why = "may not be used when `type` is 'ClusterIP'"
             yield causes.forbidden(at(path, "nodePort"), why)
         if on_node and (port.get("protocol"), on_node) in on_nodes:
@@ -143,24 +135,13 @@ def _check_port_use(spec: Object) -> Iterator[Cause]:
         on_nodes.add((port.get("protocol"), on_node))
         key = (port.get("protocol"), port.get("port"))
         if key in seen:
-            yield duplicate_struct(path, _port_form(port))
+            # What must be unique, as the server's messages show it.
+            protocol, number = key
+            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
+            yield duplicate_struct(path, {**shown, "TargetPort": 0, "NodePort": 0})
         seen.add(key)
 
-
-def _port_form(port: Object) -> Object:
-    """Return the part of a port that must be unique, as the server's messages show it."""
-    return {
-        "Name": "",
-        "Protocol": port.get("protocol"),
-        "AppProtocol": None,
-        "Port": port.get("port"),
-        "TargetPort": 0,
-        "NodePort": 0,
-    }
-
-
-def _check_load_balancer(spec: Object) -> Iterator[Cause]:
-    is_balanced = spec.get("type") == "LoadBalancer"
+    is_balanced = kind == "LoadBalancer"
     ranges = texts_in(spec, "loadBalancerSourceRanges")
     if ranges and not is_balanced:
         yield causes.forbidden("spec.LoadBalancerSourceRanges", _ONLY_LOAD_BALANCERS)
@@ -171,9 +152,7 @@ def _check_load_balancer(spec: Object) -> Iterator[Cause]:
         if spec.get(field) is not None and not is_balanced:
             yield causes.forbidden(f"spec.{field}", _ONLY_LOAD_BALANCERS)
 
-
-def _check_traffic(spec: Object) -> Iterator[Cause]:
-    external, kind = spec.get("externalTrafficPolicy"), spec.get("type")
+    external = spec.get("externalTrafficPolicy")
     is_external = kind in ("LoadBalancer", "NodePort") or (
         kind == "ClusterIP" and bool(spec.get("externalIPs"))
     )
@@ -193,10 +172,124 @@ def _check_traffic(spec: Object) -> Iterator[Cause]:
 
 def check_service_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a service keeps the address it was given."""
-    spec, held = struct_in(new, "spec"), struct_in(old, "spec")
-    if "ExternalName" in (spec.get("type"), held.get("type")):
+    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
+    if "ExternalName" in (spec.get("type"), existing.get("type")):
         return
-    wanted, before = spec.get("clusterIP"), held.get("clusterIP")
+    wanted, before = spec.get("clusterIP"), existing.get("clusterIP")
     if before and wanted != before:
         why = "may not change once set"
         yield causes.invalid("spec.clusterIPs[0]", [wanted], why)
+
+
+_ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
+_MOST_ENDPOINTS: Final = 1000
+_MOST_ADDRESSES: Final = 100
+
+
+def check_endpoint_address(text: str, path: str) -> Iterator[Cause]:
+    """Check an address that traffic is to be sent to."""
+    problems = address_problems(text)
+    yield from problems_at(path, text, problems)
+    if not problems:
+        yield from problems_at(path, text, _unusable(text))
+
+
+def _unusable(text: str) -> tuple[str, ...]:
+    """Say why an address cannot be that of an endpoint."""
+    address = ipaddress.ip_address(text)
+    found = (
+        (address.is_unspecified, f"may not be unspecified ({text})"),
+        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            address.is_multicast,
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    )
+    return tuple(why for is_so, why in found if is_so)
+
+
+def check_endpoints(endpoints: Object) -> Iterator[Cause]:
+    """Check Endpoints."""
+    for index, subset in enumerate(structs_in(endpoints, "subsets")):
+        path = f"subsets[{index}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            yield causes.required(path, "must specify `addresses` or `notReadyAddresses`")
+        for field in ("addresses", "notReadyAddresses"):
+            for number, address in enumerate(structs_in(subset, field)):
+                place = f"{path}.{field}[{number}]"
+                text = address.get("ip", "")
+                yield from problems_at(at(place, "ip"), text, address_problems(text))
+                if host := address.get("hostname"):
+                    yield from problems_at(
+                        at(place, "hostname"), host, dns1123_label_problems(host)
+                    )
+                node = address.get("nodeName")
+                if node is not None:
+                    yield from problems_at(
+                        at(place, "nodeName"), node, dns1123_subdomain_problems(node)
+                    )
+                if address_problems(text):
+                    yield causes.invalid(at(place, "ip"), text, "must be a valid IP address")
+                else:
+                    yield from problems_at(at(place, "ip"), text, _unusable(text))
+        ports = structs_in(subset, "ports")
+        for number, port in enumerate(ports):
+            place = f"{path}.ports[{number}]"
+            if len(ports) > 1 and not port.get("name"):
+                yield causes.required(at(place, "name"))
+            elif name := port.get("name"):
+                yield from problems_at(at(place, "name"), name, dns1123_label_problems(name))
+            target = port.get("port", 0)
+            yield from problems_at(at(place, "port"), target, port_problems(target))
+            yield from chosen("protocol", *_PROTOCOLS)(port, place)
+            yield from _APP_PROTOCOL(port, place)
+
+
+def check_slice(endpoint_slice: Object) -> Iterator[Cause]:
+    """Check an EndpointSlice."""
+    kind = endpoint_slice.get("addressType", "")
+    yield from chosen("addressType", *_ADDRESS_TYPES)(endpoint_slice, "")
+    endpoints = structs_in(endpoint_slice, "endpoints")
+    if len(endpoints) > _MOST_ENDPOINTS:
+        yield causes.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+        return
+    for index, port in enumerate(structs_in(endpoint_slice, "ports")):
+        path = f"ports[{index}]"
+        if name := port.get("name"):
+            yield from problems_at(at(path, "name"), name, dns1123_label_problems(name))
+        yield from required("protocol")(port, path) if port.get("protocol") is None else ()
+        yield from supported("protocol", *_PROTOCOLS)(port, path)
+        yield from _APP_PROTOCOL(port, path)
+    for index, endpoint in enumerate(endpoints):
+        where = f"endpoints[{index}]"
+        addresses, place = texts_in(endpoint, "addresses"), at(where, "addresses")
+        if not addresses:
+            yield causes.required(place, "must contain at least 1 address")
+        elif len(addresses) > _MOST_ADDRESSES:
+            yield causes.too_many(place, len(addresses), _MOST_ADDRESSES)
+        for number, address in enumerate(addresses):
+            if kind == "FQDN":
+                problems = dns1123_subdomain_problems(address)
+                if not problems and "." not in address:
+                    problems = ("should be a domain with at least two segments separated by dots",)
+                yield from problems_at(f"{place}[{number}]", address, problems)
+            elif kind in _ADDRESS_TYPES:
+                here = f"{place}[{number}]"
+                version = 4 if kind == "IPv4" else 6
+                if problems := address_problems(address):
+                    yield from problems_at(here, address, problems)
+                elif ipaddress.ip_address(address).version != version:
+                    yield causes.invalid(here, address, f"must be an {kind} address")
+                else:
+                    yield from problems_at(here, address, _unusable(address))
+        for field, form in (
+            ("nodeName", dns1123_subdomain_problems),
+            ("hostname", dns1123_label_problems),
+        ):
+            yield from if_set(field, of_form(field, form))(endpoint, where)
+
+
+def check_slice_update(new: Object, old: Object) -> Iterator[Cause]:
+    """Check that a slice keeps its kind of address."""
+    return immutable(new.get("addressType"), old.get("addressType"), "addressType")

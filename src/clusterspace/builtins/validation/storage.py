@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from clusterspace.builtins.validation import claims
+from clusterspace.builtins.validation import volumes
+from clusterspace.builtins.validation.metadata import NODE_SELECTOR, selector
 from clusterspace.builtins.validation.rules import (
     IMMUTABLE,
     NOT_NEGATIVE,
@@ -25,8 +26,7 @@ from clusterspace.builtins.validation.rules import (
     texts_in,
     well_formed,
 )
-from clusterspace.builtins.validation.selectors import NODE_SELECTOR, selector
-from clusterspace.builtins.validation.volume_sources import (
+from clusterspace.builtins.validation.volumes import (
     HOST_PATH,
     NETWORK_SOURCES,
     NFS,
@@ -86,11 +86,11 @@ _VOLUME_SOURCE: Final = one_source(_SOURCES)
 
 
 def _capacity(spec: Object, path: str) -> Iterator[Cause]:
-    place, held = at(path, "capacity"), spec.get("capacity")
-    if not held:
+    place, capacity = at(path, "capacity"), spec.get("capacity")
+    if not capacity:
         yield causes.required(place)
-    if set(held or {}) != {"storage"}:
-        yield causes.not_supported(place, held, ("storage",))
+    if set(capacity or {}) != {"storage"}:
+        yield causes.not_supported(place, capacity, ("storage",))
     for name, text in struct_in(spec, "capacity").items():
         if parse_quantity(text).nanos <= 0:
             yield causes.invalid(f"{place}[{name}]", text, "must be greater than zero")
@@ -98,7 +98,7 @@ def _capacity(spec: Object, path: str) -> Iterator[Cause]:
 
 _VOLUME_SPEC: Final = (
     required("accessModes"),
-    claims.access_modes,
+    volumes.access_modes,
     _capacity,
     inside(
         "nodeAffinity",
@@ -108,7 +108,7 @@ _VOLUME_SPEC: Final = (
     supported("persistentVolumeReclaimPolicy", *_RECLAIM),
     _VOLUME_SOURCE,
     well_formed("storageClassName", dns1123_subdomain_problems),
-    supported("volumeMode", *claims.VOLUME_MODES),
+    supported("volumeMode", *volumes.VOLUME_MODES),
 )
 
 
@@ -128,19 +128,19 @@ def check_volume(volume: Object) -> Iterator[Cause]:
 
 def check_volume_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a volume goes on being the same piece of storage."""
-    spec, held = struct_in(new, "spec"), struct_in(old, "spec")
-    if any(spec.get(source) != held.get(source) for source in _SOURCES):
+    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
+    if any(spec.get(source) != existing.get(source) for source in _SOURCES):
         why = "spec.persistentvolumesource is immutable after creation"
         yield causes.forbidden("spec.persistentvolumesource", why)
-    yield from immutable(spec.get("volumeMode"), held.get("volumeMode"), "volumeMode")
+    yield from immutable(spec.get("volumeMode"), existing.get("volumeMode"), "volumeMode")
 
 
 def check_claim(claim: Object) -> Iterator[Cause]:
     """Check a PersistentVolumeClaim."""
-    return check_all(struct_in(claim, "spec"), "spec", claims.CLAIM_SPEC)
+    return check_all(struct_in(claim, "spec"), "spec", volumes.CLAIM_SPEC)
 
 
-check_claim_update = claims.check_claim_update
+check_claim_update = volumes.check_claim_update
 
 
 def check_class(storage_class: Object) -> Iterator[Cause]:
@@ -202,23 +202,23 @@ def check_driver(csi_driver: Object) -> Iterator[Cause]:
 
 def check_driver_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a driver keeps what its volumes rely on."""
-    spec, held = struct_in(new, "spec"), struct_in(old, "spec")
+    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
     # The server's own spelling of the path.
     for field, shown in (
         ("attachRequired", "attachedRequired"),
         ("volumeLifecycleModes", "volumeLifecycleModes"),
     ):
-        if spec.get(field) != held.get(field):
+        if spec.get(field) != existing.get(field):
             yield causes.invalid(f"spec.{shown}", spec.get(field), IMMUTABLE)
 
 
 def check_node_drivers(csi_node: Object) -> Iterator[Cause]:
     """Check a CSINode."""
     seen: set[str] = set()
-    for index, held in enumerate(structs_in(struct_in(csi_node, "spec"), "drivers")):
-        path, name = f"spec.drivers[{index}]", held.get("name", "")
-        yield from required("name")(held, path)
-        yield from required("nodeID")(held, path)
+    for index, driver_entry in enumerate(structs_in(struct_in(csi_node, "spec"), "drivers")):
+        path, name = f"spec.drivers[{index}]", driver_entry.get("name", "")
+        yield from required("name")(driver_entry, path)
+        yield from required("nodeID")(driver_entry, path)
         if name in seen:
             yield causes.duplicate(at(path, "name"), name)
         seen.add(name)
@@ -244,15 +244,11 @@ def check_attachment(attachment: Object) -> Iterator[Cause]:
     elif inline is not None and name is not None:
         yield causes.forbidden("spec.source", _ONE_SOURCE)
     elif name is not None:
-        yield from _check_volume_name(name)
+        place = "spec.source.persistentVolumeName"
+        if not name:
+            yield causes.required(place, "must specify non empty persistentVolumeName")
+        yield from problems_at(place, name, dns1123_subdomain_problems(name))
     yield from of_form("nodeName", dns1123_subdomain_problems)(spec, "spec")
-
-
-def _check_volume_name(name: str) -> Iterator[Cause]:
-    place = "spec.source.persistentVolumeName"
-    if not name:
-        yield causes.required(place, "must specify non empty persistentVolumeName")
-    yield from problems_at(place, name, dns1123_subdomain_problems(name))
 
 
 def check_attachment_update(new: Object, old: Object) -> Iterator[Cause]:

@@ -10,13 +10,11 @@ from typing import Final, TypeAlias
 
 from clusterspace.builtins.validation import (
     access,
-    admission,
-    cluster,
-    configuration,
-    endpoints,
+    core,
     extension,
     jobs,
     networking,
+    pods,
     scaling,
     services,
     storage,
@@ -27,8 +25,6 @@ from clusterspace.builtins.validation.metadata import (
     check_metadata_update,
     check_owned_finalizers,
 )
-from clusterspace.builtins.validation.pods import spec as pod_spec
-from clusterspace.builtins.validation.pods import updates as pod_updates
 from clusterspace.builtins.validation.rules import texts_in
 from clusterspace.errors import Cause
 from clusterspace.kube.causes import first
@@ -66,16 +62,14 @@ _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _PLAIN: Final = _Rules()
 _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
     ("", "ConfigMap"): _Rules(
-        always=configuration.check_config_map,
-        on_change=(configuration.check_config_map_update,),
+        always=core.check_config_map,
+        on_change=(core.check_config_map_update,),
     ),
-    ("", "Endpoints"): _Rules(always=endpoints.check_endpoints),
-    ("", "Event"): _Rules(
-        path_segment_problems, configuration.check_event, takes_any_finalizer=True
-    ),
-    ("", "LimitRange"): _Rules(always=cluster.check_limit_range),
-    ("", "Namespace"): _Rules(dns1123_label_problems, cluster.check_namespace),
-    ("", "Node"): _Rules(always=cluster.check_node, on_change=(cluster.check_node_update,)),
+    ("", "Endpoints"): _Rules(always=services.check_endpoints),
+    ("", "Event"): _Rules(path_segment_problems, core.check_event, takes_any_finalizer=True),
+    ("", "LimitRange"): _Rules(always=core.check_limit_range),
+    ("", "Namespace"): _Rules(dns1123_label_problems, core.check_namespace),
+    ("", "Node"): _Rules(always=core.check_node, on_change=(core.check_node_update,)),
     ("", "PersistentVolume"): _Rules(
         always=storage.check_volume, on_change=(storage.check_volume_update,)
     ),
@@ -83,18 +77,14 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         always=storage.check_claim, on_change=(storage.check_claim_update,)
     ),
     ("", "Pod"): _Rules(
-        always=pod_spec.check_pod,
-        when_new=pod_spec.check_new_pod,
-        on_change=(pod_updates.check_pod_update,),
+        always=pods.check_pod,
+        when_new=pods.check_new_pod,
+        on_change=(pods.check_pod_update,),
     ),
     ("", "PodTemplate"): _Rules(always=workloads.check_pod_template_object),
     ("", "ReplicationController"): _Rules(always=workloads.check_replication_controller),
-    ("", "ResourceQuota"): _Rules(
-        always=cluster.check_quota, on_change=(cluster.check_quota_update,)
-    ),
-    ("", "Secret"): _Rules(
-        always=configuration.check_secret, on_change=(configuration.check_secret_update,)
-    ),
+    ("", "ResourceQuota"): _Rules(always=core.check_quota, on_change=(core.check_quota_update,)),
+    ("", "Secret"): _Rules(always=core.check_secret, on_change=(core.check_secret_update,)),
     ("", "Service"): _Rules(
         dns1035_label_problems,
         always=services.check_service,
@@ -136,14 +126,12 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         on_change=(networking.check_service_range_update,),
     ),
     ("discovery.k8s.io", "EndpointSlice"): _Rules(
-        always=endpoints.check_slice, on_change=(endpoints.check_slice_update,)
+        always=services.check_slice, on_change=(services.check_slice_update,)
     ),
     ("events.k8s.io", "Event"): _Rules(
-        path_segment_problems, configuration.check_event, takes_any_finalizer=True
+        path_segment_problems, core.check_event, takes_any_finalizer=True
     ),
-    ("coordination.k8s.io", "Lease"): _Rules(
-        always=configuration.check_lease, takes_any_finalizer=True
-    ),
+    ("coordination.k8s.io", "Lease"): _Rules(always=core.check_lease, takes_any_finalizer=True),
     (_RBAC, "ClusterRole"): _Rules(path_segment_problems, access.check_cluster_role),
     (_RBAC, "ClusterRoleBinding"): _Rules(
         path_segment_problems,
@@ -175,25 +163,25 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         on_change=(storage.check_attributes_class_update,),
     ),
     ("scheduling.k8s.io", "PriorityClass"): _Rules(
-        always=cluster.check_priority_class,
-        on_change=(cluster.check_priority_class_update,),
+        always=core.check_priority_class,
+        on_change=(core.check_priority_class_update,),
     ),
     ("node.k8s.io", "RuntimeClass"): _Rules(
-        always=cluster.check_runtime_class,
-        on_change=(cluster.check_runtime_class_update,),
+        always=core.check_runtime_class,
+        on_change=(core.check_runtime_class_update,),
         takes_any_finalizer=True,
     ),
     (_ADMISSION, "MutatingWebhookConfiguration"): _Rules(
-        always=admission.check_mutating_webhooks, takes_any_finalizer=True
+        always=extension.check_mutating_webhooks, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingWebhookConfiguration"): _Rules(
-        always=admission.check_validating_webhooks, takes_any_finalizer=True
+        always=extension.check_validating_webhooks, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _Rules(
-        always=admission.check_policy, takes_any_finalizer=True
+        always=extension.check_policy, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _Rules(
-        always=admission.check_policy_binding, takes_any_finalizer=True
+        always=extension.check_policy_binding, takes_any_finalizer=True
     ),
     (_FLOW, "FlowSchema"): _Rules(always=extension.check_flow_schema),
     (_FLOW, "PriorityLevelConfiguration"): _Rules(always=extension.check_priority_level),
@@ -231,5 +219,5 @@ def validate_update(kind: GroupVersionKind, new: Object, old: Object) -> tuple[C
 def _check_finalizers(rules: _Rules, new: Object) -> Iterator[Cause]:
     if rules.takes_any_finalizer:
         return
-    held = texts_in(metadata_of(new), "finalizers")
-    yield from check_owned_finalizers(held, "metadata.finalizers")
+    finalizers = texts_in(metadata_of(new), "finalizers")
+    yield from check_owned_finalizers(finalizers, "metadata.finalizers")

@@ -4,8 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from clusterspace.builtins.validation.claims import CLAIM_SPEC
-from clusterspace.builtins.validation.pods.spec import check_pod_template
+from clusterspace.builtins.validation.metadata import (
+    SELECTOR,
+    is_empty,
+    is_readable,
+    matches,
+    ordered,
+)
+from clusterspace.builtins.validation.pods import check_pod_template
 from clusterspace.builtins.validation.rules import (
     IMMUTABLE,
     NOT_NEGATIVE,
@@ -23,13 +29,7 @@ from clusterspace.builtins.validation.rules import (
     unsupported_struct,
     well_formed,
 )
-from clusterspace.builtins.validation.selectors import (
-    SELECTOR,
-    is_empty,
-    is_readable,
-    matches,
-    ordered,
-)
+from clusterspace.builtins.validation.volumes import CLAIM_SPEC
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1123_label_problems
@@ -70,15 +70,15 @@ def check_selector(
     spec: Object, path: str, noun: str, unreadable: str = "invalid label selector"
 ) -> Iterator[Cause]:
     """Check the selector that says which pods belong to a workload."""
-    held, place = spec.get("selector"), at(path, "selector")
-    if held is None:
+    selector, place = spec.get("selector"), at(path, "selector")
+    if selector is None:
         yield causes.required(place)
         return
-    yield from check_all(held, place, SELECTOR)
-    if is_empty(held):
-        yield causes.invalid(place, held, f"empty selector is invalid for {noun}")
-    elif not is_readable(held):
-        yield invalid_struct(place, ordered(held), unreadable)
+    yield from check_all(selector, place, SELECTOR)
+    if is_empty(selector):
+        yield causes.invalid(place, selector, f"empty selector is invalid for {noun}")
+    elif not is_readable(selector):
+        yield invalid_struct(place, ordered(selector), unreadable)
 
 
 def _selects(selector: Object | None, template: Object) -> bool:
@@ -93,8 +93,8 @@ def check_labels_match(spec: Object, path: str) -> Iterator[Cause]:
     if selector is not None and (is_empty(selector) or not is_readable(selector)):
         return
     if not _selects(selector, template):
-        held = metadata_of(template).get("labels")
-        yield causes.invalid(f"{path}.template.metadata.labels", held, _MISMATCH)
+        labels = metadata_of(template).get("labels")
+        yield causes.invalid(f"{path}.template.metadata.labels", labels, _MISMATCH)
 
 
 def check_restarts(template: Object, path: str, noun: str) -> Iterator[Cause]:
@@ -123,7 +123,24 @@ def check_deployment(deployment: Object) -> Iterator[Cause]:
     yield from not_negative("replicas")(spec, "spec")
     yield from check_selector(spec, "spec", "deployment")
     yield from _replicated_template(spec, "spec")
-    yield from _deployment_strategy(struct_in(spec, "strategy"), "spec.strategy")
+    strategy = struct_in(spec, "strategy")
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind == "Recreate":
+        if rolling is not None:
+            why = "may not be specified when strategy `type` is 'Recreate'"
+            yield causes.forbidden("spec.strategy.rollingUpdate", why)
+    elif kind == "RollingUpdate":
+        place, rolling = "spec.strategy.rollingUpdate", struct_in(strategy, "rollingUpdate")
+        down, extra = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+        yield from check_int_or_percent(down, at(place, "maxUnavailable"))
+        yield from check_int_or_percent(extra, at(place, "maxSurge"))
+        if _amount(down) == 0 and _amount(extra) == 0:
+            why = "may not be 0 when `maxSurge` is 0"
+            yield causes.invalid(at(place, "maxUnavailable"), down, why)
+        yield from check_at_most_all(down, at(place, "maxUnavailable"))
+    else:
+        shown = {"Type": kind, "RollingUpdate": rolling and _bounds_form(rolling)}
+        yield unsupported_struct("spec.strategy", shown, ("Recreate", "RollingUpdate"))
     yield from not_negative("minReadySeconds")(spec, "spec")
     yield from not_negative("revisionHistoryLimit")(spec, "spec")
     yield from not_negative("progressDeadlineSeconds")(spec, "spec")
@@ -133,35 +150,12 @@ def check_deployment(deployment: Object) -> Iterator[Cause]:
         yield causes.invalid("spec.progressDeadlineSeconds", deadline, why)
 
 
-def _deployment_strategy(strategy: Object, path: str) -> Iterator[Cause]:
-    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
-    if kind == "Recreate":
-        if rolling is not None:
-            why = "may not be specified when strategy `type` is 'Recreate'"
-            yield causes.forbidden(at(path, "rollingUpdate"), why)
-    elif kind == "RollingUpdate":
-        yield from _rolling_update(rolling or {}, at(path, "rollingUpdate"))
-    else:
-        shown = {"Type": kind, "RollingUpdate": rolling and _bounds_form(rolling)}
-        yield unsupported_struct(path, shown, ("Recreate", "RollingUpdate"))
-
-
 def _bounds_form(rolling: Object) -> Object:
     """Return the bounds of a rolling update as the server's messages show them."""
     return {
         "MaxUnavailable": rolling.get("maxUnavailable", 0),
         "MaxSurge": rolling.get("maxSurge", 0),
     }
-
-
-def _rolling_update(rolling: Object, path: str) -> Iterator[Cause]:
-    down, extra = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    yield from check_int_or_percent(down, at(path, "maxUnavailable"))
-    yield from check_int_or_percent(extra, at(path, "maxSurge"))
-    if _amount(down) == 0 and _amount(extra) == 0:
-        why = "may not be 0 when `maxSurge` is 0"
-        yield causes.invalid(at(path, "maxUnavailable"), down, why)
-    yield from check_at_most_all(down, at(path, "maxUnavailable"))
 
 
 def check_replica_set(replica_set: Object) -> Iterator[Cause]:
@@ -175,8 +169,8 @@ def check_replica_set(replica_set: Object) -> Iterator[Cause]:
 
 def check_selector_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check that a workload goes on selecting the same pods."""
-    selector, held = (struct_in(struct_in(each, "spec"), "selector") for each in (new, old))
-    if selector != held:
+    selector, existing = (struct_in(struct_in(each, "spec"), "selector") for each in (new, old))
+    if selector != existing:
         yield invalid_struct("spec.selector", ordered(selector), IMMUTABLE)
 
 
@@ -187,43 +181,35 @@ def check_daemon_set(daemon_set: Object) -> Iterator[Cause]:
     yield from inside("selector", *SELECTOR)(spec, "spec")
     can_select = selector is None or is_readable(selector)
     if can_select and not _selects(selector, template):
-        held = metadata_of(template).get("labels")
-        yield causes.invalid("spec.template.metadata.labels", held, _MISMATCH)
+        labels = metadata_of(template).get("labels")
+        yield causes.invalid("spec.template.metadata.labels", labels, _MISMATCH)
     if selector is not None and is_empty(selector):
         yield causes.invalid("spec.selector", selector, "empty selector is invalid for daemonset")
     yield from check_pod_template(template, "spec.template")
     yield from check_restarts(template, "spec.template", "DaemonSet")
     yield from not_negative("minReadySeconds")(spec, "spec")
-    yield from _daemon_set_strategy(struct_in(spec, "updateStrategy"), "spec.updateStrategy")
-    yield from not_negative("revisionHistoryLimit")(spec, "spec")
-
-
-def _daemon_set_strategy(strategy: Object, path: str) -> Iterator[Cause]:
+    strategy = struct_in(spec, "updateStrategy")
     if strategy.get("type") not in ("RollingUpdate", "OnDelete"):
         wanted = ("RollingUpdate", "OnDelete")
         rolling = strategy.get("rollingUpdate")
         shown = {"Type": strategy.get("type"), "RollingUpdate": rolling and _bounds_form(rolling)}
-        yield unsupported_struct(path, shown, wanted)
+        yield unsupported_struct("spec.updateStrategy", shown, wanted)
     elif strategy["type"] == "RollingUpdate":
-        rolling, place = struct_in(strategy, "rollingUpdate"), at(path, "rollingUpdate")
+        rolling, place = struct_in(strategy, "rollingUpdate"), "spec.updateStrategy.rollingUpdate"
         down, extra = rolling.get("maxUnavailable"), rolling.get("maxSurge")
         yield from check_int_or_percent(down, at(place, "maxUnavailable"))
         yield from check_int_or_percent(extra, at(place, "maxSurge"))
-        yield from _one_of_the_two(_amount(down), _amount(extra), down, extra, place)
-
-
-def _one_of_the_two(
-    most_down: int, most_extra: int, down: Any, extra: Any, path: str
-) -> Iterator[Cause]:
-    """Check that a daemon is replaced either by taking it down or by doubling it, not both."""
-    if most_down and most_extra:
-        why = "may not be set when maxUnavailable is non-zero"
-        yield causes.invalid(at(path, "maxSurge"), extra, why)
-    if not most_down and not most_extra:
-        why = "cannot be 0 when maxSurge is 0"
-        yield causes.required(at(path, "maxUnavailable"), why)
-    yield from check_at_most_all(down, at(path, "maxUnavailable"))
-    yield from check_at_most_all(extra, at(path, "maxSurge"))
+        most_down, most_extra = _amount(down), _amount(extra)
+        # A daemon is replaced either by taking it down or by doubling it, not both.
+        if most_down and most_extra:
+            why = "may not be set when maxUnavailable is non-zero"
+            yield causes.invalid(at(place, "maxSurge"), extra, why)
+        if not most_down and not most_extra:
+            why = "cannot be 0 when maxSurge is 0"
+            yield causes.required(at(place, "maxUnavailable"), why)
+        yield from check_at_most_all(down, at(place, "maxUnavailable"))
+        yield from check_at_most_all(extra, at(place, "maxSurge"))
+    yield from not_negative("revisionHistoryLimit")(spec, "spec")
 
 
 _RETENTION: Final = (
@@ -246,42 +232,37 @@ def check_stateful_set(stateful_set: Object) -> Iterator[Cause]:
     if policy not in ("OrderedReady", "Parallel"):
         why = "must be 'OrderedReady' or 'Parallel'"
         yield causes.invalid("spec.podManagementPolicy", policy, why)
-    yield from _stateful_set_strategy(struct_in(spec, "updateStrategy"), "spec.updateStrategy")
+    strategy = struct_in(spec, "updateStrategy")
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    bounds = struct_in(strategy, "rollingUpdate")
+    shown = {"Partition": bounds.get("partition", 0), "MaxUnavailable": None}
+    if kind == "OnDelete" and rolling is not None:
+        why = "only allowed for updateStrategy 'RollingUpdate'"
+        yield invalid_struct("spec.updateStrategy.rollingUpdate", shown, why)
+    elif kind == "RollingUpdate" and rolling is not None:
+        yield from not_negative("partition")(rolling, "spec.updateStrategy.rollingUpdate")
+    elif kind not in ("OnDelete", "RollingUpdate"):
+        why = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid_struct(
+            "spec.updateStrategy",
+            {"Type": kind, "RollingUpdate": None if rolling is None else shown},
+            why,
+        )
     yield from check_all(spec, "spec", _SET_COUNTS)
     yield from check_selector(spec, "spec", "statefulset", unreadable="")
     if spec.get("selector") is None or is_readable(spec["selector"]):
         yield from check_labels_match(spec, "spec")
-        yield from check_pod_template(_as_deployed(spec), "spec.template")
+        # As the pods have it: a volume for each claim, and host names of their own.
+        template = struct_in(spec, "template")
+        claims = structs_in(spec, "volumeClaimTemplates")
+        names = [metadata_of(claim).get("name", "") for claim in claims]
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        own = struct_in(template, "spec")
+        volumes += [each for each in structs_in(own, "volumes") if each.get("name") not in names]
+        kept = {field: own[field] for field in own if field not in ("hostname", "subdomain")}
+        deployed = {**template, "spec": {**kept, "volumes": volumes}}
+        yield from check_pod_template(deployed, "spec.template")
     yield from check_restarts(struct_in(spec, "template"), "spec.template", "StatefulSet")
-
-
-def _as_deployed(spec: Object) -> Object:
-    """Return the template as the pods have it: a volume for each claim, host names of their own."""
-    template = struct_in(spec, "template")
-    names = [metadata_of(each).get("name", "") for each in structs_in(spec, "volumeClaimTemplates")]
-    claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
-    pod_spec = struct_in(template, "spec")
-    taken = set(names)
-    others = [each for each in structs_in(pod_spec, "volumes") if each.get("name") not in taken]
-    kept = {key: held for key, held in pod_spec.items() if key not in ("hostname", "subdomain")}
-    return {**template, "spec": {**kept, "volumes": [*claimed, *others]}}
-
-
-def _stateful_set_strategy(strategy: Object, path: str) -> Iterator[Cause]:
-    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
-    if kind == "OnDelete" and rolling is not None:
-        why = "only allowed for updateStrategy 'RollingUpdate'"
-        yield invalid_struct(at(path, "rollingUpdate"), _partition_form(rolling), why)
-    elif kind == "RollingUpdate" and rolling is not None:
-        yield from not_negative("partition")(rolling, at(path, "rollingUpdate"))
-    elif kind not in ("OnDelete", "RollingUpdate"):
-        held = None if rolling is None else _partition_form(rolling)
-        shown = {"Type": kind, "RollingUpdate": held}
-        yield invalid_struct(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
-
-
-def _partition_form(rolling: Object) -> Object:
-    return {"Partition": rolling.get("partition", 0), "MaxUnavailable": None}
 
 
 _MUTABLE_IN_A_SET: Final = frozenset(
@@ -304,7 +285,7 @@ _SET_IS_FIXED: Final = (
 
 def check_stateful_set_update(new: Object, old: Object) -> Iterator[Cause]:
     """Check a change of a StatefulSet: what names its pods and claims is fixed."""
-    wanted, held = (
+    wanted, existing = (
         {
             key: value
             for key, value in struct_in(each, "spec").items()
@@ -312,7 +293,7 @@ def check_stateful_set_update(new: Object, old: Object) -> Iterator[Cause]:
         }
         for each in (new, old)
     )
-    if wanted != held:
+    if wanted != existing:
         yield causes.forbidden("spec", _SET_IS_FIXED)
 
 

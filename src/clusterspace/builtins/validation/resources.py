@@ -92,7 +92,19 @@ def check_requirements(
         yield from _check_amount(name, text, f"{path}.limits[{name}]", name_rule)
     for name, text in requests.items():
         yield from _check_amount(name, text, f"{path}.requests[{name}]", name_rule)
-        yield from _check_within_limit(name, text, limits, path)
+        may_overcommit = is_native(name) and not is_huge_page(name)
+        if name not in limits:
+            if not may_overcommit:
+                why = "Limit must be set for non overcommitable resources"
+                yield causes.required(f"{path}.limits", why)
+        else:
+            asked, limit = parse_quantity(text).nanos, parse_quantity(limits[name]).nanos
+            if asked != limit and not may_overcommit:
+                why = f"must be equal to {name} limit of {limits[name]}"
+                yield causes.invalid(f"{path}.requests", text, why)
+            elif asked > limit:
+                why = f"must be less than or equal to {name} limit of {limits[name]}"
+                yield causes.invalid(f"{path}.requests", text, why)
     names = {*limits, *requests}
     if any(map(is_huge_page, names)) and not names & {"cpu", "memory"}:
         yield causes.forbidden(path, "HugePages require cpu or memory")
@@ -112,19 +124,3 @@ def _is_whole_pages(name: str, text: str) -> bool:
         return False
     amount = parse_quantity(text).nanos
     return page > 0 and amount >= 0 and amount % page == 0
-
-
-def _check_within_limit(name: str, text: str, limits: Object, path: str) -> Iterator[Cause]:
-    may_overcommit = is_native(name) and not is_huge_page(name)
-    if name not in limits:
-        if not may_overcommit:
-            why = "Limit must be set for non overcommitable resources"
-            yield causes.required(f"{path}.limits", why)
-        return
-    asked, limit = parse_quantity(text).nanos, parse_quantity(limits[name]).nanos
-    if asked != limit and not may_overcommit:
-        why = f"must be equal to {name} limit of {limits[name]}"
-        yield causes.invalid(f"{path}.requests", text, why)
-    elif asked > limit:
-        why = f"must be less than or equal to {name} limit of {limits[name]}"
-        yield causes.invalid(f"{path}.requests", text, why)
