@@ -26,7 +26,7 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.build import build_access
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.authenticators import TokenTable
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response

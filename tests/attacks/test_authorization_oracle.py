@@ -22,7 +22,6 @@ from tests.attacks.oracle_site import Site, oracle_site
 from tests.attacks.oracle_world import WORLD
 
 from clusterspace.apiserver.access import authorizer, guards, rbac
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http import request_info
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
@@ -30,8 +29,8 @@ from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
 from clusterspace.apiserver.http.middleware.impersonate import Impersonation
 from clusterspace.apiserver.http.request_info import RequestInfo, verb_of
 from clusterspace.apiserver.http.users import User
-from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs import create, proxy, watch
+from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.verbs import proxy, watch, write
 from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.answers import asking
 from clusterspace.fleet.gateway.identity import Gatekeeper, Reachable
@@ -193,7 +192,7 @@ HOLES = (
     Hole("impersonation", of_hub, Impersonation, "checks", asks_nothing),
     Hole("what agents write", of_hub, guards.AgentGuard, "admit", admits),
     Hole("the scope of agents", of_hub, authorizer, "scope_of", takes_anybody),
-    Hole("the namespace in a body", of_hub, create, "place", placed_as_told),
+    Hole("the namespace in a body", of_hub, write, "place", placed_as_told),
     Hole("subresources", of_hub, rbac.Rule, "allows_resource", allows_parts_of),
     Hole("names in rules", of_hub, rbac.Rule, "allows_name", allows_every_name),
     Hole("deletecollection", of_hub, request_info, "_collection_verb", only_deletes),

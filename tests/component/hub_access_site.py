@@ -16,11 +16,11 @@ from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.build import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
-from clusterspace.apiserver.app import HubApp
+from clusterspace.apiserver.app import HubApp, RequireScope
 from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.context import RequestContext, chain
 from clusterspace.apiserver.http.messages import Response
@@ -34,7 +34,6 @@ from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response
 from clusterspace.apiserver.http.users import ANONYMOUS, User
-from clusterspace.apiserver.scopes import RequireScope
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own

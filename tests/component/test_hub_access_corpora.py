@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from tests.component.hub_access_site import ADMIN, HubSite, hub_site
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.request_info import RequestInfo
 
 BASES = (
@@ -67,8 +67,8 @@ def expected_prefix(site: HubSite, info: RequestInfo) -> str | None:
     namespace = info.namespace if served.info.namespaced else ""
     if info.is_watch:
         # Watches of a resource share one feed; what each may see is filtered behind it.
-        return keys.collection_key(storage.group, storage.resource)
-    return keys.object_key(storage.group, storage.resource, namespace, info.name)
+        return forms.collection_key(storage.group, storage.resource)
+    return forms.object_key(storage.group, storage.resource, namespace, info.name)
 
 
 def check_agreement(site: HubSite, sent: str, user: str) -> None:
@@ -84,7 +84,7 @@ def check_agreement(site: HubSite, sent: str, user: str) -> None:
     assert authorized_user is call.user, sent
     assert call.user.name == user, sent
     prefix = expected_prefix(site, call.info)
-    namespace_key = keys.object_key("", "namespaces", "", call.info.namespace)
+    namespace_key = forms.object_key("", "namespaces", "", call.info.namespace)
     foreign = [key for key in site.touched if key not in (prefix, namespace_key)]
     is_collection = not call.info.name or call.info.is_watch
     if is_collection and prefix is not None:
@@ -110,7 +110,7 @@ async def test_a_viewer_reaches_one_namespace_of_one_resource_by_any_path(site: 
     for path in hostile_paths():
         lines = (f"GET {path} HTTP/1.1", "Host: hub", "Authorization: Bearer viewer-token", "", "")
         await site.send("\r\n".join(lines).encode())
-        allowed = keys.collection_key("", "configmaps", "default")
+        allowed = forms.collection_key("", "configmaps", "default")
         assert [key for key in site.touched if not key.startswith(allowed)] == [], path
 
 

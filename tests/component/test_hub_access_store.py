@@ -10,7 +10,7 @@ from tests.component.hub_access_site import hub_site
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.access.default_roles import install_default_roles
@@ -58,7 +58,7 @@ async def test_a_role_that_cannot_be_read_grants_nothing() -> None:
     store = MemoryStore()
     role_cache = RoleCache(store)
     await role_cache.load()
-    key = keys.object_key(RBAC_GROUP, "clusterroles", "", "broken")
+    key = forms.object_key(RBAC_GROUP, "clusterroles", "", "broken")
     rule = b'{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}'
     await store.put(key, b'{"rules":[%b]}' % rule)
     assert role_cache.grants.find_role(NamespacedName("", "broken"))

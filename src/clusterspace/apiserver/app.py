@@ -1,30 +1,34 @@
-"""The route table, readable top to bottom: a call to the verb that answers it."""
+"""The route table, readable top to bottom: a request to the verb that answers it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from clusterspace import __version__
-from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.discovery import Discovery
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
 from clusterspace.apiserver.http.negotiation import negotiate
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
-from clusterspace.apiserver.openapi import OpenApi
-from clusterspace.apiserver.openapi_v2 import answer_openapi_v2
+from clusterspace.apiserver.openapi import OpenApi, answer_openapi_v2
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.create import create
-from clusterspace.apiserver.verbs.delete import delete, delete_collection
-from clusterspace.apiserver.verbs.parts import PARTS, Verb
 from clusterspace.apiserver.verbs.patch import patch
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.apiserver.verbs.scale import get_scale, patch_scale, update_scale
-from clusterspace.apiserver.verbs.update import update
+from clusterspace.apiserver.verbs.subresources import (
+    SUBRESOURCE_VERBS,
+    Verb,
+    get_scale,
+    patch_scale,
+    update_scale,
+)
 from clusterspace.apiserver.verbs.watch import watch
+from clusterspace.apiserver.verbs.write import create, delete, delete_collection, update
 from clusterspace.errors import ServiceUnavailable
 from clusterspace.kube import statuses
+from clusterspace.kube.resources import GroupVersion
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
 
@@ -47,23 +51,62 @@ _SCALE_VERBS: Final[Mapping[str, Verb]] = {
     "patch": patch_scale,
 }
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
+_ROOTS: Final = _HEALTH | {
+    "/api",
+    "/apis",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/version",
+}
 _RUNS_PODS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
+class RequireScope:
+    """The step that refuses a path whose parts disagree, before anybody decides about them.
+
+    The namespace in a path says whose roles count, its resource and name say which object is
+    touched. Only where the resource has a namespace do the two belong together.
+    """
+
+    def __init__(self, catalog: Catalog, authorizer: Authorizer) -> None:
+        self._catalog = catalog
+        self._authorizer = authorizer
+
+    def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
+        """Go on when the path is one its resource has."""
+        info = context.info
+        if not info.is_resource:
+            return rest(context)
+        served = self._catalog.find(info.group, info.version, info.resource)
+        # What is not served is not found, but only by those who are authorized for it.
+        if served is None or info.fits_scope(namespaced=served.info.namespaced):
+            return rest(context)
+        return self._refuse(context)
+
+    async def _refuse(self, context: RequestContext) -> Response | None:
+        """Say 404 to those who may read what is served, and to others no more than 403."""
+        info = context.info
+        served = RequestInfo("GET", GroupVersion(info.group, info.version).path, "get")
+        if (await self._authorizer.decide(context.user, served)).allowed:
+            raise statuses.unknown_path()
+        raise refusal(context.user, info)
+
+
 class HubApp:
-    """Answers authorized calls."""
+    """Answers authorized requests."""
 
     def __init__(self, state: HubState, own_verbs: Mapping[tuple[str, str], Verb]) -> None:
         self._state = state
-        self._own_verbs = {**PARTS, **own_verbs}
-        """Verbs with rules of their own, by `group/resource[/part]` and verb."""
+        self._own_verbs = {**SUBRESOURCE_VERBS, **own_verbs}
+        """Verbs with rules of their own, by `group/resource[/subresource]` and verb."""
         self._discovery = Discovery(state.catalog)
         self._openapi = OpenApi(state.catalog)
         self.is_ready = False
         """Whether /readyz says yes."""
 
     async def __call__(self, context: RequestContext) -> Response | None:
-        """Answer a call."""
+        """Answer a request; None when the verb wrote a stream of its own."""
         try:
             return (
                 await self._resource(context) if context.info.is_resource else self._other(context)
@@ -84,15 +127,15 @@ class HubApp:
         if path == "/metrics":
             return Response(200, headers_for(context, metrics.CONTENT_TYPE), metrics.render())
         if path == "/":
-            return value_response(context, 200, {"paths": self._paths()})
+            versions = {served.info.group_version.path for served in self._state.catalog.all()}
+            groups = {f"/apis/{served.info.group}" for served in self._state.catalog.all()}
+            return value_response(
+                context, 200, {"paths": sorted((_ROOTS | versions | groups) - {"/apis/"})}
+            )
         if path == "/openapi/v2":
             return answer_openapi_v2(context)
-        found = (
-            self._openapi.answer(context)
-            if path.startswith("/openapi")
-            else self._discover(context)
-        )
-        return found or text_response(context, 404, "404 page not found\n")
+        documents = self._openapi if path.startswith("/openapi") else self._discovery
+        return documents.answer(context) or text_response(context, 404, "404 page not found\n")
 
     def _health(self, context: RequestContext, name: str) -> Response:
         checks = {"ping": True, "store": self._state.store.current_revision > 0}
@@ -107,27 +150,6 @@ class HubApp:
         lines = [f"[{'+' if passed else '-'}]{check} ok\n" for check, passed in checks.items()]
         return text_response(context, 200, "".join([*lines, f"{name} check passed\n"]))
 
-    def _discover(self, context: RequestContext) -> Response | None:
-        match context.info.path.strip("/").split("/"):
-            case ["api"]:
-                return self._discovery.root_of_core(context)
-            case ["apis"]:
-                return self._discovery.root_of_groups(context)
-            case ["apis", group]:
-                return self._discovery.group(context, group)
-            case ["api", version]:
-                return self._discovery.version(context, "", version)
-            case ["apis", group, version]:
-                return self._discovery.version(context, group, version)
-            case _:
-                return None
-
-    def _paths(self) -> list[str]:
-        roots = {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3"}
-        versions = {served.info.group_version.path for served in self._state.catalog.all()}
-        groups = {f"/apis/{served.info.group}" for served in self._state.catalog.all()}
-        return sorted((roots | versions | groups | {"/readyz", "/version"}) - {"/apis/"})
-
     # -- objects -------------------------------------------------------------------------------
 
     async def _resource(self, context: RequestContext) -> Response | None:
@@ -137,7 +159,16 @@ class HubApp:
             if self._discovery.serves(info.group, info.version):
                 raise statuses.unknown_path()
             return text_response(context, 404, "404 page not found\n")
-        context.labels = _labels(context, served)
+        # Named for the metrics by what is served only, never by what somebody made up.
+        is_known = served.info.find_subresource(info.subresource) is not None
+        context.labels = RequestLabels(
+            info.verb,
+            info.group,
+            info.version,
+            info.resource,
+            info.subresource if is_known else "",
+            "resource" if info.name else "namespace" if info.namespace else "cluster",
+        )
         _require_method(info, served)
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else context.header("accept")
@@ -154,8 +185,8 @@ class HubApp:
         own = self._own_verbs.get((path, info.verb))
         if own is not None:
             return own
-        part = served.info.find_subresource(info.subresource)
-        if part is None:
+        subresource = served.info.find_subresource(info.subresource)
+        if subresource is None:
             raise statuses.unknown_path()
         if info.subresource in _RUNS_PODS:
             raise statuses.method_not_served(
@@ -163,15 +194,7 @@ class HubApp:
                 f"use {info.subresource} on the cluster that runs {info.name!r}"
             )
         verbs = _SCALE_VERBS if info.subresource == "scale" else _STATUS_VERBS
-        return _allowed(verbs, info.verb, part.verbs)
-
-
-def _labels(context: RequestContext, served: Served) -> RequestLabels:
-    """Name what a call is about for the metrics: only what is served, never what was made up."""
-    info = context.info
-    part = info.subresource if served.info.find_subresource(info.subresource) else ""
-    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
-    return RequestLabels(info.verb, info.group, info.version, info.resource, part, scope)
+        return _allowed(verbs, info.verb, subresource.verbs)
 
 
 def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> Verb:
@@ -184,8 +207,8 @@ def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> V
 def _require_method(info: RequestInfo, served: Served) -> None:
     """Refuse what cannot be asked of a collection, of all namespaces, or of an object.
 
-    That the path is one the resource has was seen to before the call was authorized; calls of
-    our own that nobody authorizes are held to it here.
+    `RequireScope` has seen to it, before the request was authorized, that the path is one the
+    resource has; requests of our own that nobody authorizes are held to it here.
     """
     if not info.fits_scope(namespaced=served.info.namespaced):
         raise statuses.unknown_path()

@@ -1,30 +1,98 @@
-"""What the hub serves: built-in resources, and the custom ones that come and go."""
+"""What the hub serves: resources with their rules, built-in ones and custom ones that come and go.
+
+Rules say what happens to an object of one kind between body and store. Built-in kinds and custom
+ones differ in how they are read, defaulted and validated, and in nothing else: a verb knows only
+the protocol.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import Form
-from clusterspace.apiserver.rules import Rules
 from clusterspace.builtins.printers.cells import Printer
+from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.errors import Cause
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo
+from clusterspace.kube.schemas.model import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An object in its normal form, and what it said that the kind does not know."""
+
+    kube_object: Object
+    unknown_fields: tuple[str, ...] = ()
+
+
+class Rules(Protocol):
+    """The rules of one kind at one served version."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is known of the kind's fields, for patches and ownership."""
+        ...
+
+    @property
+    def blank(self) -> Object:
+        """What an object of the kind looks like before anybody has written to it."""
+        ...
+
+    @property
+    def creates_on_update(self) -> bool:
+        """Whether a PUT makes an object that is not there."""
+        ...
+
+    @property
+    def needs_version_to_update(self) -> bool:
+        """Whether a PUT must say which version it replaces."""
+        ...
+
+    def read(self, kube_object: Object) -> Reading:
+        """Bring a decoded body into the kind's normal form; BadRequest when a type is wrong."""
+        ...
+
+    def default(self, kube_object: Object) -> Object:
+        """Fill in what was left out."""
+        ...
+
+    def prepare_create(self, kube_object: Object, creation: Creation) -> Object:
+        """Set what only the server may set on a new object, its generation among it."""
+        ...
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> Object:
+        """Keep what this write may not touch, and count the generation.
+
+        A write of the object keeps the status; a write of `status` keeps everything else.
+        """
+        ...
+
+    def prepare_delete(self, marked: Object, old: Object) -> Object:
+        """Return how an object that is being deleted looks, given how most kinds look."""
+        ...
+
+    def validate_create(self, kube_object: Object) -> tuple[Cause, ...]:
+        """Return every reason to refuse a new object."""
+        ...
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> tuple[Cause, ...]:
+        """Return every reason to refuse a change."""
+        ...
+
 
 FieldReader: TypeAlias = Callable[[Object], str]
 """Reads the text a field selector compares with."""
 
 
-_METADATA_FIELDS = ("metadata.name", "metadata.namespace")
+METADATA_FIELDS = ("metadata.name", "metadata.namespace")
+"""Field selectors that every resource has."""
 
 
 def _unknown_field(name: str) -> str:
     """Return why a custom resource, which selects by metadata only, refuses a field."""
-    return "" if name in _METADATA_FIELDS else f"field label not supported: {name}"
-
-
-def _only_metadata() -> Mapping[str, FieldReader]:
-    return {}
+    return "" if name in METADATA_FIELDS else f"field label not supported: {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +114,7 @@ class Served:
     printer: Printer
     storage: GroupResource
     is_custom: bool = False
-    fields: Mapping[str, FieldReader] = field(default_factory=_only_metadata)
+    fields: Mapping[str, FieldReader] = field(default_factory=dict[str, FieldReader])
     """Field selectors beside metadata.name and metadata.namespace."""
     refuse_field: Callable[[str], str] = _unknown_field
     """Says why a field selector may not name a field; empty when it may."""
@@ -58,7 +126,7 @@ class Served:
     def prefix(self, namespace: str = "") -> str:
         """Return the key prefix of a collection; a Namespace is in no namespace here."""
         own = namespace if self.info.namespaced else ""
-        return keys.collection_key(self.storage.group, self.storage.resource, own)
+        return forms.collection_key(self.storage.group, self.storage.resource, own)
 
     def key(self, namespace: str, name: str) -> str:
         """Return the key of one object."""

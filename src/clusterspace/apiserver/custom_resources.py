@@ -1,226 +1,302 @@
-"""CustomResourceDefinitions become live routes, and end with all their objects.
+"""A CustomResourceDefinition as resources, one for each served version, and their rules."""
 
-    created -> names accepted -> served … deleted -> objects gone -> definition gone, routes gone
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, cast
 
-Every pass starts from what is stored and does what is missing, so a crash anywhere costs a pass.
-"""
-
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, TypeVar
-
-import structlog
-
-from clusterspace.aio.lanes import HEAVY, Run, at_once
-from clusterspace.apiserver import forms
-from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.ownership import write_of
-from clusterspace.apiserver.removal import remove
-from clusterspace.apiserver.served_definitions import resource_of, served_resources
-from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import Edit, create_own, edit_own
-from clusterspace.builtins.definitions import reading
-from clusterspace.builtins.definitions.acceptance import (
-    DELETED,
-    DELETING,
-    plan_status,
-    released,
-    with_condition,
+from clusterspace.apiserver.catalog import METADATA_FIELDS, Reading, ScalePaths, Served
+from clusterspace.apiserver.forms import Form
+from clusterspace.builtins.conversions import Conversion
+from clusterspace.builtins.definitions.columns import printer_of
+from clusterspace.builtins.definitions.reading import DefinedVersion, Definition
+from clusterspace.builtins.object_metadata import read_metadata
+from clusterspace.builtins.printers.registry import find_fleet_printer
+from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
+from clusterspace.errors import BadRequest, Cause, MalformedObject, MethodNotAllowed
+from clusterspace.kube import causes
+from clusterspace.kube.cel.evaluation import ABSENT, check_rules, has_rules
+from clusterspace.kube.field_paths import NO_PATH, dotted_text, value_text
+from clusterspace.kube.json_paths import JsonPath, read_json_path
+from clusterspace.kube.names import dns1123_subdomain_problems
+from clusterspace.kube.objects import Object, metadata_of, with_metadata
+from clusterspace.kube.resources import (
+    GroupResource,
+    GroupVersion,
+    GroupVersionKind,
+    ResourceInfo,
+    Subresource,
 )
-from clusterspace.builtins.definitions.reading import Definition, read_definition
-from clusterspace.errors import AlreadyExists, Expired, MalformedSchema, NotFound, StoreError
-from clusterspace.kube.objects import Object, metadata_of, name_of
+from clusterspace.kube.schemas.model import OBJECT_META, Schema, holds_objects, places
+from clusterspace.kube.schemas.pruning import apply_defaults, prune
+from clusterspace.kube.schemas.validation import still_new, validate
 
-_log = structlog.get_logger(__name__)
+_TEXT: Final = {"type": "string"}
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+"""After one of these the rules are not asked: they are written for values of the right shape."""
 
-Result = TypeVar("Result")
+VERBS: Final = (
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+)
+"""In the order a kube-apiserver lists them for custom resources."""
 
-MANAGER: Final = "kube-apiserver"
-"""Who owns the status of definitions."""
+_SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
 
-INSTALLER: Final = "clusterspace"
-"""Who owns the definitions of our own kinds."""
-
-_LARGE: Final = 256 * 1024
-"""Bytes of a stored definition; Karmada's and Kubernetes' own have less."""
-
-RETRY_SECONDS: Final = 1.0
-"""How often objects are looked at again that something holds."""
+_UNASKED: Final = causes.invalid(
+    NO_PATH,
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The resources of a definition, with what they were made from."""
-
-    definition: Definition
-    resources: tuple[Served, ...]
+_ENDING: Final = "create not allowed while custom resource definition is terminating"
 
 
-class CustomResourceController:
-    """Follows definitions and keeps the catalog true to them."""
+class CustomRules:
+    """The rules of one served version of a custom resource."""
 
-    def __init__(self, hub: HubState) -> None:
-        self._hub = hub
-        self._made: dict[str, _Made] = {}
-        self._run: Run = at_once
-
-    async def install(self, definitions: Iterable[Object]) -> None:
-        """Create definitions, or bring those that are there up to date."""
-        for wanted in definitions:
-            try:
-                await create_own(self._hub, self._served, wanted, INSTALLER)
-            except AlreadyExists:
-                await self._update(wanted)
-
-    async def load(self) -> None:
-        """Serve what is defined, before anybody asks."""
-        await self._publish(await self._settle(await self._stored()))
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        while True:
-            try:
-                await self._follow()
-            except (Expired, StoreError) as error:
-                _log.warning("definitions are listed again", reason=str(error))
-                await self._hub.clock.sleep(RETRY_SECONDS)
-
-    async def _follow(self) -> None:
-        hub = self._hub
-        while True:
-            seen = hub.store.current_revision
-            settled = await self._settle(await self._stored())
-            await self._publish(settled)
-            if await self._end(settled):
-                await hub.clock.sleep(RETRY_SECONDS)
-                continue
-            watch = hub.store.watch(self._served.prefix(), after=seen)
-            try:
-                async for _events in watch:
-                    break
-            finally:
-                watch.close()
+    def __init__(
+        self,
+        kind: GroupVersionKind,
+        raw_schema: Object,
+        *,
+        has_status: bool,
+        is_ending: bool = False,
+    ) -> None:
+        self._kind = kind
+        self._is_ending = is_ending
+        self._own = Schema(raw_schema)
+        self._has_status = has_status
+        meta = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": OBJECT_META.raw}
+        properties = {**cast("Object", raw_schema.get("properties") or {}), **meta}
+        self._whole = Schema({**raw_schema, "properties": properties})
 
     @property
-    def _served(self) -> Served:
-        return self._hub.catalog.get_storage(reading.GROUP, reading.PLURAL)
+    def schema(self) -> Schema:
+        """What is known of the kind's fields, metadata included."""
+        return self._whole
 
-    async def _stored(self) -> list[Object]:
-        """Return the definitions, oldest first: who came first has the names."""
-        page = await self._hub.store.range(self._served.prefix())
-        entries = sorted(page.items, key=lambda entry: entry.create_revision)
-        form = self._served.form
-        # Off the loop only where it takes long: most definitions are read in a millisecond.
-        self._run = _off_loop if any(len(e.value) > _LARGE for e in entries) else at_once
-        return await self._run(lambda: [forms.decode_stored(entry, form) for entry in entries])
+    @property
+    def blank(self) -> Object:
+        """Nothing: a custom object has no fields that nobody wrote."""
+        return {}
 
-    async def _update(self, wanted: Object) -> None:
-        """Replace what an installed definition says, and leave its status and labels alone."""
-        served = self._served
-        rules = served.rules
-        meant = rules.default(rules.read(wanted).kube_object)
+    @property
+    def creates_on_update(self) -> bool:
+        """Whether a PUT makes an object that is not there."""
+        return False
 
-        def edit(old: Object) -> Object:
-            return rules.prepare_update({**old, "spec": meant["spec"]}, old, "")
-
-        write = write_of(self._hub, served, manager=INSTALLER)
-        await edit_own(self._hub, served, served.key("", name_of(wanted)), edit, write=write)
-
-    async def _settle(self, stored: list[Object]) -> list[Object]:
-        """Give every definition its names and conditions; return them all as they are then."""
-        settled = list(stored)
-        for index, crd_object in enumerate(stored):
-            if metadata_of(crd_object).get("deletionTimestamp"):
-                continue
-            status = plan_status(crd_object, settled, self._hub.clock.now())
-            if status != crd_object.get("status"):
-                written = await self._write_status(crd_object, settled)
-                settled[index] = written if written is not None else crd_object
-        return settled
-
-    async def _write_status(self, crd_object: Object, others: list[Object]) -> Object | None:
-        def edit(old: Object) -> Object:
-            return {**old, "status": plan_status(old, others, self._hub.clock.now())}
-
-        return await self._edit(name_of(crd_object), edit)
-
-    async def _edit(self, name: str, edit: Edit) -> Object | None:
-        """Change a definition as its controller; None when it is gone."""
-        served = self._served
-        write = write_of(self._hub, served, manager=MANAGER, subresource="status")
-        key = served.key("", name)
-        entry = await edit_own(self._hub, served, key, edit, write=write)
-        return None if entry is None else forms.decode_stored(entry, served.form)
-
-    async def _publish(self, settled: list[Object]) -> None:
-        """Serve exactly what is defined; end the watches of what no longer is."""
-        before = self._made
-
-        def make_all() -> dict[str, _Made]:
-            made: dict[str, _Made] = {}
-            for crd_object in settled:
-                definition = read_definition(crd_object)
-                held = before.get(definition.name)
-                is_same = held is not None and held.definition == definition
-                made[definition.name] = held if held and is_same else _make(definition)
-            return made
-
-        # Nobody else changes what was made, so it is still the same when this comes back.
-        made = await self._run(make_all)
-        gone = self._prefixes(self._made) - self._prefixes(made)
-        if made != self._made:
-            self._made = made
-            resources = [each for held in made.values() for each in held.resources]
-            self._hub.catalog.replace_custom(resources)
-        for prefix in gone:
-            self._hub.feeds.end_all(prefix=prefix)
-
-    def _prefixes(self, made: dict[str, _Made]) -> set[str]:
-        return {each.prefix() for held in made.values() for each in held.resources}
-
-    async def _end(self, settled: list[Object]) -> bool:
-        """Take the ending definitions a step further; say whether any has to wait."""
-        waits = False
-        for crd_object in settled:
-            definition = read_definition(crd_object)
-            if definition.is_ending and reading.FINALIZER in _finalizers(crd_object):
-                waits = not await self._end_one(definition) or waits
-        return waits
-
-    async def _end_one(self, definition: Definition) -> bool:
-        """Delete the objects of a definition; when none is left, let it go."""
-        storage = next(each for each in definition.versions if each.is_storage)
-        served, now = resource_of(definition, storage), self._hub.clock.now()
-        page = await self._hub.store.range(served.prefix())
-        if page.items:
-            await self._edit(definition.name, lambda old: with_condition(old, DELETING, now))
-        left = [entry for entry in page.items if not await self._is_removed(served, entry.key)]
-        if left or await self._hub.store.count(served.prefix()):
-            return False
-        await self._edit(definition.name, lambda old: released(with_condition(old, DELETED, now)))
+    @property
+    def needs_version_to_update(self) -> bool:
+        """Whether a PUT must say which version it replaces."""
         return True
 
-    async def _is_removed(self, served: Served, key: str) -> bool:
+    def read(self, kube_object: Object) -> Reading:
+        """Drop what the schema does not know, and bring metadata into its normal form."""
         try:
-            return (await remove(self._hub, served, key, DeleteOptions())).is_gone
-        except NotFound:
-            return True
+            metadata = read_metadata(kube_object.get("metadata") or {})
+        except MalformedObject as malformed:
+            raise self._refused(malformed.message) from malformed
+        pruned = prune({**kube_object, "metadata": metadata}, self._own, is_resource_root=True)
+        kept = cast("Object", pruned.value)
+        # Whole objects inside of this one are refused when their metadata cannot be read.
+        for place in places(kept, self._own, holds_objects):
+            if not place.schema.is_embedded_resource or not isinstance(place.value, dict):
+                continue
+            embedded = cast("Object", place.value).get("metadata")
+            if embedded is None:
+                continue
+            try:
+                read_metadata(embedded)
+            except MalformedObject as malformed:
+                where, shown = dotted_text((*place.steps, "metadata")), value_text(embedded)
+                why = f"{where}: Invalid value: {shown}: {malformed.message}"
+                raise self._refused(why) from malformed
+        return Reading(kept, pruned.unknown)
+
+    def default(self, kube_object: Object) -> Object:
+        """Fill in what was left out."""
+        return cast("Object", apply_defaults(kube_object, self._own))
+
+    def prepare_create(self, kube_object: Object, creation: Creation) -> Object:
+        """Start at the first generation, without a status that only its subresource may write."""
+        del creation  # nothing of a custom object depends on who asks
+        if self._is_ending:
+            raise MethodNotAllowed(_ENDING)
+        new = with_metadata(kube_object, generation=1)
+        return _without_status(new) if self._has_status else new
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> Object:
+        """Keep the status, or everything but the status; count what else has changed."""
+        if subresource == "status":
+            # Everything of the old object but the status and the new record of field owners.
+            owners = metadata_of(new).get("managedFields")
+            return _with_status_of(with_metadata(old, managedFields=owners), new)
+        kept = _with_status_of(new, old) if self._has_status else new
+        generation = int(metadata_of(old).get("generation") or 0)
+        is_changed = self._desired(kept) != self._desired(old)
+        return with_metadata(kept, generation=generation + 1 if is_changed else generation or None)
+
+    def prepare_delete(self, marked: Object, old: Object) -> Object:
+        """Return how an object that is being deleted looks: as most kinds do."""
+        del old
+        return marked
+
+    def validate_create(self, kube_object: Object) -> tuple[Cause, ...]:
+        """Return every reason to refuse a new object."""
+        metadata = check_metadata(kube_object, dns1123_subdomain_problems)
+        found = [
+            # Custom objects may have finalizers without a domain, which Kubernetes has let pass.
+            *(each for each in metadata if not each.field.startswith("metadata.finalizers[")),
+            *validate(kube_object, self._own),
+        ]
+        return (*found, *self._rule_causes(found, kube_object))
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> tuple[Cause, ...]:
+        """Return every reason to refuse a change; what was wrong before and stays is let be."""
+        wrong = validate(new, self._own)
+        found = [*check_metadata_update(new, old), *still_new(wrong, new, old, self._own)]
+        return (*found, *self._rule_causes(found, new, old))
+
+    def _rule_causes(
+        self, found: list[Cause], new: Object, old: object = ABSENT
+    ) -> tuple[Cause, ...]:
+        if not has_rules(self._own):
+            return ()
+        if any(cause.reason in _BLOCKING for cause in found):
+            return (_UNASKED,)
+        return check_rules(new, self._own, old=old)
+
+    def _desired(self, kube_object: Object) -> Object:
+        ignored = ("metadata", "status") if self._has_status else ("metadata",)
+        return {key: value for key, value in kube_object.items() if key not in ignored}
+
+    def _refused(self, why: str) -> BadRequest:
+        kind = self._kind.kind
+        text = f'{kind} in version "{self._kind.version}" cannot be handled as a {kind}: {why}'
+        return BadRequest(text)
 
 
-async def _off_loop(work: Callable[[], Result]) -> Result:
-    """Work on definitions beside the event loop: one may have a schema of a megabyte."""
-    return await HEAVY.run(INSTALLER, work)
+def _without_status(kube_object: Object) -> Object:
+    return {key: value for key, value in kube_object.items() if key != "status"}
 
 
-def _make(definition: Definition) -> _Made:
-    try:
-        return _Made(definition, served_resources(definition))
-    except MalformedSchema as malformed:
-        # Refused on the way in; one that is stored anyway must not take the others with it.
-        _log.error("definition not served", definition=definition.name, reason=str(malformed))
-        return _Made(definition, ())
+def _with_status_of(kube_object: Object, other: Object) -> Object:
+    bare = _without_status(kube_object)
+    return {**bare, "status": other["status"]} if "status" in other else bare
 
 
-def _finalizers(crd_object: Object) -> list[str]:
-    return list(metadata_of(crd_object).get("finalizers") or [])
+def served_resources(definition: Definition) -> tuple[Served, ...]:
+    """Return what a definition adds to the catalog: nothing until its names are accepted."""
+    if not definition.is_established:
+        return ()
+    served = (each for each in definition.versions if each.is_served)
+    return tuple(resource_of(definition, version) for version in served)
+
+
+def resource_of(definition: Definition, version: DefinedVersion) -> Served:
+    """Return one version of a custom resource with its rules, form and printer."""
+    group = definition.group
+    # A definition that was never served has no accepted names, and still its objects must go.
+    names = definition.accepted if definition.accepted.kind else definition.names
+    status = Subresource("status", names.kind, group, version.name, _SUBRESOURCE_VERBS)
+    scale = Subresource("scale", "Scale", "autoscaling", "v1", _SUBRESOURCE_VERBS)
+    subresources = ((status, version.has_status), (scale, version.scale is not None))
+    info = ResourceInfo(
+        group=group,
+        version=version.name,
+        kind=names.kind,
+        plural=definition.names.plural,
+        singular=names.singular,
+        namespaced=definition.is_namespaced,
+        verbs=VERBS,
+        short_names=names.short_names,
+        categories=names.categories,
+        subresources=tuple(each for each, is_defined in subresources if is_defined),
+        list_kind=names.list_kind,
+    )
+    selectable = {text.removeprefix("."): read_json_path(text) for text in version.selectable}
+    fields = {name: partial(_field_text, path) for name, path in selectable.items()}
+    stored_as = f"{group}/{definition.storage_version}/{info.kind}"
+    return Served(
+        info=info,
+        rules=CustomRules(
+            info.group_version_kind,
+            version.raw_schema,
+            has_status=version.has_status,
+            is_ending=definition.is_ending,
+        ),
+        form=Form.of(
+            kind=info.kind,
+            api_version=info.api_version,
+            stored_version=GroupVersion(group, definition.storage_version).api_version,
+            bare_items=False,
+            conversion=_conversion(definition, version),
+        ),
+        printer=find_fleet_printer(info.group, info.kind) or printer_of(version.columns),
+        storage=GroupResource(group, info.plural),
+        is_custom=True,
+        fields=fields,
+        refuse_field=partial(_refuse_field, (*fields, *METADATA_FIELDS)),
+        scale=None if version.scale is None else _scale_paths(version.scale),
+        storage_version_hash=base64.b64encode(
+            hashlib.sha256(stored_as.encode()).digest()[:8]
+        ).decode(),
+    )
+
+
+def _scale_paths(scale: Object) -> ScalePaths:
+    selector = str(scale.get("labelSelectorPath") or "")
+    return ScalePaths(
+        spec_replicas=read_json_path(str(scale["specReplicasPath"])).fields,
+        status_replicas=read_json_path(str(scale["statusReplicasPath"])).fields,
+        selector=read_json_path(selector).fields if selector else (),
+    )
+
+
+def _field_text(path: JsonPath, kube_object: Object) -> str:
+    value = path.find(kube_object)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _refuse_field(known: Sequence[str], name: str) -> str:
+    return "" if name in known else f"field label not supported: {name}"
+
+
+def _conversion(definition: Definition, version: DefinedVersion) -> Conversion | None:
+    """Return how to read stored objects as another version: without what that does not know.
+
+    Versions with the same schema need none; their objects differ in nothing but the apiVersion.
+    """
+    schemas = {each.name: each.raw_schema for each in definition.versions}
+    if version.raw_schema == schemas[definition.storage_version]:
+        return None
+    schema = Schema(version.raw_schema)
+    api_version = GroupVersionKind(definition.group, version.name, "").api_version
+    head = {"kind": definition.names.kind, "apiVersion": api_version}
+
+    def from_stored(stored: Object) -> Object:
+        known = prune({**head, **stored}, schema, is_resource_root=True).value
+        return cast("Object", apply_defaults(known, schema))
+
+    return Conversion(to_stored=lambda kube_object: kube_object, from_stored=from_stored)

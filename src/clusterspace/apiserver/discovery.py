@@ -11,7 +11,7 @@ from clusterspace.apiserver.http.negotiation import aggregated_version
 from clusterspace.apiserver.http.responses import headers_for, value_response
 from clusterspace.kube import discovery_documents
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
-from clusterspace.kube.resources import GroupVersion, ResourceInfo, version_priority
+from clusterspace.kube.resources import ResourceInfo, version_priority
 
 
 class Discovery:
@@ -20,36 +20,34 @@ class Discovery:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def root_of_core(self, context: RequestContext) -> Response:
-        """Answer GET /api."""
-        wanted = aggregated_version(context.header("accept"))
-        if wanted:
-            return self._aggregated(context, wanted, is_core=True)
-        address = context.header("host")
-        return value_response(
-            context, 200, discovery_documents.core_versions(self._groups(), address)
-        )
+    def answer(self, context: RequestContext) -> Response | None:
+        """Answer a GET at or below /api and /apis; None when there is no such document."""
+        match context.info.path.strip("/").split("/"):
+            case ["api"]:
+                return self._root(context, is_core=True)
+            case ["apis"]:
+                return self._root(context, is_core=False)
+            case ["apis", group]:
+                found = next((each for each in self._groups() if each.name == group), None)
+                if found is None or not group:
+                    return None
+                return value_response(context, 200, discovery_documents.group_document(found))
+            case ["api", version]:
+                return self._version(context, "", version)
+            case ["apis", group, version]:
+                return self._version(context, group, version)
+            case _:
+                return None
 
-    def root_of_groups(self, context: RequestContext) -> Response:
-        """Answer GET /apis."""
-        wanted = aggregated_version(context.header("accept"))
-        if wanted:
-            return self._aggregated(context, wanted, is_core=False)
-        return value_response(context, 200, discovery_documents.group_list(self._groups()))
-
-    def group(self, context: RequestContext, name: str) -> Response | None:
-        """Answer GET /apis/GROUP; None when there is no such group."""
-        found = next((each for each in self._groups() if each.name == name), None)
-        if found is None or not name:
-            return None
-        return value_response(context, 200, discovery_documents.group_document(found))
-
-    def version(self, context: RequestContext, group: str, version: str) -> Response | None:
-        """Answer GET /api/v1 or /apis/GROUP/VERSION; None when there is no such version."""
+    def _version(self, context: RequestContext, group: str, version: str) -> Response | None:
         found = self._find_version(group, version)
         if found is None:
             return None
-        hashes = _storage_hashes(self._catalog, GroupVersion(group, version))
+        hashes = {
+            served.info.plural: served.storage_version_hash
+            for served in self._catalog.all()
+            if (served.info.group, served.info.version) == (group, version)
+        }
         return value_response(context, 200, discovery_documents.resource_list(group, found, hashes))
 
     def serves(self, group: str, version: str) -> bool:
@@ -61,9 +59,19 @@ class Discovery:
 
     def _find_version(self, group: str, version: str) -> ServedVersion | None:
         versions = (each.versions for each in self._groups() if each.name == group)
-        return next((each for held in versions for each in held if each.version == version), None)
+        return next((each for some in versions for each in some if each.version == version), None)
 
-    def _aggregated(self, context: RequestContext, version: str, *, is_core: bool) -> Response:
+    def _root(self, context: RequestContext, *, is_core: bool) -> Response:
+        """Answer /api or /apis: all that is below it at once for clients that take it so."""
+        version = aggregated_version(context.header("accept"))
+        if not version:
+            address, groups = context.header("host"), self._groups()
+            document = (
+                discovery_documents.core_versions(groups, address)
+                if is_core
+                else discovery_documents.group_list(groups)
+            )
+            return value_response(context, 200, document)
         body, etag = _aggregated_document(self._catalog, self._catalog.revision, version, is_core)
         group, kind = discovery_documents.AGGREGATED_GROUP, discovery_documents.AGGREGATED_KIND
         content_type = f"application/json;g={group};v={version};as={kind}"
@@ -80,10 +88,10 @@ class Discovery:
 
 @lru_cache(maxsize=4)
 def _grouped(catalog: Catalog, _revision: int) -> tuple[ServedGroup, ...]:
-    held: dict[str, dict[str, list[ResourceInfo]]] = {}
+    groups: dict[str, dict[str, list[ResourceInfo]]] = {}
     for served in catalog.all():
         info = served.info
-        held.setdefault(info.group, {}).setdefault(info.version, []).append(info)
+        groups.setdefault(info.group, {}).setdefault(info.version, []).append(info)
     return tuple(
         ServedGroup(
             name,
@@ -92,16 +100,8 @@ def _grouped(catalog: Catalog, _revision: int) -> tuple[ServedGroup, ...]:
                 for version in sorted(versions, key=version_priority)
             ),
         )
-        for name, versions in held.items()
+        for name, versions in groups.items()
     )
-
-
-def _storage_hashes(catalog: Catalog, wanted: GroupVersion) -> dict[str, str]:
-    return {
-        served.info.plural: served.storage_version_hash
-        for served in catalog.all()
-        if (served.info.group, served.info.version) == (wanted.group, wanted.version)
-    }
 
 
 @lru_cache(maxsize=8)

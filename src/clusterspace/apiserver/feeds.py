@@ -2,7 +2,19 @@
 
 A change reaches the feed once. It is rendered once for every style that somebody watches in
 (plain JSON, metadata, Table), framed once for the wire, and the same bytes are written to every
-watcher. Nobody waits for a slow watcher: it is told 410 and cut off.
+watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
+
+    writer thread: fsync of 46 ──> loop: publish 46 ─┬─> index shows 46
+                                                     ├─> feed "pods": a frame per style
+                                                     │     ├─> watcher A  (socket buffer)
+                                                     │     └─> watcher B  (over SLOW_BYTES: 410)
+                                                     └─> then: the writer's POST is answered 201
+
+Up to the answer that is one step of the event loop, with nothing awaited. It follows that
+
+- by the time a write is answered, its event is in every stream that has caught up;
+- `watcher.seen` and `feed.revision` can be compared without a lock (`Feeds.join`);
+- rendering costs everybody: whatever `Style.render` does, all connections wait for it.
 """
 
 import asyncio
@@ -50,26 +62,24 @@ class Change:
     def frame(self, kind: str, style: Style) -> bytes:
         """Return the framed bytes of this change, made on first use."""
         key = (kind, style.key)
-        held = self._frames.get(key)
-        if held is None:
-            held = self._frames[key] = frame_event(kind, style.render(self._shown(kind)))
-        return held
+        framed = self._frames.get(key)
+        if framed is None:
+            event, shown = self.event, self.event.item
+            if kind == "DELETED" and event.previous is not None:
+                # What left is shown as it last was, at the revision at which it left: a client
+                # that resumes from this event must not get it again.
+                last = event.previous
+                shown = KeyValue(last.key, last.value, last.create_revision, event.revision)
+            framed = self._frames[key] = frame_event(kind, style.render(shown))
+        return framed
 
     def decode(self, entry: KeyValue, form: forms.Form) -> Object:
         """Return the object as it is or was, decoded once however many watchers look at it."""
         key = (entry.mod_revision, form.api_version)
-        held = self._decoded.get(key)
-        if held is None:
-            held = self._decoded[key] = forms.decode_stored(entry, form)
-        return held
-
-    def _shown(self, kind: str) -> KeyValue:
-        """Return the object to show: what left is shown as it last was, at this revision."""
-        event = self.event
-        if kind != "DELETED" or event.previous is None:
-            return event.item
-        last = event.previous
-        return KeyValue(last.key, last.value, last.create_revision, event.revision)
+        decoded = self._decoded.get(key)
+        if decoded is None:
+            decoded = self._decoded[key] = forms.decode_stored(entry, form)
+        return decoded
 
 
 def frame_event(kind: str, shown: bytes) -> bytes:
@@ -110,6 +120,9 @@ class Watcher:
         event = change.event
         if event.revision <= self.seen:
             return
+        # Before anything else: an event that is not for this watcher, or that ends it, counts as
+        # seen too. Between here and the write there is no await, so `seen` is never ahead of the
+        # stream when somebody else looks at it.
         self.seen = event.revision
         if not event.key.startswith(self._prefix) or self.ended.done():
             return
@@ -117,6 +130,8 @@ class Watcher:
         if kind is None:
             return
         if self._stream.buffered > SLOW_BYTES:
+            # Dropping single events would leave a gap nobody could see; ending the stream makes
+            # the client list again. The reason goes out behind what is buffered, if at all.
             metrics.watcher_evicted()
             self.end(Expired("the watch was too slow and has been closed; list again"))
             return
@@ -127,7 +142,7 @@ class Watcher:
         return self._style_of(not self._wrote)
 
     def write_framed(self, framed: bytes) -> None:
-        """Write an event; what comes after the reason for the end is not told."""
+        """Write an event, unless the stream has ended: nothing follows the reason for the end."""
         if not self.ended.done():
             self._wrote = True
             self._stream.write_framed(framed)
@@ -161,7 +176,7 @@ class Watcher:
 class _Feed:
     """The live changes of one resource; a Sink of the store."""
 
-    def __init__(self, store: Store, prefix: str, on_end: Callable[[], None]) -> None:
+    def __init__(self, store: Store, prefix: str, on_end: Callable[[], object]) -> None:
         self.watchers: set[Watcher] = set()
         self._on_end = on_end
         after = store.current_revision
@@ -174,10 +189,13 @@ class _Feed:
     def receive(self, events: tuple[Event, ...]) -> None:
         for event in events:
             change = Change(event)
+            # A copy: offering writes to a socket and may end the watcher, and nothing that sets
+            # off may change the set under the loop.
             for watcher in tuple(self.watchers):
                 watcher.offer(change)
 
     def end(self, reason: StoreError) -> None:
+        # Forgotten first, so that whoever watches next makes a new feed on a new subscription.
         self._on_end()
         is_closing = isinstance(reason, StoreClosed)
         for watcher in tuple(self.watchers):
@@ -217,6 +235,9 @@ class Feeds:
     def join(self, prefix: str, watcher: Watcher) -> bool:
         """Deliver to the watcher from now on, if it has seen all there is; say whether it has."""
         feed = self._feed(prefix)
+        # Compared and added without an await in between. A commit either is at or below
+        # `feed.revision` already, then the watcher has it or is sent to fetch it; or it comes
+        # later, then the watcher is among those it is offered to.
         if watcher.seen < feed.revision:
             return False
         feed.watchers.add(watcher)
@@ -224,6 +245,8 @@ class Feeds:
 
     def missed(self, prefix: str, after: Revision) -> Missed:
         """Return the changes a watcher missed; Compacted when they are forgotten."""
+        # A subscription hands over the kept past before it returns, so one that is closed at once
+        # is a read of the log, with the revision up to which it is complete.
         collector = _Collector([])
         subscription = self._store.subscribe(prefix, after=after, sink=collector)
         upto = subscription.revision
@@ -248,8 +271,8 @@ class Feeds:
 
     def end_all(self, error: ApiError | None = None, *, prefix: str = "") -> None:
         """End every watch, or those of one resource that is no longer served."""
-        for held, feed in tuple(self._feeds.items()):
-            if held.startswith(prefix):
+        for feed_prefix, feed in tuple(self._feeds.items()):
+            if feed_prefix.startswith(prefix):
                 for watcher in tuple(feed.watchers):
                     watcher.end(error)
 
@@ -261,9 +284,6 @@ class Feeds:
     def _feed(self, prefix: str) -> _Feed:
         feed = self._feeds.get(prefix)
         if feed is None:
-            feed = _Feed(self._store, prefix, lambda: self._forget(prefix))
+            feed = _Feed(self._store, prefix, lambda: self._feeds.pop(prefix, None))
             self._feeds[prefix] = feed
         return feed
-
-    def _forget(self, prefix: str) -> None:
-        self._feeds.pop(prefix, None)

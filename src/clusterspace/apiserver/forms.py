@@ -1,4 +1,4 @@
-"""The stored form of objects, and answers spliced from it without decoding.
+"""The stored form of objects: their keys, their bytes, and answers spliced from them undecoded.
 
 An object is stored as JSON that begins with kind, apiVersion and metadata, in that order, and has
 no resourceVersion: that is the revision the store gives it. So the bytes before the first
@@ -19,10 +19,13 @@ import msgspec
 
 from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.builtins.conversions import Conversion
+from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import RequestEntityTooLarge, StoreCorrupt
 from clusterspace.kube.objects import Object
 from clusterspace.kube.shapes import MAX_STORED_CONTAINERS, refuse_too_many
+from clusterspace.kube.tables import IncludeObject, table
 
+_ROOT: Final = "/registry/"
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 LARGEST_OBJECT: Final = 3 * 1024 * 1024
@@ -32,6 +35,25 @@ _DENSE: Final = 2 * MAX_STORED_CONTAINERS
 """Bytes that this many lists and objects take at least."""
 
 _RV: Final = b'"resourceVersion":"'
+
+
+def collection_key(group: str, plural: str, namespace: str = "") -> str:
+    """Return the prefix of a resource's objects, or of those in one namespace.
+
+    It ends with a slash, so that `/registry/g/foo/` never covers `/registry/g/foobar/…`.
+    """
+    base = f"{_ROOT}{group or 'core'}/{plural}/"
+    return f"{base}{namespace}/" if namespace else base
+
+
+def object_key(group: str, plural: str, namespace: str, name: str) -> str:
+    """Return the key of one object; cluster-scoped objects have no namespace."""
+    return collection_key(group, plural, namespace) + name
+
+
+def name_in(key: str) -> str:
+    """Return the object's name."""
+    return key.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +184,16 @@ def labels_in(entry: KeyValue) -> dict[str, str]:
 def encode(value: Any) -> bytes:
     """Return JSON bytes."""
     return _encoder.encode(value)
+
+
+def table_of(
+    objects: Iterable[Object],
+    printer: Printer,
+    *,
+    list_metadata: Object,
+    include: IncludeObject,
+    now: float,
+) -> Object:
+    """Return the Table of some objects of one kind."""
+    rows = (printer.row_of(each, now, include) for each in objects)
+    return table(printer.columns, rows, list_metadata)

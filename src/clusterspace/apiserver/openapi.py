@@ -2,10 +2,11 @@
 
 The index names every document with the hash of what it is made from. kubectl keeps a document as
 long as the index names the same hash, so a document with the right hash may be kept for good, and
-one with a wrong hash leads to the right one.
+one with a wrong hash leads to the right one. /openapi/v2 is a document that describes nothing.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,13 +14,15 @@ from typing import Final
 
 import msgspec
 
+from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON, read_accept
-from clusterspace.apiserver.http.responses import headers_for
-from clusterspace.apiserver.openapi_documents.digests import digest_of_resources, digest_of_root
+from clusterspace.apiserver.http.responses import headers_for, value_response
 from clusterspace.apiserver.openapi_documents.documents import (
+    digest_of_resources,
+    digest_of_root,
     group_version_document,
     root_document,
     roots_above,
@@ -32,6 +35,10 @@ _INDEX: Final = "/openapi/v3"
 _JSON_RANGES: Final = frozenset({JSON, "application/*", "*/*"})
 _FOR_GOOD: Final = "public, immutable, max-age=31536000"
 """A year: as long as caches are asked to keep anything."""
+
+_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_ANSWERED: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_TITLE: Final = "Clusterspace"
 
 
 class _Page:
@@ -79,40 +86,34 @@ class OpenApi:
         return None if page is None else _answer_page(context, page)
 
     def _current(self) -> _Edition:
-        if self._edition.revision != self._catalog.revision:
-            self._edition = _next_edition(self._catalog, self._edition)
+        if self._edition.revision == self._catalog.revision:
+            return self._edition
+        pages: dict[str, _Page] = {}
+        for page in _pages(self._catalog.all()):
+            made = self._edition.pages.get(page.path)
+            pages[page.path] = made if made is not None and made.digest == page.digest else page
+        listed = {path: {"serverRelativeURL": pages[path].url} for path in sorted(pages)}
+        index = msgspec.json.encode({"paths": listed})
+        digest = hashlib.sha256(index).hexdigest().upper()
+        self._edition = _Edition(self._catalog.revision, pages, index, digest)
         return self._edition
 
 
-def _next_edition(catalog: Catalog, last: _Edition) -> _Edition:
-    pages: dict[str, _Page] = {}
-    for page in _pages(catalog.all()):
-        held = last.pages.get(page.path)
-        pages[page.path] = held if held is not None and held.digest == page.digest else page
-    listed = {path: {"serverRelativeURL": pages[path].url} for path in sorted(pages)}
-    index = msgspec.json.encode({"paths": listed})
-    return _Edition(catalog.revision, pages, index, hashlib.sha256(index).hexdigest().upper())
-
-
 def _pages(resources: Sequence[Served]) -> Iterator[_Page]:
-    held = _by_group_version(resources)
-    for group_version, together in held.items():
+    """Yield the pages of a catalog, in an order that does not depend on time."""
+    by_version = defaultdict[GroupVersion, list[Served]](list)
+    for served in sorted(resources, key=lambda each: each.info.plural):
+        by_version[served.info.group_version].append(served)
+    for group_version, together in by_version.items():
         make = partial(group_version_document, group_version, together)
         yield _Page(group_version.path.strip("/"), digest_of_resources(together), make)
-    for root in roots_above(held):
+    for root in roots_above(by_version):
         yield _Page(root.path.strip("/"), digest_of_root(root), partial(root_document, root))
 
 
-def _by_group_version(resources: Sequence[Served]) -> Mapping[GroupVersion, Sequence[Served]]:
-    """Return what each group version serves, in an order that does not depend on time."""
-    held: dict[GroupVersion, list[Served]] = {}
-    for served in sorted(resources, key=lambda each: each.info.plural):
-        held.setdefault(served.info.group_version, []).append(served)
-    return held
-
-
 def _answer_page(context: RequestContext, page: _Page) -> Response:
-    if not _accepts_json(context.header("accept")):
+    accepted = read_accept(context.header("accept") or "*/*")
+    if not any(media_range.type in _JSON_RANGES for media_range in accepted):
         # A client that prefers the protobuf form asks again for this one.
         raise statuses.not_acceptable((JSON,))
     wanted = context.info.query.get("hash")
@@ -133,5 +134,27 @@ def _is_known(context: RequestContext, digest: str) -> bool:
     return f'"{digest}"' in known
 
 
-def _accepts_json(accept: str) -> bool:
-    return any(media_range.type in _JSON_RANGES for media_range in read_accept(accept or "*/*"))
+def answer_openapi_v2(context: RequestContext) -> Response:
+    """Answer GET /openapi/v2: a document that describes nothing, in protobuf for who asks for it.
+
+    Clients that check manifests themselves use version 3 of the format; kubectl still reads
+    version 2 when a file holds a `kind: List`, or a kind nobody serves, and will not go on without
+    it. An empty document lets it go on, and the server checks objects as strictly as it is asked.
+    """
+    ranges = [each.type for each in read_accept(context.header("accept"))]
+    if JSON not in ranges and _ASKED in ranges:
+        # A protobuf message by hand: 1 swagger, 2 info {1 title, 2 version}.
+        info = _text_field(1, _TITLE.encode()) + _text_field(2, __version__.encode())
+        message = _text_field(1, b"2.0") + _text_field(2, info)
+        return Response(200, headers_for(context, _ANSWERED), message)
+    body = {
+        "swagger": "2.0",
+        "info": {"title": _TITLE, "version": __version__},
+        "paths": {},
+        "definitions": {},
+    }
+    return value_response(context, 200, body)
+
+
+def _text_field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content

@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.apiserver.tables import read_include
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.resources import GroupKind
@@ -17,6 +16,7 @@ _META: Final = "meta.k8s.io"
 _PROPAGATION: Final = ("Foreground", "Background", "Orphan")
 _FIELD_VALIDATION: Final = ("Ignore", "Warn", "Strict")
 _MANAGER_LENGTH: Final = 128
+_LARGEST_VERSION: Final = 2**64 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
@@ -153,6 +153,15 @@ def read_list_options(query: Query, *, is_watch: bool) -> ListOptions:
     return options
 
 
+def read_include(text: str) -> IncludeObject:
+    """Read `includeObject`; leaving it out means metadata."""
+    try:
+        return IncludeObject(text or IncludeObject.METADATA.value)
+    except ValueError as error:
+        known = ", ".join(each.value for each in IncludeObject)
+        raise BadRequest(f"includeObject must be one of {known}, not {text!r}") from error
+
+
 def _list_causes(options: ListOptions) -> list[Cause]:
     found: list[Cause] = []
     field, match, version = "resourceVersionMatch", options.version_match, options.resource_version
@@ -236,3 +245,13 @@ def _manager_causes(manager: str) -> list[Cause]:
 def _refuse(kind: str, found: list[Cause]) -> None:
     if found:
         raise statuses.invalid(GroupKind(_META, kind), "", found)
+
+
+def version_problem(text: str) -> str:
+    """Return why a text is no resourceVersion, in Kubernetes' words; empty when it is one."""
+    shown = statuses.quoted(text[:64])
+    if not text.isascii() or not text.isdigit():
+        return f"strconv.ParseUint: parsing {shown}: invalid syntax"
+    if len(text) > len(str(_LARGEST_VERSION)) or int(text) > _LARGEST_VERSION:
+        return f"strconv.ParseUint: parsing {shown}: value out of range"
+    return ""

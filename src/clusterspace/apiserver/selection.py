@@ -1,11 +1,11 @@
 """Which objects a list, watch or deletecollection is about."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from clusterspace.apiserver import forms, keys
-from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.catalog import METADATA_FIELDS, Served
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import ListOptions
@@ -24,8 +24,6 @@ _SHORT_SELECTOR: Final = 2_048
 
 Decode: TypeAlias = Callable[[KeyValue, forms.Form], Object]
 """Returns a stored object; whoever asks many watchers about one decodes it once."""
-
-_METADATA_FIELDS = ("metadata.name", "metadata.namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,10 @@ class Selection:
         if self.is_everything:
             return True
         only = self.only_name
-        if only is not None and keys.name_in(entry.key) != only:
+        if only is not None and forms.name_in(entry.key) != only:
             return False
-        if self._needs_whole_object:
+        fields = self.fields.fields
+        if fields and (only is None or fields != frozenset({"metadata.name"})):
             return self.matches(decode(entry, self.served.form))
         return self.labels.is_everything or self.labels.matches(forms.labels_in(entry))
 
@@ -65,23 +64,16 @@ class Selection:
         """Whether an object is selected."""
         if not self.labels.matches(labels_of(kube_object)):
             return False
-        return self.fields.is_everything or self.fields.matches(self._fields_of(kube_object))
-
-    @property
-    def _needs_whole_object(self) -> bool:
-        wanted = self.fields.fields
-        is_only_name = wanted == frozenset({"metadata.name"}) and self.only_name is not None
-        return bool(wanted) and not is_only_name
-
-    def _fields_of(self, kube_object: Object) -> Mapping[str, str]:
+        if self.fields.is_everything:
+            return True
         metadata = metadata_of(kube_object)
         values = {
             "metadata.name": str(metadata.get("name") or ""),
             "metadata.namespace": str(metadata.get("namespace") or ""),
         }
-        for name in self.fields.fields - set(_METADATA_FIELDS):
+        for name in self.fields.fields - set(METADATA_FIELDS):
             values[name] = self.served.fields[name](kube_object)
-        return values
+        return self.fields.matches(values)
 
 
 async def select_for(user: User, served: Served, options: ListOptions) -> Selection:

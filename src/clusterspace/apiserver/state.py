@@ -1,4 +1,4 @@
-"""What the hub's verbs work on: the store, the catalog, and the sources of time and chance."""
+"""What verbs work on: one hub, and one write to it as admission plug-ins see it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,16 +6,55 @@ from random import Random
 from typing import Protocol
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.catalog import Catalog
+from clusterspace.aio.lanes import Run, at_once
+from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.store.interface import Store
 from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
 
 
+def ignore_warning(text: str) -> None:
+    """Drop a warning: the hub writes on its own account, and nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes, where warnings for them go, and where long steps are carried out."""
+
+    user: User
+    warn: Callable[[str], None] = ignore_warning
+    run: Run = at_once
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One write on its way to the store."""
+
+    served: Served
+    user: User
+    new: Object
+    old: Object | None = None
+    """What the write replaces; None for a new object."""
+    subresource: str = ""
+    warn: Callable[[str], None] = ignore_warning
+    """Adds a Warning header to the answer; the same text any number of times adds one."""
+    run: Run = at_once
+    """Where to carry out a step that takes time by the size of the object."""
+
+    @property
+    def is_create(self) -> bool:
+        """Whether the object is new."""
+        return self.old is None
+
+    def is_of(self, group: str, kind: str) -> bool:
+        """Whether the object is of this kind."""
+        return (self.served.info.group, self.served.info.kind) == (group, kind)
+
+
 class Plugin(Protocol):
-    """One rule of the hub's own: between an object's rules and the store."""
+    """An admission rule: it comes between the rules of an object's kind and the store."""
 
     async def admit(self, hub: "HubState", admission: Admission) -> Object:
         """Return the object to store, changed or not; raise an ApiError to refuse it."""
@@ -33,7 +72,7 @@ class HubState:
     random: Random
     new_uid: Callable[[], str]
     plugins: tuple[Plugin, ...] = ()
-    """The hub's own say in what is written, in the order it is asked."""
+    """Admission, in the order in which it is asked."""
 
     def timestamp(self) -> str:
         """Return the time as objects carry it."""

@@ -1,25 +1,31 @@
-"""Writes to the store that verbs and the hub's own controllers share."""
+"""Writes to the store that verbs and the hub's own controllers share.
+
+A new object gets its identity, its owners and the server's say, and is checked; a changed one is
+written over the revision it was read at. Deleting an object that something still holds (a
+finalizer, dependents in the foreground, a grace period) marks it; it goes when the last hold is
+taken away.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.admission.chain import admit
-from clusterspace.apiserver.admissions import Admission, Author
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.apiserver.ownership import write_of
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.options import DeleteOptions
+from clusterspace.apiserver.state import Admission, Author, HubState
 from clusterspace.apiserver.store.revisions import ABSENT, KeyValue
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.update import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
+from clusterspace.kube.timestamps import format_time
 
 TRIES: Final = 20
 """A write without a resourceVersion may lose this many races before it gives up with 409."""
@@ -37,8 +43,38 @@ _SERVER_SET: Final = (
     "selfLink",
 )
 
+_STATUS_KEEPS: Final = frozenset({"spec", "metadata.deletionTimestamp", "metadata.finalizers"})
+"""What a write of the status does not change."""
+
+REMOVER: Final = "system:apiserver"
+"""Whose turn it is when a large object goes: nobody waits in vain for what they delete."""
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+_PROTECTED_NAMESPACES: Final = ("default", "kube-public", "kube-system")
+_DEFAULT_POD_GRACE: Final = 30
+
 Edit: TypeAlias = Callable[[Object], Object]
 """The object there is to the object wanted; raises an ApiError when that makes no sense."""
+
+
+def write_of(hub: HubState, served: Served, *, manager: str, subresource: str = "") -> Write:
+    """Describe a write to an object of this resource, for the record of who owns its fields."""
+    if subresource == "status":
+        kept = _STATUS_KEEPS
+    else:
+        has_status = served.info.find_subresource("status") is not None
+        kept = frozenset({"status"}) if has_status else frozenset[str]()
+    return Write(
+        manager=manager,
+        api_version=served.info.api_version,
+        now=hub.timestamp(),
+        schema=served.rules.schema,
+        subresource=subresource,
+        reset=kept,
+        blank=served.rules.blank,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +109,14 @@ async def finish_new(
     `write` the owners are recorded already.
     """
 
-    def prepared() -> Object:
-        held = newborn.kube_object
-        owned = track_update(None, held, write) if write is not None else held
+    def prepare() -> Object:
+        owned = newborn.kube_object
+        if write is not None:
+            owned = track_update(None, owned, write)
         return served.rules.prepare_create(owned, newborn.creation)
 
     run = author.run
-    admission = Admission(served, author.user, await run(prepared), warn=author.warn, run=run)
+    admission = Admission(served, author.user, await run(prepare), warn=author.warn, run=run)
     new = await admit(hub, admission)
     found = await run(lambda: served.rules.validate_create(new))
     if found:
@@ -158,3 +195,106 @@ def is_finished(kube_object: Object) -> bool:
         return False
     # A namespace has finalizers of its own: its content must be gone first.
     return kube_object.get("kind") != "Namespace" or not find_at(kube_object, "spec", "finalizers")
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a delete left behind."""
+
+    kube_object: Object
+    entry: KeyValue | None = None
+    """The stored entry when the object is only marked."""
+    is_gone: bool = False
+    """Whether nothing held the object; in a dry run, whether nothing would have."""
+
+
+async def remove(hub: HubState, served: Served, key: str, options: DeleteOptions) -> Removed:
+    """Mark or remove one object; try again when somebody changes it meanwhile."""
+    for attempt in range(TRIES):
+        try:
+            return await _remove_once(hub, served, key, options)
+        except RevisionMismatch as lost:
+            if attempt == TRIES - 1:
+                name = forms.name_in(key)
+                raise statuses.conflict(served.info.group_resource, name) from lost
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteOptions) -> Removed:
+    """Mark or remove the object as it is now; RevisionMismatch when it has changed by then."""
+    info = served.info
+    entry = await hub.store.get(key)
+    if entry is None:
+        raise statuses.not_found(info.group_resource, forms.name_in(key))
+
+    def mark() -> tuple[Object, Object]:
+        old = forms.decode_stored(entry, served.form)
+        _require_preconditions(served, old, options)
+        is_namespace = (info.group, info.kind) == ("", "Namespace")
+        if is_namespace and name_of(old) in _PROTECTED_NAMESPACES:
+            why = "this namespace may not be deleted"
+            raise statuses.forbidden(info.group_resource, name_of(old), why)
+        return old, marked_for_removal(hub, served, old, options)
+
+    old, marked = await off_loop_if_large(REMOVER, entry.value, mark)
+    if is_finished(marked):
+        if not options.dry_run:
+            await hub.store.delete(entry.key, expected=entry.mod_revision)
+        return Removed(old, is_gone=True)
+    if marked == old:
+        return Removed(old, entry)
+    if options.dry_run:
+        return Removed(marked)
+    encode = partial(forms.encode_stored, marked, served.form)
+    stored = await off_loop_if_large(REMOVER, entry.value, encode)
+    return Removed(marked, await hub.store.put(entry.key, stored, expected=entry.mod_revision))
+
+
+def _require_preconditions(served: Served, old: Object, options: DeleteOptions) -> None:
+    kind, metadata = served.info.group_kind, metadata_of(old)
+    if options.uid and options.uid != metadata.get("uid"):
+        uid = str(metadata.get("uid"))
+        raise statuses.uid_conflict(kind, name_of(old), wanted=options.uid, held=uid)
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        raise statuses.version_conflict(
+            kind, name_of(old), wanted=options.resource_version, held=metadata["resourceVersion"]
+        )
+
+
+def marked_for_removal(
+    hub: HubState, served: Served, old: Object, options: DeleteOptions
+) -> Object:
+    """Return the object as the delete wants it: marked, and held by what the policy adds."""
+    metadata = dict(metadata_of(old))
+    is_first = "deletionTimestamp" not in metadata
+    grace = _grace(served, old, options)
+    finalizers = cast("list[str]", metadata.get("finalizers") or [])
+    if options.propagation:
+        # Foreground and orphan exclude each other; the last delete decides.
+        added = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(options.propagation, [])
+        finalizers = [each for each in finalizers if each not in (FOREGROUND, ORPHAN)] + added
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    if is_first:
+        metadata["deletionTimestamp"] = format_time(hub.clock.now() + grace)
+        if metadata.get("generation"):
+            # Controllers that look only at generations must notice.
+            metadata["generation"] += 1
+    if is_first or grace < metadata.get("deletionGracePeriodSeconds", 0):
+        metadata["deletionGracePeriodSeconds"] = grace
+    return served.rules.prepare_delete({**old, "metadata": metadata}, old)
+
+
+def _grace(served: Served, old: Object, options: DeleteOptions) -> int:
+    """Return how long a pod on a node has to stop; everything else goes at once."""
+    info = served.info
+    if (info.group, info.kind) != ("", "Pod") or not find_at(old, "spec", "nodeName"):
+        return 0
+    if find_at(old, "status", "phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_seconds is not None:
+        return max(0, options.grace_seconds)
+    seconds = find_at(old, "spec", "terminationGracePeriodSeconds")
+    return _DEFAULT_POD_GRACE if seconds is None else int(seconds)

@@ -41,7 +41,7 @@ from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.certificates import Authority
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.housekeeping.credentials import tie_all
 from clusterspace.apiserver.housekeeping.expiry import expire_events

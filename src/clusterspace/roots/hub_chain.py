@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.app import RequireScope
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
 from clusterspace.apiserver.http.messages import Response
@@ -20,7 +21,6 @@ from clusterspace.apiserver.http.middleware.recheck import Recheck
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response
-from clusterspace.apiserver.scopes import RequireScope
 from clusterspace.apiserver.verbs.proxy import read_hub_info
 from clusterspace.errors import ApiError
 from clusterspace.telemetry.request_ids import accept_request_id, request_id_of

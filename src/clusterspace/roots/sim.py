@@ -20,7 +20,7 @@ from clusterspace.apiserver.admission.unenforced import ON_SIMULATED_MEMBER
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
 from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder

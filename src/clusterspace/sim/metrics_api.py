@@ -12,15 +12,14 @@ from typing import Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.custom_rules import CustomRules
+from clusterspace.apiserver.custom_resources import CustomRules
+from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_list_options
 from clusterspace.apiserver.selection import select
-from clusterspace.apiserver.tables import table_of
-from clusterspace.apiserver.verbs.answers import answer_object
-from clusterspace.apiserver.verbs.parts import Verb
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_object
+from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of, namespace_of, uid_of
 from clusterspace.kube.quantities import parse_quantity

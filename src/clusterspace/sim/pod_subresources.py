@@ -16,8 +16,8 @@ from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.apiserver.http.responses import headers_for
-from clusterspace.apiserver.verbs.parts import Verb
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.errors import BadRequest, Malformed
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
 from clusterspace.kube.timestamps import format_micro_time, parse_time

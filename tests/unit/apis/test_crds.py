@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis.crds import definition, definitions
-from clusterspace.apiserver.served_definitions import resource_of
+from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.builtins.definitions.checks import validate_definition
 from clusterspace.builtins.definitions.reading import read_definition
 from clusterspace.builtins.strategies.creation import with_stored_version

@@ -8,14 +8,13 @@ from tests.unit.apiserver.hub_subjects import hub_state
 from clusterspace.apis.cluster_credentials import USED_WITH
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission.cluster_secrets import ClusterSecrets
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.forms import decode_stored
 from clusterspace.apiserver.housekeeping.credentials import tie_all
 from clusterspace.apiserver.http.users import User
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.writing import create_own
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, annotations_of, uid_of, with_metadata

@@ -9,13 +9,12 @@ from clusterspace.apis.crds import definitions
 from clusterspace.apis.member_clusters import has_member_cluster, owner_reference
 from clusterspace.apiserver.admission.clusters import ClusterRules
 from clusterspace.apiserver.admission.member_clusters import MemberClusterRules
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.forms import decode_stored
 from clusterspace.apiserver.http.users import User
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.writing import create_own
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, with_metadata

@@ -7,10 +7,10 @@ from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission.permanent_ids import LABELS, PermanentIds
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
-from clusterspace.apiserver.served_definitions import resource_of
+from clusterspace.apiserver.state import Admission
 from clusterspace.builtins.definitions.reading import read_definition
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, labels_of

@@ -8,13 +8,12 @@ from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission.placements import PlacementRules
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.custom_resources import CustomResourceController
+from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.forms import decode_stored
 from clusterspace.apiserver.http.users import ANONYMOUS
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.writing import create_own
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value

@@ -9,9 +9,9 @@ from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission.policies import PolicyRules
-from clusterspace.apiserver.admissions import Admission
+from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
-from clusterspace.apiserver.served_definitions import resource_of
+from clusterspace.apiserver.state import Admission
 from clusterspace.builtins.definitions.reading import read_definition
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value

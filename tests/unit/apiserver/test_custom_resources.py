@@ -1,247 +1,236 @@
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
+from tests.corpus import load_scenario
+from tests.unit.kube.cel.recordings import recorded
 
-from clusterspace.apis.crds import definitions
-from clusterspace.apiserver import forms
-from clusterspace.apiserver.builtin_resources import builtin_resources
-from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.custom_resources import CustomResourceController
-from clusterspace.apiserver.definition_rules import DefinitionRules
-from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.removal import remove
-from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.writing import create_own, edit_own
-from clusterspace.kube.conditions import find_condition, is_true
-from clusterspace.kube.objects import find_at, metadata_of, with_metadata
-from clusterspace.testing.clocks import ManualClock
+from clusterspace.apiserver.custom_resources import CustomRules, resource_of
+from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.errors import BadRequest, MethodNotAllowed
+from clusterspace.kube import statuses
+from clusterspace.kube.resources import GroupKind, GroupVersionKind
 
-NAME = "things.probe.io"
+KIND = GroupVersionKind("example.com", "v1", "Widget")
+CREATION = Creation(uid="u", now="2026-01-01T00:00:00Z")
+WIDGETS = "/apis/example.com/v1/namespaces/crd/widgets"
 
 
-def _hub(store: MemoryStore, clock: ManualClock) -> HubState:
-    uids = iter(range(10**6))
-    return HubState(
-        store=store,
-        catalog=Catalog(_with_definition_rules(each) for each in builtin_resources()),
-        feeds=Feeds(store),
-        clock=clock,
-        random=Random(1),
-        new_uid=lambda: f"uid-{next(uids)}",
-    )
+def _scenario() -> list[dict[str, Any]]:
+    return [step for step in load_scenario("apiserver", "crd")["steps"] if "request" in step]
 
 
-def _with_definition_rules(served: Served) -> Served:
-    if served.info.kind != "CustomResourceDefinition":
-        return served
-    return replace(served, rules=DefinitionRules(served.info.group_version_kind))
+def _widget_rules() -> CustomRules:
+    crd_object = _scenario()[1]["response"]["body"]
+    definition = read_definition(crd_object)
+    return CustomRules(KIND, definition.versions[0].raw_schema, has_status=True)
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def _create(rules: CustomRules, body: dict[str, Any]) -> dict[str, Any]:
+    read = rules.read({**body, "metadata": {**body["metadata"], "namespace": "crd"}}).kube_object
+    return rules.prepare_create(rules.default(read), CREATION)
 
 
-@pytest.fixture
-async def hub(clock: ManualClock) -> AsyncGenerator[HubState]:
-    store = MemoryStore()
-    yield _hub(store, clock)
-    await store.close()
+def _recorded_creates() -> list[dict[str, Any]]:
+    steps = [step for step in _scenario() if step["request"]["path"].partition("?")[0] == WIDGETS]
+    return [step for step in steps if step["request"]["method"] == "POST"]
 
 
-@asynccontextmanager
-async def running(controller: CustomResourceController, clock: ManualClock) -> AsyncGenerator[None]:
-    task = asyncio.create_task(controller.run())
-    await clock.advance(0)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+def test_every_recorded_create_is_answered_the_same():
+    rules = _widget_rules()
+    answered = 0
+    for step in _recorded_creates():
+        answer = step["response"]["body"]
+        new = _create(rules, step["request"]["body"])
+        found = rules.validate_create(new)
+        if step["response"]["status"] == 201:
+            assert found == ()
+            assert new["spec"] == answer["spec"]
+            assert new["metadata"]["generation"] == 1
+        elif step["response"]["status"] == 422:
+            name = new["metadata"]["name"]
+            refusal = statuses.invalid(GroupKind("example.com", "Widget"), name, found)
+            assert statuses.status_of(refusal) == answer
+        answered += 1
+    assert answered >= 7
 
 
-def _definition(kind: str = "Thing", plural: str = "things", **version: Any) -> dict[str, Any]:
-    schema = {
+def test_recorded_unknown_fields_are_named():
+    step = _recorded_creates()[0]
+    reading = _widget_rules().read(step["request"]["body"])
+    warned = [f'299 - "unknown field \\"{field}\\""' for field in reading.unknown_fields]
+    assert warned == step["response"]["warning"]
+
+
+@pytest.mark.parametrize("update", recorded("updates")["updates"], ids=lambda held: str(held))
+def test_a_change_is_blamed_for_what_it_changes_alone(update):
+    recording = recorded("updates")
+    rules = CustomRules(KIND, recording["schema"], has_status=False)
+    head = {"apiVersion": "example.com/v1", "kind": "Widget"}
+    old = {**head, "metadata": {"name": "x", "uid": "u"}, "spec": recording["old"]}
+    spec = {**recording["old"], **update["change"]}
+    spec = {key: value for key, value in spec.items() if value is not None}
+    new = rules.default(rules.read({**old, "spec": spec}).kube_object)
+    found = rules.validate_update(new, old, "")
+    shown = sorted([cause.reason, cause.field, cause.message] for cause in found)
+    assert shown == sorted(update["causes"])
+
+
+PLAIN = {"type": "object", "properties": {"spec": {"type": "object"}, "status": {"type": "object"}}}
+RULES = CustomRules(
+    KIND,
+    {
         "type": "object",
         "properties": {
-            "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 1}}}
+            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            "held": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            },
         },
+    },
+    has_status=True,
+)
+
+
+def _widget(**members: Any) -> dict[str, Any]:
+    metadata = {"name": "x", "generation": 3, **members.pop("metadata", {})}
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, **members}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        (
+            {"labels": {"a": 1}},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+        ),
+        (
+            {"finalizers": "x"},
+            "json: cannot unmarshal string into Go struct field ObjectMeta.finalizers "
+            "of type []string",
+        ),
+        (
+            {"generation": "1"},
+            "json: cannot unmarshal string into Go struct field ObjectMeta.generation "
+            "of type int64",
+        ),
+        (
+            {"uid": 5},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.uid of type types.UID",
+        ),
+    ],
+)
+def test_metadata_of_the_wrong_type_is_refused_in_the_words_of_kubernetes(metadata, why):
+    with pytest.raises(BadRequest) as refused:
+        RULES.read(_widget(metadata=metadata))
+    assert refused.value.message == (f'Widget in version "v1" cannot be handled as a Widget: {why}')
+
+
+def test_metadata_that_says_nothing_is_dropped():
+    said = {
+        "labels": {"a": None},
+        "annotations": {},
+        "finalizers": [],
+        "creationTimestamp": None,
+        "ownerReferences": None,
     }
-    served = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.probe.io"},
-        "spec": {
-            "group": "probe.io",
-            "scope": "Cluster",
-            "names": {"plural": plural, "kind": kind},
-            "versions": [{**served, **version}],
-        },
-    }
+    read = RULES.read(_widget(metadata=said)).kube_object
+    assert read["metadata"] == {"name": "x", "generation": 3, "labels": {"a": ""}}
 
 
-def _crds(hub: HubState) -> Served:
-    return hub.catalog.get_storage("apiextensions.k8s.io", "customresourcedefinitions")
-
-
-async def _stored(hub: HubState, name: str = NAME) -> dict[str, Any] | None:
-    served = _crds(hub)
-    entry = await hub.store.get(served.key("", name))
-    return None if entry is None else forms.decode_stored(entry, served.form)
-
-
-async def _get(hub: HubState, name: str = NAME) -> dict[str, Any]:
-    found = await _stored(hub, name)
-    assert found is not None
-    return found
-
-
-async def _create_thing(hub: HubState, name: str, **metadata: Any) -> str:
-    served = hub.catalog.get_storage("probe.io", "things")
-    wanted = {"apiVersion": "probe.io/v1", "kind": "Thing", "spec": {}}
-    entry = await create_own(hub, served, {**wanted, "metadata": {"name": name, **metadata}}, "me")
-    return entry.key
-
-
-async def test_a_definition_is_served_as_soon_as_it_is_created(hub, clock):
-    async with running(CustomResourceController(hub), clock):
-        assert hub.catalog.find("probe.io", "v1", "things") is None
-        await create_own(hub, _crds(hub), _definition(), "me")
-        await clock.advance(0)
-        assert hub.catalog.find("probe.io", "v1", "things") is not None
-        held = await _get(hub)
-        assert is_true(held["status"]["conditions"], "Established")
-        owners = {each["manager"]: each for each in metadata_of(held)["managedFields"]}
-        assert owners["kube-apiserver"]["subresource"] == "status"
-        assert held["metadata"]["generation"] == 1
-
-
-async def test_definitions_are_served_again_after_a_restart_before_anybody_asks(hub, clock):
-    await create_own(hub, _crds(hub), _definition(), "me")
-    await CustomResourceController(hub).load()
-    restarted = _hub(hub.store, clock)
-    await CustomResourceController(restarted).load()
-    served = restarted.catalog.find("probe.io", "v1", "things")
-    assert served is not None
-    assert served.rules.default({"metadata": {}, "spec": {}})["spec"] == {"size": 1}
-
-
-async def test_a_definition_that_does_not_change_is_written_once(hub, clock):
-    async with running(CustomResourceController(hub), clock):
-        await create_own(hub, _crds(hub), _definition(), "me")
-        await clock.advance(5)
-        revision = hub.store.current_revision
-        await clock.advance(60)
-        assert hub.store.current_revision == revision
-
-
-async def test_names_go_to_who_came_first(hub, clock):
-    async with running(CustomResourceController(hub), clock):
-        await create_own(hub, _crds(hub), _definition(), "me")
-        await create_own(hub, _crds(hub), _definition(plural="others"), "me")
-        await clock.advance(0)
-        assert hub.catalog.find("probe.io", "v1", "things") is not None
-        assert hub.catalog.find("probe.io", "v1", "others") is None
-        await _end(hub)
-        await clock.advance(5)
-        assert hub.catalog.find("probe.io", "v1", "others") is not None
-
-
-async def _end(hub: HubState, name: str = NAME) -> None:
-    removed = await remove(hub, _crds(hub), _crds(hub).key("", name), DeleteOptions())
-    assert not removed.is_gone
-
-
-async def test_a_deleted_definition_takes_its_objects_and_routes_with_it(hub, clock):
-    async with running(CustomResourceController(hub), clock):
-        await create_own(hub, _crds(hub), _definition(), "me")
-        await clock.advance(0)
-        key = await _create_thing(hub, "a")
-        await _end(hub)
-        await clock.advance(2)
-        assert await hub.store.get(key) is None
-        assert await _stored(hub) is None
-        assert hub.catalog.find("probe.io", "v1", "things") is None
-
-
-async def test_objects_that_something_holds_hold_their_definition(hub, clock):
-    async with running(CustomResourceController(hub), clock):
-        await create_own(hub, _crds(hub), _definition(), "me")
-        await clock.advance(0)
-        key = await _create_thing(hub, "a", finalizers=["probe.io/hold"])
-        served = hub.catalog.get_storage("probe.io", "things")
-        await _end(hub)
-        await clock.advance(10)
-        held = await _get(hub)
-        ending = find_condition(held["status"]["conditions"], "Terminating")
-        assert ending is not None
-        assert ending["reason"] == "InstanceDeletionInProgress"
-        assert hub.catalog.find("probe.io", "v1", "things") is not None
-        await edit_own(hub, served, key, lambda old: with_metadata(old, finalizers=None))
-        await clock.advance(2)
-        assert await _stored(hub) is None
-
-
-async def test_an_interrupted_deletion_is_finished_after_a_restart(hub, clock):
-    await create_own(hub, _crds(hub), _definition(), "me")
-    await CustomResourceController(hub).load()
-    key = await _create_thing(hub, "a")
-    await _end(hub)
-    restarted = _hub(hub.store, clock)
-    controller = CustomResourceController(restarted)
-    await controller.load()
-    assert await restarted.store.get(key) is not None
-    async with running(controller, clock):
-        await clock.advance(2)
-        assert await _stored(restarted) is None
-        assert await restarted.store.get(key) is None
-
-
-async def test_versions_are_read_without_what_they_do_not_know(hub, clock):
-    del clock
-    old = {"type": "object", "properties": {"spec": {"type": "object"}}}
-    definition = _definition()
-    second = {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": old}}
-    definition["spec"]["versions"].append(second)
-    await create_own(hub, _crds(hub), definition, "me")
-    await CustomResourceController(hub).load()
-    key = await _create_thing(hub, "a")
-    entry = await hub.store.get(key)
-    assert entry is not None
-    first = hub.catalog.find("probe.io", "v1", "things")
-    other = hub.catalog.find("probe.io", "v2", "things")
-    assert first is not None
-    assert other is not None
-    assert forms.decode_stored(entry, first.form)["spec"] == {"size": 1}
-    shown = forms.decode_stored(entry, other.form)
-    assert (shown["apiVersion"], shown["spec"]) == ("probe.io/v2", {})
-
-
-async def test_our_own_kinds_are_installed_and_brought_up_to_date(hub, clock):
-    del clock
-    controller = CustomResourceController(hub)
-    await controller.install(definitions())
-    await controller.load()
-    assert hub.catalog.find("cluster.karmada.io", "v1alpha1", "clusters") is not None
-    assert len({served.storage for served in hub.catalog.all() if served.is_custom}) == len(
-        definitions()
+def test_an_object_inside_of_another_must_have_readable_metadata_too():
+    with pytest.raises(BadRequest) as refused:
+        RULES.read(_widget(held={"metadata": {"labels": {"a": 1}}}))
+    assert refused.value.message.endswith(
+        'held.metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number '
+        "into Go struct field ObjectMeta.labels of type string"
     )
-    revision = hub.store.current_revision
-    await controller.install(definitions())
-    assert hub.store.current_revision == revision
-    changed = _definition()
-    await controller.install([changed])
-    await controller.install([_definition(deprecated=True)])
-    held = await _get(hub)
-    assert find_at(held, "spec", "versions")[0]["deprecated"] is True
-    assert held["metadata"]["generation"] == 2
-    assert {each["manager"] for each in metadata_of(held)["managedFields"]} == {"clusterspace"}
+
+
+def test_a_status_is_written_through_its_own_door_only():
+    old = _widget(spec={"a": 1}, status={"b": 1})
+    new = _widget(spec={"a": 2}, status={"b": 2}, metadata={"labels": {"l": "m"}})
+    through_main = RULES.prepare_update(new, old, "")
+    assert (through_main["spec"], through_main["status"]) == ({"a": 2}, {"b": 1})
+    assert through_main["metadata"]["generation"] == 4
+    through_status = RULES.prepare_update(new, old, "status")
+    assert (through_status["spec"], through_status["status"]) == ({"a": 1}, {"b": 2})
+    assert through_status["metadata"] == {"name": "x", "generation": 3}
+
+
+def test_a_new_object_has_no_status_and_the_first_generation():
+    new = RULES.prepare_create(_widget(spec={}, status={"b": 1}), CREATION)
+    assert "status" not in new
+    assert new["metadata"]["generation"] == 1
+
+
+def test_labels_alone_do_not_make_a_generation():
+    old = _widget(spec={"a": 1})
+    new = RULES.prepare_update(_widget(spec={"a": 1}, metadata={"labels": {"a": "b"}}), old, "")
+    assert new["metadata"]["generation"] == 3
+
+
+def test_without_a_door_of_its_own_the_status_is_a_field_like_any_other():
+    rules = CustomRules(KIND, PLAIN, has_status=False)
+    old, new = _widget(status={}), _widget(status={"b": 1})
+    changed = rules.prepare_update(new, old, "")
+    assert changed["status"] == {"b": 1}
+    assert changed["metadata"]["generation"] == 4
+
+
+def test_nothing_is_created_while_the_definition_ends():
+    rules = CustomRules(KIND, PLAIN, has_status=False, is_ending=True)
+    with pytest.raises(MethodNotAllowed, match="while custom resource definition is terminating"):
+        rules.prepare_create(_widget(), CREATION)
+
+
+def test_the_recorded_definition_is_served_as_recorded():
+    served = resource_of(*_definition_and_version())
+    (listed,) = [
+        step["response"]["body"]
+        for step in _scenario()
+        if step["request"]["path"] == "/apis/example.com/v1"
+    ]
+    first, status, scale = listed["resources"]
+    assert list(served.info.verbs) == first["verbs"]
+    assert served.storage_version_hash == first["storageVersionHash"]
+    assert list(served.info.short_names) == first["shortNames"]
+    assert list(served.info.categories) == first["categories"]
+    assert [f"widgets/{part.name}" for part in served.info.subresources] == [
+        status["name"],
+        scale["name"],
+    ]
+    assert served.scale is not None
+    assert served.scale.spec_replicas == ("spec", "replicas")
+
+
+def test_recorded_rows_are_printed_as_recorded():
+    served = resource_of(*_definition_and_version())
+    steps = _scenario()
+    table = next(
+        step["response"]["body"]
+        for step in steps
+        if step["response"]["body"].get("kind") == "Table"
+    )
+    listed = next(
+        step["response"]["body"]
+        for step in steps
+        if step["response"]["body"].get("kind") == "WidgetList"
+    )
+    for row, item in zip(table["rows"], listed["items"], strict=True):
+        held = {**item, "metadata": {**item["metadata"], "creationTimestamp": _MOMENT}}
+        assert served.printer.cells_of(held, _NOW) == row["cells"]
+    definitions = [column.definition for column in served.printer.columns]
+    assert definitions[1:] == table["columnDefinitions"][1:]
+
+
+_MOMENT = "2023-11-14T22:13:20Z"
+_NOW = 1_700_000_000.0
+
+
+def _definition_and_version():
+    definition = read_definition(_scenario()[1]["response"]["body"])
+    return definition, definition.versions[0]

@@ -3,7 +3,7 @@ from typing import Any
 from tests.unit.apiserver.openapi_subjects import WIDGET_SCHEMA, builtin, widgets
 
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.openapi_documents.components import components, is_published
+from clusterspace.apiserver.openapi_documents.documents import components, is_published
 from clusterspace.apiserver.openapi_documents.names import definition_name
 from clusterspace.kube.resources import GroupVersionKind
 

@@ -3,7 +3,8 @@
 import pytest
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map
 
-from clusterspace.apiserver.tables import read_include, table_of
+from clusterspace.apiserver.forms import table_of
+from clusterspace.apiserver.options import read_include
 from clusterspace.errors import BadRequest
 from clusterspace.kube.objects import Object
 from clusterspace.kube.tables import IncludeObject

@@ -8,9 +8,8 @@ import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.rbac import RBAC_GROUP
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import edit_own
+from clusterspace.apiserver.writing import edit_own, write_of
 from clusterspace.errors import Conflict, MalformedSelector, StoreClosed, StoreError
 from clusterspace.kube.objects import Object, find_at, identity_of, labels_of, name_of
 from clusterspace.kube.selectors import label_selector_of

@@ -22,9 +22,8 @@ from clusterspace.apiserver.access.rbac import (
     read_rules,
 )
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own
+from clusterspace.apiserver.writing import create_own, edit_own, write_of
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.objects import (
     Object,

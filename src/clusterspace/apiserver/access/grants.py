@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule, read_rules
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
@@ -236,7 +236,7 @@ class _Follower:
     """A sink that carries what happens to one of the four resources into the grants."""
 
     def __init__(self, plural: str, grants: Grants, end: Callable[[StoreError], None]) -> None:
-        self.prefix: Final = keys.collection_key(RBAC_GROUP, plural)
+        self.prefix: Final = forms.collection_key(RBAC_GROUP, plural)
         self._end = end
         self._grants = grants
         self._has_roles = plural in ("roles", "clusterroles")

@@ -17,11 +17,10 @@ from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
 from clusterspace.apiserver.access.escalation import Comparison, EscalationCheck
 from clusterspace.apiserver.access.rbac import RBAC_GROUP
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted

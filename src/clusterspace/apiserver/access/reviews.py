@@ -16,8 +16,8 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import read_write_options
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, place, read_incoming
+from clusterspace.apiserver.writing import write_of
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.managed_fields.update import track_update

@@ -14,8 +14,7 @@ from typing import Final
 from clusterspace.apis import bindings
 from clusterspace.apis.bindings import TemplateReference, template_of
 from clusterspace.apis.confinement import why_not_carried
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Cause, Malformed
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube.objects import Object
 
 

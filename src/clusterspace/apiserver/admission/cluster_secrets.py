@@ -9,8 +9,7 @@ anew, for the address the Cluster has now.
 from clusterspace.apis import clusters
 from clusterspace.apis.cluster_credentials import USED_WITH, destination_of, owning_clusters
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -18,8 +18,7 @@ from clusterspace.apis import clusters
 from clusterspace.apis.cluster_credentials import changed_fields
 from clusterspace.apis.member_clusters import has_member_cluster
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.client.addresses import problem_with_host
 from clusterspace.client.endpoints import AddressRules, endpoint_causes
 from clusterspace.errors import Cause

@@ -9,8 +9,7 @@ from typing import Final
 
 from clusterspace.apis import clusters, member_clusters
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of, with_metadata

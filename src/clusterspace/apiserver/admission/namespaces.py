@@ -3,8 +3,7 @@
 from typing import Final
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Cause
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of

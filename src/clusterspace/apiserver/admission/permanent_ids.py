@@ -7,8 +7,7 @@ get cleaned up. So it is given once, put back when somebody leaves it out, and n
 from collections.abc import Mapping
 from typing import Final
 
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, labels_of, name_of, with_metadata
 

@@ -10,8 +10,7 @@ from typing import Final, TypeAlias
 from clusterspace.apis import fleet_placements
 from clusterspace.apis.fleet_placement_rules import completed_placement, placement_causes
 from clusterspace.apis.fleet_placements import NAMESPACE_WITH_SELECTORS
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of

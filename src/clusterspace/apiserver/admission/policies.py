@@ -14,8 +14,7 @@ from clusterspace.apis.policy_rules import (
     policy_causes,
     with_selector_namespaces,
 )
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of, with_metadata
 

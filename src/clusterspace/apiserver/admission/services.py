@@ -10,10 +10,9 @@ from random import Random
 from typing import Final, cast
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.store.revisions import KeyValue
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, name_of, with_value

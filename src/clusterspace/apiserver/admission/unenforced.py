@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.apiserver.admissions import Admission
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube.objects import Object, labels_of
 
 _ADMISSION: Final = "admissionregistration.k8s.io"

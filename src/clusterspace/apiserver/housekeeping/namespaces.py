@@ -4,12 +4,11 @@ from typing import Final, cast
 
 import structlog
 
-from clusterspace.apiserver import forms, keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.removal import remove
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import edit_own
+from clusterspace.apiserver.writing import edit_own, remove
 from clusterspace.errors import Conflict, NotFound, StoreClosed, StoreError
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 
@@ -42,7 +41,7 @@ class NamespaceEnder:
 
     async def _follow(self) -> None:
         hub = self._hub
-        prefix = keys.collection_key("", "namespaces")
+        prefix = forms.collection_key("", "namespaces")
         while True:
             ending = await self._ending()
             waits = [name for name in ending if not await self.end(name)]

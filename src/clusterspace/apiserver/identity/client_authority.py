@@ -8,9 +8,8 @@ from typing import Final, cast
 
 from clusterspace.apiserver.identity.following import follow
 from clusterspace.apiserver.identity.token_secrets import MANAGER
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own
+from clusterspace.apiserver.writing import create_own, edit_own, write_of
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.objects import Object
 

@@ -18,9 +18,8 @@ from clusterspace.apiserver.identity.bootstrap_tokens import TYPE, has_expired
 from clusterspace.apiserver.identity.following import follow
 from clusterspace.apiserver.identity.reading import is_being_deleted, list_objects, secret_text
 from clusterspace.apiserver.identity.token_secrets import MANAGER
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own
+from clusterspace.apiserver.writing import create_own, edit_own, write_of
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.objects import Object
 

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import structlog
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import follow
 from clusterspace.apiserver.identity.reading import find_object
 from clusterspace.apiserver.identity.token_secrets import MANAGER
@@ -29,7 +29,7 @@ NAME: Final = "revoked-agents"
 _KEPT_SECONDS: Final = 48 * 3600.0
 """Twice the life of an agent's certificate: by then an entry says nothing any more."""
 
-_CLUSTERS: Final = keys.collection_key("cluster.karmada.io", "clusters")
+_CLUSTERS: Final = forms.collection_key("cluster.karmada.io", "clusters")
 
 
 class Revocations:
@@ -45,7 +45,7 @@ class Revocations:
 
     async def _look(self, key: str) -> None:
         if await self._hub.store.get(key) is None:
-            await self.revoke(keys.name_in(key))
+            await self.revoke(forms.name_in(key))
 
     async def covers(self, cluster: str, issued: float) -> bool:
         """Whether an agent's certificate issued then is revoked."""

@@ -7,14 +7,13 @@ made; an account is needed when something logs in, the authority when a pod star
 import asyncio
 from typing import Final
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.identity.following import follow
 from clusterspace.apiserver.identity.reading import find_object, is_being_deleted
 from clusterspace.apiserver.identity.token_secrets import MANAGER
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own
+from clusterspace.apiserver.writing import create_own, edit_own, write_of
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.timestamps import parse_time
@@ -77,8 +76,8 @@ class NamespaceAccounts:
 
     async def _look(self, key: str) -> None:
         if key.startswith(self._namespaces.prefix()):
-            await self.complete(keys.name_in(key))
-        elif keys.name_in(key) in (ACCOUNT, AUTHORITY):
+            await self.complete(forms.name_in(key))
+        elif forms.name_in(key) in (ACCOUNT, AUTHORITY):
             await self.complete(key.rsplit("/", 2)[1])
 
     async def complete(self, namespace: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from clusterspace.apiserver.builtin_rules import BuiltinRules
+from clusterspace.apiserver.builtin_resources import BuiltinRules
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.identity.logins import API_AUDIENCE

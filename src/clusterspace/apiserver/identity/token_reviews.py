@@ -7,8 +7,8 @@ from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.identity.logins import API_AUDIENCE, BearerTokens, Login, RefusedToken
 from clusterspace.apiserver.options import read_write_options
-from clusterspace.apiserver.ownership import write_of
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, read_incoming
+from clusterspace.apiserver.writing import write_of
 from clusterspace.errors import BadRequest
 from clusterspace.kube.managed_fields.update import track_update
 from clusterspace.kube.objects import Object, find_at

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import structlog
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import follow
 from clusterspace.apiserver.identity.reading import (
     encoded,
@@ -19,10 +19,8 @@ from clusterspace.apiserver.identity.reading import (
 )
 from clusterspace.apiserver.identity.service_account_tokens import Reference, ServiceAccountTokens
 from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.ownership import write_of
-from clusterspace.apiserver.removal import remove
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import edit_own
+from clusterspace.apiserver.writing import edit_own, remove, write_of
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import (
     Object,
@@ -121,11 +119,11 @@ class TokenSecrets:
             return with_metadata({**secret, "data": data}, annotations=annotations)
 
         write = write_of(self._hub, self._secrets, manager=MANAGER)
-        key = keys.object_key("", "secrets", namespace, name)
+        key = forms.object_key("", "secrets", namespace, name)
         await edit_own(self._hub, self._secrets, key, filled, write=write)
 
     async def _remove(self, seen: Object) -> None:
-        key = keys.object_key("", "secrets", namespace_of(seen), name_of(seen))
+        key = forms.object_key("", "secrets", namespace_of(seen), name_of(seen))
         options = DeleteOptions(uid=uid_of(seen), resource_version=resource_version_of(seen))
         try:
             await remove(self._hub, self._secrets, key, options)

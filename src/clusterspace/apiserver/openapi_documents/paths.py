@@ -1,25 +1,104 @@
-"""Which paths a resource has, and which verbs each allows."""
+"""Which paths a resource has, which verbs each allows, and what each verb takes and answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from http import HTTPStatus
+from typing import Any, Final
 
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import names
-from clusterspace.apiserver.openapi_documents.operations import (
-    Subject,
-    definitions,
-    operations,
-    parameter,
-)
 from clusterspace.kube.objects import Object
-from clusterspace.kube.resources import Subresource
+from clusterspace.kube.resources import GroupVersion, GroupVersionKind, Subresource
 
 _OF_COLLECTION: Final = ("list", "create", "deletecollection")
 _OF_OBJECT: Final = ("get", "update", "delete", "patch")
 
 _STREAMS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources that reach into a running pod or node: no objects, so nothing to describe here."""
+
+_ANSWERS: Final = ("application/json", "application/yaml")
+_STREAM: Final = "application/json;stream=watch"
+_ANY: Final = ("*/*",)
+_PATCHES: Final = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+)
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+
+_TYPES: Final[Mapping[str, str]] = {
+    "allowWatchBookmarks": "boolean",
+    "force": "boolean",
+    "gracePeriodSeconds": "integer",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean",
+    "limit": "integer",
+    "orphanDependents": "boolean",
+    "sendInitialEvents": "boolean",
+    "timeoutSeconds": "integer",
+    "watch": "boolean",
+}
+"""Types of the query parameters that are not strings."""
+
+_WRITE: Final = ("dryRun", "fieldManager", "fieldValidation")
+_DELETE: Final = (
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
+)
+_SELECT: Final = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the operations of one path are about."""
+
+    group_version: GroupVersion
+    """Of the path, which need not be that of the body: `pods/eviction` speaks policy/v1."""
+    kind: GroupVersionKind
+    words: str
+    """As it stands in the names of operations: `NamespacedPodStatus`."""
+    suffix: str = ""
+    list_kind: str = ""
+    deleted: str = names.STATUS
+    """The definition of what a delete answers with."""
+    has_strategic_patch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """A verb as OpenAPI sees it."""
+
+    method: str
+    name: str
+    prefix: str
+    """What the name of its operations starts with."""
+    parameters: tuple[str, ...] = ()
+    codes: tuple[int, ...] = (200,)
+
+
+_ACTIONS: Final[Mapping[str, _Action]] = {
+    "get": _Action("get", "get", "read"),
+    "list": _Action(
+        "get", "list", "list", tuple(sorted((*_SELECT, "allowWatchBookmarks", "watch")))
+    ),
+    "create": _Action("post", "post", "create", _WRITE, (200, 201, 202)),
+    "update": _Action("put", "put", "replace", _WRITE, (200, 201)),
+    "patch": _Action("patch", "patch", "patch", (*_WRITE, "force"), (200, 201)),
+    "delete": _Action("delete", "delete", "delete", _DELETE, (200, 202)),
+    "deletecollection": _Action("delete", "deletecollection", "delete", (*_SELECT, *_DELETE)),
+}
+"""By the verb of discovery. A watch is a list with a parameter, and has no operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +123,25 @@ class ResourcePath:
 def paths_of(served: Served) -> Iterator[ResourcePath]:
     """Return the paths of one resource: its collection, its objects and their subresources."""
     info = served.info
-    within = "/namespaces/{namespace}" if info.namespaced else ""
+    across: list[ResourcePath] = []
+    within = ""
+    if info.namespaced:
+        within = "/namespaces/{namespace}"
+        subject = replace(_subject(served), words=info.kind, suffix="ForAllNamespaces")
+        verbs = tuple(verb for verb in ("list",) if verb in info.verbs)
+        across = [ResourcePath(f"{info.group_version.path}/{info.plural}", verbs, subject)]
     collection = f"{info.group_version.path}{within}/{info.plural}"
     found = (
-        *_across_namespaces(served),
+        *across,
         _path(collection, _OF_COLLECTION, served),
         _path(f"{collection}/{{name}}", _OF_OBJECT, served),
         *(
-            _subresource(f"{collection}/{{name}}", part, served)
-            for part in info.subresources
-            if part.name not in _STREAMS
+            _subresource_path(f"{collection}/{{name}}", each, served)
+            for each in info.subresources
+            if each.name not in _STREAMS
         ),
     )
     return (path for path in found if path.verbs)
-
-
-def _across_namespaces(served: Served) -> Iterator[ResourcePath]:
-    info = served.info
-    if info.namespaced:
-        subject = replace(_subject(served), words=info.kind, suffix="ForAllNamespaces")
-        verbs = tuple(verb for verb in ("list",) if verb in info.verbs)
-        yield ResourcePath(f"{info.group_version.path}/{info.plural}", verbs, subject)
 
 
 def _path(template: str, possible: tuple[str, ...], served: Served) -> ResourcePath:
@@ -72,14 +149,11 @@ def _path(template: str, possible: tuple[str, ...], served: Served) -> ResourceP
     return ResourcePath(template, verbs, _subject(served))
 
 
-def _subresource(of_object: str, part: Subresource, served: Served) -> ResourcePath:
-    whole = _subject(served)
-    subject = replace(
-        whole,
-        kind=part.group_version_kind,
-        words=whole.words + part.name[:1].upper() + part.name[1:],
-    )
-    return ResourcePath(f"{of_object}/{part.name}", part.verbs, subject)
+def _subresource_path(template: str, subresource: Subresource, served: Served) -> ResourcePath:
+    name, whole = subresource.name, _subject(served)
+    words = whole.words + name[:1].upper() + name[1:]
+    subject = replace(whole, kind=subresource.group_version_kind, words=words)
+    return ResourcePath(f"{template}/{name}", subresource.verbs, subject)
 
 
 def _subject(served: Served) -> Subject:
@@ -93,3 +167,106 @@ def _subject(served: Served) -> Subject:
         deleted=names.definition_name(kind) if served.returns_deleted else names.STATUS,
         has_strategic_patch=not served.is_custom,
     )
+
+
+def operations(verbs: tuple[str, ...], subject: Subject) -> Object:
+    """Return the operations of one path by HTTP method."""
+    return {
+        _ACTIONS[verb].method: _operation(verb, _ACTIONS[verb], subject)
+        for verb in verbs
+        if verb in _ACTIONS
+    }
+
+
+def definitions(verbs: tuple[str, ...], subject: Subject) -> set[str]:
+    """Return the definitions that these operations take and answer with."""
+    known = [verb for verb in verbs if verb in _ACTIONS]
+    spoken = {each(verb, subject) for verb in known for each in (_taken, _answered)}
+    return spoken - {""}
+
+
+def parameter(name: str, place: str = "query") -> Object:
+    """Return one parameter of an operation or a path."""
+    schema = {"type": _TYPES.get(name, "string")}
+    if place == "path":
+        return {"name": name, "in": place, "required": True, "schema": schema}
+    return {"name": name, "in": place, "schema": schema}
+
+
+def reading(operation_id: str, tag: str, definition: str) -> Object:
+    """Return the operation of a path that can only be read, such as those of discovery."""
+    return {
+        "tags": [tag],
+        "operationId": operation_id,
+        "responses": _responses((200,), definition, _ANSWERS),
+    }
+
+
+def _operation(verb: str, action: _Action, subject: Subject) -> Object:
+    collection = "Collection" if verb == "deletecollection" else ""
+    version = names.version_words(subject.group_version)
+    operation: Object = {
+        "tags": [names.tag_of(subject.group_version)],
+        "operationId": f"{action.prefix}{version}{collection}{subject.words}{subject.suffix}",
+    }
+    if action.parameters:
+        operation["parameters"] = [parameter(name) for name in action.parameters]
+    taken = _taken(verb, subject)
+    if taken == names.DELETE_OPTIONS:
+        operation["requestBody"] = {"content": _content(_ANY, taken)}
+    elif taken:
+        accepted = _ANY
+        if verb == "patch":
+            accepted = (*_PATCHES, _STRATEGIC) if subject.has_strategic_patch else _PATCHES
+        operation["requestBody"] = {"content": _content(accepted, taken), "required": True}
+    media_types = (*_ANSWERS, _STREAM) if verb == "list" else _ANSWERS
+    return {
+        **operation,
+        "responses": _responses(action.codes, _answered(verb, subject), media_types),
+        "x-kubernetes-action": action.name,
+        names.GROUP_VERSION_KIND: {
+            "group": subject.kind.group,
+            "version": subject.kind.version,
+            "kind": subject.kind.kind,
+        },
+    }
+
+
+def _taken(verb: str, subject: Subject) -> str:
+    """Return the definition of the request body, or nothing when there is none."""
+    match verb:
+        case "create" | "update":
+            return names.definition_name(subject.kind)
+        case "patch":
+            return names.PATCH
+        case "delete" | "deletecollection":
+            return names.DELETE_OPTIONS
+        case _:
+            return ""
+
+
+def _answered(verb: str, subject: Subject) -> str:
+    """Return the definition of the answer."""
+    match verb:
+        case "list":
+            listed = GroupVersionKind(subject.kind.group, subject.kind.version, subject.list_kind)
+            return names.definition_name(listed)
+        case "delete":
+            return subject.deleted
+        case "deletecollection":
+            return names.STATUS
+        case _:
+            return names.definition_name(subject.kind)
+
+
+def _responses(codes: tuple[int, ...], definition: str, media_types: tuple[str, ...]) -> Object:
+    content = _content(media_types, definition)
+    answers: Object = {
+        str(code): {"description": HTTPStatus(code).phrase, "content": content} for code in codes
+    }
+    refused = HTTPStatus.UNAUTHORIZED
+    return {**answers, str(refused.value): {"description": refused.phrase}}
+
+
+def _content(media_types: tuple[str, ...], definition: str) -> dict[str, Any]:
+    return {media_type: {"schema": names.reference(definition)} for media_type in media_types}

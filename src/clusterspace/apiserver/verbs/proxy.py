@@ -22,8 +22,8 @@ from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, re
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.http.tunnels import tunnel
-from clusterspace.apiserver.verbs.parts import Verb
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.connections import Connections
 from clusterspace.client.settings import ConnectionSettings
@@ -33,7 +33,7 @@ from clusterspace.kube.objects import Object
 UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], ConnectionSettings]
 """A Cluster, its Secret and its impersonator's Secret to how users reach it; ClusterError if not"""
 
-_PART: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
+_SUBRESOURCE: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
 _VERBS: Final = ("get", "create", "update", "patch", "delete", "options")
 _ANSWERS_BYTES: Final = 128 * 1024 * 1024
 """For all answers of members that are read before they are passed on: refusals and Tables."""
@@ -57,21 +57,28 @@ class ClusterProxy:
 
     def verbs(self) -> Mapping[tuple[str, str], Verb]:
         """Return the verbs for the route table: all of them do the same."""
-        return {(_PART, verb): self.pass_on for verb in _VERBS}
+        return {(_SUBRESOURCE, verb): self.pass_on for verb in _VERBS}
 
-    async def pass_on(self, ask: ResourceRequest) -> Response | None:
+    async def pass_on(self, request: ResourceRequest) -> Response | None:
         """Answer what the member answers."""
-        if ask.info.name == "*":
+        if request.info.name == "*":
             raise statuses.method_not_served(
                 "the hub passes requests on to one cluster; ask the fleet API server for all"
             )
-        context = ask.context
-        settings = await self._settings(ask)
+        context = request.context
+        entry = await request.hub.store.get(request.key)
+        if entry is None:
+            await self._connections.forget(request.info.name)
+            raise request.not_found()
+        cluster = forms.decode_stored(entry, request.served.form)
+        secret = await _find_secret(request, secret_ref_of(cluster))
+        impersonator = await _find_secret(request, impersonator_ref_of(cluster))
+        settings = self._user_settings(cluster, secret, impersonator)
         target = target_of(context)
         path, _, query = target.partition("?")
         inner = read_request(context.info.method, path, query)
         connection = await self._connections.get(settings)
-        identity = self._identities.headers(context.user, ask.info.name)
+        identity = self._identities.headers(context.user, request.info.name)
         hold = self._memory.open_hold(context.user.name)
         context.request.after_answer(hold.close)
         passage = Passage(connection, target, identity, hold=hold)
@@ -79,29 +86,19 @@ class ClusterProxy:
             return await tunnel(context, passage, inner)
         return await relay(context, passage)
 
-    async def _settings(self, ask: ResourceRequest) -> ConnectionSettings:
-        entry = await ask.hub.store.get(ask.key)
-        if entry is None:
-            await self._connections.forget(ask.info.name)
-            raise ask.not_found()
-        cluster = forms.decode_stored(entry, ask.served.form)
-        own = await _find_secret(ask, secret_ref_of(cluster))
-        impersonator = await _find_secret(ask, impersonator_ref_of(cluster))
-        return self._user_settings(cluster, own, impersonator)
 
-
-async def _find_secret(ask: ResourceRequest, ref: SecretRef | None) -> Object | None:
+async def _find_secret(request: ResourceRequest, ref: SecretRef | None) -> Object | None:
     if ref is None:
         return None
-    served = ask.hub.catalog.get_storage("", "secrets")
-    entry = await ask.hub.store.get(served.key(ref.namespace, ref.name))
+    served = request.hub.catalog.get_storage("", "secrets")
+    entry = await request.hub.store.get(served.key(ref.namespace, ref.name))
     return None if entry is None else forms.decode_stored(entry, served.form)
 
 
 def read_hub_info(request: Request) -> RequestInfo:
     """Return what a request asks of the hub; what it has a member do counts as well."""
     info = read_request(request.method, request.path, request.query)
-    is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _PART
+    is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _SUBRESOURCE
     if not is_proxied or info.is_watch_path:
         return info
     inner = read_request(info.method, "/" + "/".join(info.rest), request.query)

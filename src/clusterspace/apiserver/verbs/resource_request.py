@@ -1,18 +1,26 @@
-"""The request, its resource and its representation as one value; bodies read and checked."""
+"""What every verb begins and ends with: the request as one value, bodies in, objects out."""
 
 from dataclasses import dataclass
 from typing import Any, cast
 
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.bodies import Body, read_body
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.negotiation import Representation
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import JSON, Representation
 from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.responses import json_response, value_response
+from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import ApiError, BadRequest, Cause, RequestEntityTooLarge
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of
 from clusterspace.kube.resources import parse_api_version
+from clusterspace.kube.tables import partial_metadata
 
 _WARNING_LIMIT = 25
 """Naming more unknown fields than anybody reads helps nobody."""
@@ -20,7 +28,11 @@ _WARNING_LIMIT = 25
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequest:
-    """One resource request, ready for its verb."""
+    """A request for a resource that is served: the one argument of every verb.
+
+    The context has read the URL; this adds what the hub knows of the resource it names, and the
+    representation agreed on.
+    """
 
     hub: HubState
     context: RequestContext
@@ -66,14 +78,14 @@ class ResourceRequest:
 
 
 async def read_incoming(
-    ask: ResourceRequest, field_validation: str, *, is_kept: bool = True
+    request: ResourceRequest, field_validation: str, *, is_kept: bool = True
 ) -> Object:
     """Read a body that must be an object of the resource's kind, in its normal form."""
-    kind = ask.served.info.kind
-    body = await (ask.read_body() if is_kept else ask.read_small_body(kind))
-    checked = require_kind(body.value, ask.served)
-    reading = await ask.context.run(lambda: ask.served.rules.read(checked))
-    complain(ask, reading.unknown_fields, body.duplicates, field_validation)
+    kind = request.served.info.kind
+    body = await (request.read_body() if is_kept else request.read_small_body(kind))
+    checked = require_kind(body.value, request.served)
+    reading = await request.context.run(lambda: request.served.rules.read(checked))
+    complain(request, reading.unknown_fields, body.duplicates, field_validation)
     return reading.kube_object
 
 
@@ -87,21 +99,26 @@ def require_kind(value: Any, served: Served) -> Object:
     if kind is None and api_version is None and not served.is_custom:
         # Typed endpoints take a body that leaves both out, as kube-apiserver does.
         return {"kind": info.kind, "apiVersion": info.api_version, **kube_object}
+    unrecognized = f"the object provided is unrecognized (must be of type {info.kind})"
     if not isinstance(kind, str) or not kind:
-        raise BadRequest(_unrecognized(info.kind, "Object 'Kind' is missing"))
+        raise BadRequest(f"{unrecognized}: couldn't get version/kind; Object 'Kind' is missing")
     if not isinstance(api_version, str) or not api_version:
-        raise BadRequest(_unrecognized(info.kind, "Object 'apiVersion' is missing"))
+        raise BadRequest(
+            f"{unrecognized}: couldn't get version/kind; Object 'apiVersion' is missing"
+        )
     given = parse_api_version(api_version)
+    refused = f'{kind} in version "{info.version}" cannot be handled as a {info.kind}'
     if given.group != info.group:
-        why = (
-            f'no kind "{kind}" is registered for version "{given}" in scheme '
+        raise BadRequest(
+            f'{refused}: no kind "{kind}" is registered for version "{given}" in scheme '
             '"pkg/api/legacyscheme/scheme.go:30"'
         )
-        raise _mismatch(kind, info.version, info.kind, why)
     if kind != info.kind:
         package = info.group.partition(".")[0] or "core"
-        why = f"converting ({given.version}.{kind}) to ({package}.{info.kind}): unknown conversion"
-        raise _mismatch(kind, info.version, info.kind, why)
+        raise BadRequest(
+            f"{refused}: converting ({given.version}.{kind}) to ({package}.{info.kind}): "
+            "unknown conversion"
+        )
     if api_version != info.api_version:
         raise BadRequest(
             f"the API version in the data ({api_version}) does not match "
@@ -113,21 +130,13 @@ def require_kind(value: Any, served: Served) -> Object:
     return {**kube_object, "metadata": metadata or {}}
 
 
-def _unrecognized(kind: str, why: str) -> str:
-    return f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why}"  # noqa: E501
-
-
-def _mismatch(kind: str, version: str, expected: str, why: str) -> BadRequest:
-    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {expected}: {why}')
-
-
 def _wrong(served: Served, why: str) -> BadRequest:
     kind, version = served.info.kind, served.info.version
     return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def complain(
-    ask: ResourceRequest,
+    request: ResourceRequest,
     unknown: tuple[str, ...],
     duplicates: tuple[str, ...],
     field_validation: str,
@@ -141,35 +150,91 @@ def complain(
     if not complaints:
         return
     if field_validation == "Strict":
-        raise _wrong(ask.served, f"strict decoding error: {', '.join(complaints)}")
+        raise _wrong(request.served, f"strict decoding error: {', '.join(complaints)}")
     for complaint in complaints:
-        ask.context.warn(complaint)
+        request.context.warn(complaint)
 
 
-def place(ask: ResourceRequest, kube_object: Object) -> Object:
+def place(request: ResourceRequest, kube_object: Object) -> Object:
     """Check the namespace against the URL and set it."""
     metadata = metadata_of(kube_object)
     given = metadata.get("namespace") or ""
-    expected = ask.info.namespace if ask.served.info.namespaced else ""
+    expected = request.info.namespace if request.served.info.namespaced else ""
     if given and given != expected:
         raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     if not expected:
         return {**kube_object, "metadata": {k: v for k, v in metadata.items() if k != "namespace"}}
-    return {**kube_object, "metadata": {**metadata, "namespace": ask.info.namespace}}
+    return {**kube_object, "metadata": {**metadata, "namespace": request.info.namespace}}
 
 
-def require_name(ask: ResourceRequest, kube_object: Object) -> None:
+def require_name(request: ResourceRequest, kube_object: Object) -> None:
     """Refuse a body whose name is not the URL's."""
-    given = metadata_of(kube_object).get("name") or ""
-    if given and given != ask.info.name:
+    given, expected = metadata_of(kube_object).get("name") or "", request.info.name
+    if given and given != expected:
         raise BadRequest(
-            f"the name of the object ({given}) does not match the name on the URL ({ask.info.name})"
+            f"the name of the object ({given}) does not match the name on the URL ({expected})"
         )
 
 
-def refuse(ask: ResourceRequest, kube_object: Object, found: tuple[Cause, ...]) -> None:
+def refuse(request: ResourceRequest, kube_object: Object, found: tuple[Cause, ...]) -> None:
     """Raise Invalid with every cause, if there are any."""
     if found:
-        raise statuses.invalid(ask.served.info.group_kind, name_of(kube_object), found)
+        raise statuses.invalid(request.served.info.group_kind, name_of(kube_object), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change left behind."""
+
+    kube_object: Object
+    entry: KeyValue | None
+    """The stored entry to answer from; None for a dry run and for an object that is now gone."""
+
+
+async def answer_entry(request: ResourceRequest, code: int, entry: KeyValue) -> Response:
+    """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
+    representation, form = request.representation, request.served.form
+    is_as_stored = representation.media_type == JSON and not representation.transform
+    if is_as_stored and form.conversion is None and not request.info.query.is_true("pretty"):
+        return json_response(request.context, code, forms.object_bytes(entry, form))
+    request.context.weigh(entry.value)
+    if is_as_stored:
+        return await request.context.run(
+            lambda: json_response(request.context, code, forms.object_bytes(entry, form))
+        )
+    kube_object = await request.context.run(lambda: forms.decode_stored(entry, form))
+    return await answer_object(request, code, kube_object)
+
+
+async def answer_object(request: ResourceRequest, code: int, kube_object: Object) -> Response:
+    """Answer with an object, as itself, as a Table of one row, or as its metadata."""
+    media_type = request.representation.media_type
+    return await request.context.run(
+        lambda: value_response(request.context, code, represent(request, kube_object), media_type)
+    )
+
+
+async def answer_changed(request: ResourceRequest, changed: Changed, code: int = 200) -> Response:
+    """Answer with what a change left behind."""
+    if changed.entry is not None:
+        return await answer_entry(request, code, changed.entry)
+    return await answer_object(request, code, changed.kube_object)
+
+
+def represent(
+    request: ResourceRequest, kube_object: Object, printer: Printer | None = None
+) -> Object:
+    """Return an object in the asked representation, with the resource's printer or another."""
+    if request.representation.is_table:
+        return table_of(
+            [kube_object],
+            printer or request.served.printer,
+            list_metadata=metadata_of(kube_object),
+            include=read_include(request.info.query.get("includeObject")),
+            now=request.hub.clock.now(),
+        )
+    if request.representation.is_metadata_only:
+        return partial_metadata(kube_object)
+    return kube_object

@@ -8,16 +8,15 @@ from typing import Any, Final
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.feeds import Style, Watcher, frame_error, frame_event
+from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.negotiation import Representation
 from clusterspace.apiserver.http.responses import headers_for
 from clusterspace.apiserver.http.streams import Stream
-from clusterspace.apiserver.options import ListOptions, read_list_options
+from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
 from clusterspace.apiserver.selection import Selection, select_for
 from clusterspace.apiserver.store.revisions import KeyValue, Revision
-from clusterspace.apiserver.tables import table_of
 from clusterspace.apiserver.verbs.read import selected, wait_for_version
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.apiserver.versions import version_problem
 from clusterspace.errors import ApiError, BadRequest, Compacted, Expired
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, resource_version_of
@@ -74,21 +73,21 @@ class _ShownStyle:
         return shown if self.with_columns else {**shown, "columnDefinitions": None}
 
 
-def _styles(ask: ResourceRequest, options: ListOptions) -> Callable[[bool], Style]:
+def _styles(request: ResourceRequest, options: ListOptions) -> Callable[[bool], Style]:
     """Return the style for the first event and for the ones after it.
 
     The key is made once for a watch: it is looked at for every event.
     """
-    resource, representation = ask.served.info.group_version_resource, ask.representation
+    resource, representation = request.served.info.group_version_resource, request.representation
     if not representation.transform:
-        plain = _PlainStyle(ask.served.form, resource)
+        plain = _PlainStyle(request.served.form, resource)
         return lambda _is_first: plain
     first, later = (
         _ShownStyle(
-            ask.served,
+            request.served,
             representation,
             options.include,
-            ask.hub.clock.now,
+            request.hub.clock.now,
             key=(resource, representation, options.include, with_columns),
             with_columns=with_columns,
         )
@@ -99,33 +98,58 @@ def _styles(ask: ResourceRequest, options: ListOptions) -> Callable[[bool], Styl
     return lambda is_first: first if is_first else later
 
 
-async def watch(ask: ResourceRequest) -> None:
-    """Answer GET with `watch=1`: a stream of events until somebody ends it."""
-    options = _named(read_list_options(ask.info.query, is_watch=True), ask.info.name)
-    selection = await select_for(ask.context.user, ask.served, options)
-    start = await _starting_revision(ask, options)
-    stream = ask.context.request.start_stream(200, headers_for(ask.context, "application/json"))
+async def watch(request: ResourceRequest) -> None:
+    """Answer GET with `watch=1`: a stream of events until somebody ends it.
+
+    The stream starts with everything there is, or behind the version the client has seen. What
+    happened meanwhile is read from the store's log until nothing is missing, and from then on the
+    feed delivers. `watcher.seen` is the thread through all three: everything at or below it has
+    been written, and `Watcher.offer` skips what is not above it, so that an event that two of
+    them show is written once.
+
+        revision        41   42   43   44   45   46 …
+        _send_initial   ADDED of all that was stored at 43, in batches; seen = 43
+        feeds.missed                  44   45: committed while the batches drained
+        the feed                                46: delivered as it is committed
+    """
+    options = _named(read_list_options(request.info.query, is_watch=True), request.info.name)
+    selection = await select_for(request.context.user, request.served, options)
+    start = await _starting_revision(request, options)
+    stream = request.context.request.start_stream(
+        200, headers_for(request.context, "application/json")
+    )
     watcher = Watcher(
         stream,
-        prefix=ask.served.prefix(ask.info.namespace),
+        prefix=request.served.prefix(request.info.namespace),
         selection=selection,
-        style_of=_styles(ask, options),
+        style_of=_styles(request, options),
         seen=start or Revision(0),
     )
-    ask.context.on_end = watcher.end
-    feed_prefix = ask.served.prefix()
-    resource = (ask.info.group, ask.info.version, ask.info.resource)
+    request.context.on_end = watcher.end
+    feeds, feed_prefix = request.hub.feeds, request.served.prefix()
+    resource = (request.info.group, request.info.version, request.info.resource)
     metrics.watch_started(*resource)
     try:
         if start is None:
-            await _send_initial(ask, options, selection, watcher, stream)
-        await _catch_up(ask, feed_prefix, watcher, stream)
-        await _stay(ask, options, feed_prefix, watcher)
+            await _send_initial(request, options, selection, watcher, stream)
+        # Joining fails while the log has something this watcher has not seen. The look and the
+        # joining are one step without an await between them, so nothing can be committed in
+        # between that neither `missed` nor the feed shows.
+        while not feeds.join(feed_prefix, watcher):
+            missed = feeds.missed(feed_prefix, watcher.seen)
+            for index, change in enumerate(missed.changes):
+                watcher.offer(change)
+                if index % _DRAIN_EVERY == 0:
+                    await stream.drain()
+            # Past what concerns other resources, too: otherwise a quiet resource never joins.
+            watcher.seen = max(watcher.seen, missed.upto)
+        await _stay(request, options, feed_prefix, watcher)
     except Compacted:
+        # The status line is sent: all that is left is an event that says 410.
         stream.write_framed(frame_error(Expired(statuses.WATCH_TOO_OLD)))
     finally:
         metrics.watch_ended(*resource)
-        ask.hub.feeds.leave(feed_prefix, watcher)
+        feeds.leave(feed_prefix, watcher)
     stream.end()
 
 
@@ -142,7 +166,7 @@ def _named(options: ListOptions, name: str) -> ListOptions:
     return replace(options, field_selector=pinned)
 
 
-async def _starting_revision(ask: ResourceRequest, options: ListOptions) -> Revision | None:
+async def _starting_revision(request: ResourceRequest, options: ListOptions) -> Revision | None:
     """Return the revision to go on from; None to begin with everything there is."""
     text = options.resource_version
     problem = version_problem(text) if text else ""
@@ -151,45 +175,51 @@ async def _starting_revision(ask: ResourceRequest, options: ListOptions) -> Revi
         shown = statuses.quoted(text[:64])
         raise ApiError(f"resourceVersion: Invalid value: {shown}: {problem}")
     if options.send_initial_events:
-        await wait_for_version(ask.hub, text)
+        await wait_for_version(request.hub, text)
         return None
     if text in ("", "0"):
         if options.send_initial_events is None:
             return None
-        return ask.hub.store.current_revision
+        return request.hub.store.current_revision
     return Revision(int(text))
 
 
 async def _send_initial(
-    ask: ResourceRequest,
+    request: ResourceRequest,
     options: ListOptions,
     selection: Selection,
     watcher: Watcher,
     stream: Stream,
 ) -> None:
     """Write everything there is as ADDED, at one revision."""
-    page = await ask.hub.store.range(ask.served.prefix(ask.info.namespace))
+    page = await request.hub.store.range(request.served.prefix(request.info.namespace))
     for start in range(0, len(page.items), _DRAIN_EVERY):
         entries = page.items[start : start + _DRAIN_EVERY]
-        for entry in await selected(ask, selection, entries):
+        for entry in await selected(request, selection, entries):
             watcher.write_framed(frame_event("ADDED", watcher.style().render(entry)))
         await stream.drain()
         # A selector that lets nothing through never fills the buffer, and others wait meanwhile.
         await asyncio.sleep(0)
+    # The page is of one moment, however long it took to send: what was written since then is
+    # still missing, and comes from the log.
     watcher.seen = page.revision
     if options.send_initial_events and options.allow_bookmarks:
-        watcher.write_framed(_bookmark(ask, watcher, page.revision, is_end_of_initial=True))
+        watcher.write_framed(_bookmark(request, watcher, page.revision, is_end_of_initial=True))
 
 
 def _bookmark(
-    ask: ResourceRequest, watcher: Watcher, revision: Revision, *, is_end_of_initial: bool = False
+    request: ResourceRequest,
+    watcher: Watcher,
+    revision: Revision,
+    *,
+    is_end_of_initial: bool = False,
 ) -> bytes:
     """Return the event that says "you have seen everything up to here".
 
     Its object is empty but for the version. As a Table it is the row of that empty object, as
     kube-apiserver sends it: clients look for the mark of the end in the row.
     """
-    info = ask.served.info
+    info = request.served.info
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if is_end_of_initial:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -199,29 +229,11 @@ def _bookmark(
     return frame_event("BOOKMARK", forms.encode(shown))
 
 
-async def _catch_up(
-    ask: ResourceRequest, feed_prefix: str, watcher: Watcher, stream: Stream
-) -> None:
-    """Write what the watcher missed until it has seen all there is, then join the feed.
-
-    The look at the feed and the joining are one step without a wait between them, so nothing can
-    happen in between that neither of them shows.
-    """
-    feeds = ask.hub.feeds
-    while not feeds.join(feed_prefix, watcher):
-        missed = feeds.missed(feed_prefix, watcher.seen)
-        for index, change in enumerate(missed.changes):
-            watcher.offer(change)
-            if index % _DRAIN_EVERY == 0:
-                await stream.drain()
-        watcher.seen = max(watcher.seen, missed.upto)
-
-
 async def _stay(
-    ask: ResourceRequest, options: ListOptions, feed_prefix: str, watcher: Watcher
+    request: ResourceRequest, options: ListOptions, feed_prefix: str, watcher: Watcher
 ) -> None:
     """Wait for the end, with a bookmark now and then for those who asked."""
-    clock, random = ask.hub.clock, ask.hub.random
+    clock, random = request.hub.clock, request.hub.random
     seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())
     deadline = clock.monotonic() + seconds
     last_bookmark = deadline - _LAST_BOOKMARK_SECONDS
@@ -233,5 +245,9 @@ async def _stay(
         until = min(now + BOOKMARK_SECONDS, last_bookmark) if owes_bookmark else deadline
         await asyncio.wait([watcher.ended], timeout=until - now)
         if owes_bookmark and not watcher.ended.done():
-            watcher.write_framed(_bookmark(ask, watcher, ask.hub.feeds.revision(feed_prefix)))
+            # The feed's revision, not the store's: up to there everything that concerns this
+            # watcher is in the stream, and a client that resumes behind it misses nothing.
+            watcher.write_framed(
+                _bookmark(request, watcher, request.hub.feeds.revision(feed_prefix))
+            )
             owes_bookmark = until < last_bookmark

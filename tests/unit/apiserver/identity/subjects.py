@@ -7,17 +7,15 @@ from random import Random
 from typing import Any
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admissions import Author
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.identity.reading import find_object
 from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.removal import remove
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Author, HubState
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.writing import begin_new, edit_own, finish_new, write_new
+from clusterspace.apiserver.writing import begin_new, edit_own, finish_new, remove, write_new
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.testing.clocks import ManualClock
 

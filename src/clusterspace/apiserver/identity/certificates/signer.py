@@ -4,7 +4,7 @@ from typing import Final, cast
 
 import structlog
 
-from clusterspace.apiserver import keys
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.agents import cluster_of_agent
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     NAMESPACE,
@@ -61,7 +61,7 @@ class CertificateSigner:
         await follow(self._hub, (self._served.prefix(),), self._look)
 
     async def _look(self, key: str) -> None:
-        await self.settle(keys.name_in(key))
+        await self.settle(forms.name_in(key))
 
     async def settle(self, name: str) -> None:
         """Approve, deny or sign one request, as far as that is ours to do now."""
@@ -112,9 +112,9 @@ class CertificateSigner:
     async def _predates_cluster(self, token: BootstrapToken) -> bool:
         """Whether the cluster came after the token, by the order of writes and not by clocks."""
         store = self._hub.store
-        cluster = await store.get(keys.object_key(_CLUSTERS, "clusters", "", token.cluster))
+        cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", token.cluster))
         name = secret_name(token.token_id)
-        secret = await store.get(keys.object_key("", "secrets", NAMESPACE, name))
+        secret = await store.get(forms.object_key("", "secrets", NAMESPACE, name))
         if cluster is None or secret is None:
             return False
         return secret.create_revision < cluster.create_revision

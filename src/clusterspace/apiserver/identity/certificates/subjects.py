@@ -1,11 +1,10 @@
 """Whom nobody may ask to become: administrators, and the parts of the control plane."""
 
 from clusterspace.apis.parts import PART_USER_PREFIX
-from clusterspace.apiserver.admissions import Admission
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.certificates.issuing import SIGNERS
 from clusterspace.apiserver.identity.certificates.requests import groups_asked, names_asked
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, name_of
 

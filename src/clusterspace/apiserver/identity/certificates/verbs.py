@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.authorizer import name_asked_for
-from clusterspace.apiserver.builtin_rules import BuiltinRules
+from clusterspace.apiserver.builtin_resources import BuiltinRules
 from clusterspace.apiserver.http.bodies import media_type_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
@@ -23,8 +23,6 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.identity.bootstrap_tokens import token_id_of
 from clusterspace.apiserver.identity.reading import secret_value
 from clusterspace.apiserver.options import WriteOptions, read_write_options
-from clusterspace.apiserver.verbs.answers import answer_changed
-from clusterspace.apiserver.verbs.change import change
 from clusterspace.apiserver.verbs.patch import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -36,6 +34,7 @@ from clusterspace.apiserver.verbs.patch import (
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import (
     ResourceRequest,
+    answer_changed,
     place,
     read_incoming,
     refuse,
@@ -43,6 +42,7 @@ from clusterspace.apiserver.verbs.resource_request import (
     require_name,
 )
 from clusterspace.apiserver.verbs.watch import watch
+from clusterspace.apiserver.verbs.write import change
 from clusterspace.apiserver.writing import Edit
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses

@@ -6,8 +6,7 @@ import pytest
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, PODS, config_map, hub_state
 
 from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.removal import marked_for_removal
-from clusterspace.apiserver.writing import is_finished
+from clusterspace.apiserver.writing import is_finished, marked_for_removal
 from clusterspace.kube.objects import Object
 from clusterspace.testing.clocks import ManualClock
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.continues import Continue, decode_continue, encode_continue
+from clusterspace.apiserver.verbs.read import Continue, decode_continue, encode_continue
 from clusterspace.errors import BadRequest
 
 PREFIX = "/registry/core/pods/default/"

@@ -1,0 +1,225 @@
+"""CustomResourceDefinitions become live routes, and end with all their objects.
+
+    created -> names accepted -> served … deleted -> objects gone -> definition gone, routes gone
+
+Every pass starts from what is stored and does what is missing, so a crash anywhere costs a pass.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from clusterspace.aio.lanes import HEAVY, Run, at_once
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.custom_resources import resource_of, served_resources
+from clusterspace.apiserver.options import DeleteOptions
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.writing import Edit, create_own, edit_own, remove, write_of
+from clusterspace.builtins.definitions import reading
+from clusterspace.builtins.definitions.acceptance import (
+    DELETED,
+    DELETING,
+    plan_status,
+    released,
+    with_condition,
+)
+from clusterspace.builtins.definitions.reading import Definition, read_definition
+from clusterspace.errors import AlreadyExists, Expired, MalformedSchema, NotFound, StoreError
+from clusterspace.kube.objects import Object, metadata_of, name_of
+
+_log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+MANAGER: Final = "kube-apiserver"
+"""Who owns the status of definitions."""
+
+INSTALLER: Final = "clusterspace"
+"""Who owns the definitions of our own kinds."""
+
+_LARGE: Final = 256 * 1024
+"""Bytes of a stored definition; Karmada's and Kubernetes' own have less."""
+
+RETRY_SECONDS: Final = 1.0
+"""How often objects are looked at again that something holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The resources of a definition, with what they were made from."""
+
+    definition: Definition
+    resources: tuple[Served, ...]
+
+
+class CustomResourceController:
+    """Follows definitions and keeps the catalog true to them."""
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+        self._made: dict[str, _Made] = {}
+        self._run: Run = at_once
+
+    async def install(self, definitions: Iterable[Object]) -> None:
+        """Create definitions, or bring those that are there up to date."""
+        for wanted in definitions:
+            try:
+                await create_own(self._hub, self._served, wanted, INSTALLER)
+            except AlreadyExists:
+                await self._update(wanted)
+
+    async def load(self) -> None:
+        """Serve what is defined, before anybody asks."""
+        await self._publish(await self._settle(await self._stored()))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except (Expired, StoreError) as error:
+                _log.warning("definitions are listed again", reason=str(error))
+                await self._hub.clock.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        hub = self._hub
+        while True:
+            # Taken before the definitions are read: what changes meanwhile, by our own status
+            # writes too, wakes the watch below at once. One pass too many, never one too few.
+            seen = hub.store.current_revision
+            settled = await self._settle(await self._stored())
+            await self._publish(settled)
+            if await self._end(settled):
+                await hub.clock.sleep(RETRY_SECONDS)
+                continue
+            watch = hub.store.watch(self._served.prefix(), after=seen)
+            try:
+                async for _events in watch:
+                    break
+            finally:
+                watch.close()
+
+    @property
+    def _served(self) -> Served:
+        return self._hub.catalog.get_storage(reading.GROUP, reading.PLURAL)
+
+    async def _stored(self) -> list[Object]:
+        """Return the definitions, oldest first: who came first has the names."""
+        page = await self._hub.store.range(self._served.prefix())
+        entries = sorted(page.items, key=lambda entry: entry.create_revision)
+        form = self._served.form
+        # Off the loop only where it takes long: most definitions are read in a millisecond.
+        self._run = _off_loop if any(len(e.value) > _LARGE for e in entries) else at_once
+        return await self._run(lambda: [forms.decode_stored(entry, form) for entry in entries])
+
+    async def _update(self, wanted: Object) -> None:
+        """Replace what an installed definition says, and leave its status and labels alone."""
+        served = self._served
+        rules = served.rules
+        meant = rules.default(rules.read(wanted).kube_object)
+
+        def edit(old: Object) -> Object:
+            return rules.prepare_update({**old, "spec": meant["spec"]}, old, "")
+
+        write = write_of(self._hub, served, manager=INSTALLER)
+        await edit_own(self._hub, served, served.key("", name_of(wanted)), edit, write=write)
+
+    async def _settle(self, stored: list[Object]) -> list[Object]:
+        """Give every definition its names and conditions; return them all as they are then."""
+        settled = list(stored)
+        for index, crd_object in enumerate(stored):
+            if metadata_of(crd_object).get("deletionTimestamp"):
+                continue
+            status = plan_status(crd_object, settled, self._hub.clock.now())
+            if status == crd_object.get("status"):
+                continue
+
+            def edit(old: Object) -> Object:
+                # Planned again from what is stored now: `stored` may be a moment old.
+                return {**old, "status": plan_status(old, settled, self._hub.clock.now())}
+
+            written = await self._edit(name_of(crd_object), edit)
+            settled[index] = written if written is not None else crd_object
+        return settled
+
+    async def _edit(self, name: str, edit: Edit) -> Object | None:
+        """Change a definition as its controller; None when it is gone."""
+        served = self._served
+        write = write_of(self._hub, served, manager=MANAGER, subresource="status")
+        key = served.key("", name)
+        entry = await edit_own(self._hub, served, key, edit, write=write)
+        return None if entry is None else forms.decode_stored(entry, served.form)
+
+    async def _publish(self, settled: list[Object]) -> None:
+        """Serve exactly what is defined; end the watches of what no longer is."""
+        before = self._made
+
+        def make_all() -> dict[str, _Made]:
+            made: dict[str, _Made] = {}
+            for crd_object in settled:
+                definition = read_definition(crd_object)
+                existing = before.get(definition.name)
+                if existing is None or existing.definition != definition:
+                    existing = _make(definition)
+                made[definition.name] = existing
+            return made
+
+        # This may run off the loop. Nobody else changes what was made, so it is still the same
+        # when this comes back.
+        made = await self._run(make_all)
+        gone = self._prefixes(self._made) - self._prefixes(made)
+        if made != self._made:
+            self._made = made
+            self._hub.catalog.replace_custom(
+                each for kept in made.values() for each in kept.resources
+            )
+        for prefix in gone:
+            self._hub.feeds.end_all(prefix=prefix)
+
+    def _prefixes(self, made: dict[str, _Made]) -> set[str]:
+        return {each.prefix() for kept in made.values() for each in kept.resources}
+
+    async def _end(self, settled: list[Object]) -> bool:
+        """Take the ending definitions a step further; say whether any has to wait."""
+        waits = False
+        for crd_object in settled:
+            definition = read_definition(crd_object)
+            finalizers = metadata_of(crd_object).get("finalizers") or ()
+            if definition.is_ending and reading.FINALIZER in finalizers:
+                waits = not await self._end_one(definition) or waits
+        return waits
+
+    async def _end_one(self, definition: Definition) -> bool:
+        """Delete the objects of a definition; when none is left, let it go."""
+        storage = next(each for each in definition.versions if each.is_storage)
+        served, now = resource_of(definition, storage), self._hub.clock.now()
+        page = await self._hub.store.range(served.prefix())
+        if page.items:
+            await self._edit(definition.name, lambda old: with_condition(old, DELETING, now))
+        for entry in page.items:
+            with contextlib.suppress(NotFound):
+                await remove(self._hub, served, entry.key, DeleteOptions())
+        # Counted, not concluded from the removals: finalizers may hold some, and a create that
+        # was under way when the definition began to end may have come through since.
+        if await self._hub.store.count(served.prefix()):
+            return False
+        await self._edit(definition.name, lambda old: released(with_condition(old, DELETED, now)))
+        return True
+
+
+async def _off_loop(work: Callable[[], Result]) -> Result:
+    """Work on definitions beside the event loop: one may have a schema of a megabyte."""
+    return await HEAVY.run(INSTALLER, work)
+
+
+def _make(definition: Definition) -> _Made:
+    try:
+        return _Made(definition, served_resources(definition))
+    except MalformedSchema as malformed:
+        # Refused on the way in; one that is stored anyway must not take the others with it.
+        _log.error("definition not served", definition=definition.name, reason=str(malformed))
+        return _Made(definition, ())

@@ -1,0 +1,258 @@
+"""Create, update, delete; and `change`, which every write to an existing object goes through.
+
+PUT, the four patches, scale and the other subresources differ only in their edit, a plain function
+from the object there is to the object wanted. Reading it, checking the result and writing it, and
+doing so again when somebody else was quicker, is the same for all of them.
+"""
+
+from typing import Any, Final
+
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.admission.chain import admit
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.responses import json_response, value_response
+from clusterspace.apiserver.options import (
+    WriteOptions,
+    read_delete_options,
+    read_list_options,
+    read_write_options,
+    version_problem,
+)
+from clusterspace.apiserver.selection import select_for
+from clusterspace.apiserver.state import Admission, Author
+from clusterspace.apiserver.verbs.read import list_pieces, read_page
+from clusterspace.apiserver.verbs.resource_request import (
+    Changed,
+    ResourceRequest,
+    answer_changed,
+    answer_entry,
+    answer_object,
+    place,
+    read_incoming,
+    refuse,
+    require_name,
+)
+from clusterspace.apiserver.writing import (
+    TRIES,
+    Edit,
+    begin_new,
+    finish_new,
+    remove,
+    replace_or_remove,
+    write_new,
+    write_of,
+)
+from clusterspace.builtins.validation.metadata import check_metadata_update
+from clusterspace.errors import ApiError, BadRequest, NotFound, RevisionMismatch
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.managed_fields.managers import are_alike_but_for_times
+from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.names import generate_name
+from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of
+
+_GENERATED_TRIES: Final = 8
+"""As kube-apiserver: five random characters collide now and then in a crowded namespace."""
+
+_SERVER_KEPT: Final = (
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "selfLink",
+)
+"""Metadata that no client may change, and that many leave out."""
+
+
+async def create(request: ResourceRequest) -> Response:
+    """Answer POST on a collection."""
+    options = read_write_options(
+        request.info.query, kind="CreateOptions", user_agent=request.context.header("user-agent")
+    )
+    incoming = place(request, await read_incoming(request, options.field_validation))
+    if metadata_of(incoming).get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    return await create_object(request, incoming, options)
+
+
+async def create_object(
+    request: ResourceRequest, incoming: Object, options: WriteOptions, *, tracks_fields: bool = True
+) -> Response:
+    """Create an object whose body has been read; apply uses it for what is not there yet."""
+    if name_of(incoming) or not metadata_of(incoming).get("generateName"):
+        return await _create_named(request, incoming, options, tracks_fields=tracks_fields)
+    for attempt in range(_GENERATED_TRIES):
+        base = str(metadata_of(incoming)["generateName"])
+        metadata = {**metadata_of(incoming), "name": generate_name(base, request.hub.random)}
+        named = {**incoming, "metadata": metadata}
+        try:
+            return await _create_named(request, named, options, tracks_fields=tracks_fields)
+        except ApiError as error:
+            if error.reason != "AlreadyExists" or attempt == _GENERATED_TRIES - 1:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _create_named(
+    request: ResourceRequest, incoming: Object, options: WriteOptions, *, tracks_fields: bool
+) -> Response:
+    hub, served, context = request.hub, request.served, request.context
+    newborn = await context.run(lambda: begin_new(hub, served, incoming, context.user))
+    write = write_of(hub, served, manager=options.field_manager) if tracks_fields else None
+    author = Author(context.user, context.warn, context.run)
+    new = await finish_new(hub, served, newborn, author, write)
+    if not options.dry_run:
+        return await answer_entry(request, 201, await write_new(hub, served, new, context.run))
+    if await hub.store.get(served.key(request.info.namespace, name_of(new))) is not None:
+        raise statuses.already_exists(served.info.group_resource, name_of(new))
+    return await answer_object(request, 201, new)
+
+
+async def update(request: ResourceRequest) -> Response:
+    """Answer PUT on an object or its status."""
+    options = read_write_options(
+        request.info.query, kind="UpdateOptions", user_agent=request.context.header("user-agent")
+    )
+    incoming = place(request, await read_incoming(request, options.field_validation))
+    if not name_of(incoming):
+        raise BadRequest("the name of the object must be given in its metadata")
+    require_name(request, incoming)
+    rules, version = request.served.rules, metadata_of(incoming).get("resourceVersion")
+    exists = await request.hub.store.get(request.key) is not None
+    if not exists and rules.creates_on_update and not version and not request.info.subresource:
+        return await create_object(request, incoming, options)
+    if exists and rules.needs_version_to_update and version in (None, "", "0"):
+        why = "must be specified for an update"
+        refuse(request, incoming, (causes.invalid("metadata.resourceVersion", 0, why),))
+
+    def replace(old: Object) -> Object:
+        if "managedFields" in metadata_of(incoming):
+            return incoming
+        # A client that left the owners out did not mean to forget them.
+        owners = metadata_of(old).get("managedFields")
+        if owners is None:
+            return incoming
+        return {**incoming, "metadata": {**metadata_of(incoming), "managedFields": owners}}
+
+    return await answer_changed(request, await change(request, replace, options))
+
+
+async def delete(request: ResourceRequest) -> Response:
+    """Answer DELETE on an object."""
+    options = read_delete_options(request.info.query, await _read_delete_body(request))
+    removed = await remove(request.hub, request.served, request.key, options)
+    if removed.entry is not None:
+        return await answer_entry(request, 200, removed.entry)
+    last = removed.kube_object
+    if not removed.is_gone or request.served.returns_deleted:
+        return await answer_object(request, 200, last)
+    status = statuses.deleted(request.served.info.group_resource, name_of(last), uid_of(last))
+    return value_response(request.context, 200, status)
+
+
+async def delete_collection(request: ResourceRequest) -> Response:
+    """Answer DELETE on a collection: each selected object on its own, as one DELETE would."""
+    options = read_delete_options(request.info.query, await _read_delete_body(request))
+    list_options = read_list_options(request.info.query, is_watch=False)
+    selection = await select_for(request.context.user, request.served, list_options)
+    page = await read_page(request, list_options, selection)
+    for entry in page.entries:
+        try:
+            await remove(request.hub, request.served, entry.key, options)
+        except NotFound:
+            continue  # somebody else was quicker; gone is gone
+    return json_response(request.context, 200, list_pieces(request, page))
+
+
+async def _read_delete_body(request: ResourceRequest) -> Any:
+    if not await request.context.read_body():
+        return None
+    return (await request.read_small_body("DeleteOptions")).value
+
+
+async def change(
+    request: ResourceRequest, edit: Edit, options: WriteOptions, *, tracks_fields: bool = True
+) -> Changed:
+    """Carry out an edit of the object the URL names; NotFound when there is none.
+
+    `tracks_fields` is False for edits that kept the record of field owners themselves (apply).
+    """
+    for attempt in range(TRIES):
+        try:
+            return await _change_once(request, edit, options, tracks_fields=tracks_fields)
+        except RevisionMismatch as lost:
+            # Somebody wrote between our read and our write. The next look decides: an edit that
+            # names a version finds it gone and is refused, others are made on what is there now.
+            if attempt == TRIES - 1:
+                group_resource = request.served.info.group_resource
+                raise statuses.conflict(group_resource, request.info.name) from lost
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def _change_once(
+    request: ResourceRequest, edit: Edit, options: WriteOptions, *, tracks_fields: bool
+) -> Changed:
+    """Read, edit, default, record who owns what, admit, check, write; or raise RevisionMismatch."""
+    hub, served, context, subresource = (
+        request.hub,
+        request.served,
+        request.context,
+        request.info.subresource,
+    )
+    run, rules = context.run, served.rules
+    entry = await hub.store.get(request.key)
+    if entry is None:
+        raise request.not_found()
+    context.weigh(entry.value)
+    await context.take_turn()
+
+    def read_and_edit() -> tuple[Object, Object]:
+        stored = forms.decode_stored(entry, served.form)
+        return stored, edit(stored)
+
+    old, edited = await run(read_and_edit)
+    _require_version(request, edited, entry.mod_revision)
+    write = write_of(hub, served, manager=options.field_manager, subresource=subresource)
+
+    def prepare() -> Object:
+        desired = rules.default(_keep_identity(edited, old))
+        if tracks_fields:
+            desired = track_update(old, desired, write)
+        return rules.prepare_update(desired, old, subresource)
+
+    desired = await run(prepare)
+    admission = Admission(served, context.user, desired, old, subresource, context.warn, run)
+    new = await admit(hub, admission)
+    # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
+    found = await run(
+        lambda: (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
+    )
+    refuse(request, old, found)
+    # When an owner last looked at its fields is no change: nothing is written, nobody is woken.
+    if await run(lambda: new == old or are_alike_but_for_times(new, old)):
+        return Changed(old, entry)
+    if options.dry_run:
+        return Changed(new, None)
+    return Changed(new, await replace_or_remove(hub, served, entry, new, run))
+
+
+def _require_version(request: ResourceRequest, edited: Object, current: int) -> None:
+    """Refuse an edit that names another version than the one that is stored."""
+    given = metadata_of(edited).get("resourceVersion")
+    if not given or given == "0":
+        return
+    problem = version_problem(str(given))
+    if problem:
+        found = causes.invalid("metadata.resourceVersion", str(given)[:64], problem)
+        raise statuses.invalid(request.served.info.group_kind, request.info.name, (found,))
+    if int(given) != current:
+        raise statuses.conflict(request.served.info.group_resource, request.info.name)
+
+
+def _keep_identity(edited: Object, old: Object) -> Object:
+    """Put back the metadata that only the server sets."""
+    stored = metadata_of(old)
+    kept = {name: stored[name] for name in _SERVER_KEPT if name in stored}
+    given = {k: v for k, v in metadata_of(edited).items() if k not in _SERVER_KEPT}
+    uid = given.get("uid") or stored.get("uid")
+    return {**edited, "metadata": {**given, **kept, "uid": uid}}
