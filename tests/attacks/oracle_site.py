@@ -25,7 +25,6 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.build import build_access
 from clusterspace.apiserver.app import HubApp
-from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.listener import HttpServer
@@ -35,8 +34,8 @@ from clusterspace.apiserver.http.requests import Handler, IncomingBody, Request
 from clusterspace.apiserver.http.streams import Hijacked, Stream
 from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
-from clusterspace.apiserver.identity.assembly import Identity as HubIdentity
-from clusterspace.apiserver.identity.assembly import Keys
+from clusterspace.apiserver.identity.authentication import Authentication, Keys
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.revisions import Event
@@ -385,7 +384,7 @@ async def start_server(
     controller = CustomResourceController(state)
     await bootstrap(state, access, controller)
     keys = Keys(authority.pair, installation.signing_key())
-    identity = HubIdentity(state, keys, TokenTable.parse(world.tokens))
+    identity = Authentication(state, keys, StaticTokens.parse(world.tokens))
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)
     proxy = ClusterProxy(members, partial(user_settings, RULES), MASTERS_TRAVEL)

@@ -17,7 +17,6 @@ from clusterspace.apiserver.access.build import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
 from clusterspace.apiserver.app import HubApp, RequireScope
-from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
@@ -34,6 +33,7 @@ from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response
 from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own
@@ -108,7 +108,7 @@ class Witness:
 class TokensOnly:
     """Knows the users of the token table; without a token it is nobody."""
 
-    def __init__(self, tokens: TokenTable) -> None:
+    def __init__(self, tokens: StaticTokens) -> None:
         self._tokens = tokens
 
     async def authenticate(self, request: Request) -> User:
@@ -234,7 +234,7 @@ def build_handler(
     app = HubApp(state, access.verbs)
     authorizer = WitnessedAuthorizer(access, witness) if is_watched else access.authorizer
     guards = (
-        Authenticate(TokensOnly(TokenTable.parse(TOKENS))),
+        Authenticate(TokensOnly(StaticTokens.parse(TOKENS))),
         Audit(state.clock, witness.hear),
         Impersonate(authorizer),
         RequireScope(state.catalog, authorizer),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apiserver.certificates import Authority
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.state import HubState
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.kube.objects import Object

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 
 from clusterspace.apiserver.http.tls import reload_certificate
-from clusterspace.apiserver.identity.certificates.renewal import needs_renewal, renew_forever
+from clusterspace.apiserver.identity.authority import needs_renewal, renew_forever
 from clusterspace.kube.objects import Object
 from clusterspace.roots.installation import write_pair
 from clusterspace.testing.clocks import ManualClock

@@ -13,7 +13,7 @@ from tests.unit.apiserver.identity.certificates.hostile_requests import AGENT, H
 from tests.unit.apiserver.identity.certificates.requested import agent_request, key
 
 from clusterspace.apiserver.identity.bootstrap_tokens import cluster_token_secret
-from clusterspace.apiserver.identity.certificates.issuing import SIGNERS
+from clusterspace.apiserver.identity.certificates.requests import SIGNERS
 from clusterspace.kube.objects import Object, with_metadata
 from clusterspace.testing.steps import until
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 from tests.unit.apiserver.identity.certificates.requested import WEST, key, pem, signing_request
 
-from clusterspace.apiserver.identity.cluster_info import sign
+from clusterspace.apiserver.identity.config_maps import sign
 from clusterspace.kube.objects import Object
 from clusterspace.testing.steps import until
 

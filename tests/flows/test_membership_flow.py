@@ -9,7 +9,7 @@ import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.certificates import Authority, KeyPair
+from clusterspace.apiserver.identity.authority import Authority, KeyPair
 from clusterspace.client.places import Place
 from clusterspace.client.settings import Identity as Credentials
 from clusterspace.client.settings import Pem, Trust

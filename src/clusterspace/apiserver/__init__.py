@@ -14,7 +14,7 @@ builtin_resources.py      built-in resources and the rules of their kinds
 custom_resources.py       the resources of a CustomResourceDefinition and their rules
 definition_controller.py  CustomResourceDefinitions become live routes, and end
 discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
-certificates.py, authenticators.py, identity/  who is asking
+identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
 housekeeping/     what happens later: namespaces end, owners' children go, events expire
 

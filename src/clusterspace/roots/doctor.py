@@ -13,7 +13,7 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
-from clusterspace.apiserver.certificates import expires_at
+from clusterspace.apiserver.identity.authority import expires_at
 from clusterspace.client.places import Place
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient

@@ -7,9 +7,8 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.certificates import Authority
 from clusterspace.apiserver.http.tls import reload_certificate, server_context
-from clusterspace.apiserver.identity.certificates.renewal import renew_forever
+from clusterspace.apiserver.identity.authority import Authority, renew_forever
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Reader
 from clusterspace.errors import ApiError, ClusterError, UnusableKubeconfig

@@ -37,10 +37,8 @@ from clusterspace.apiserver.admission.policies import PolicyRules
 from clusterspace.apiserver.admission.services import ServiceAddresses
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.app import HubApp
-from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.certificates import Authority
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.housekeeping.credentials import tie_all
@@ -53,8 +51,9 @@ from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.http.tls import reload_certificate
 from clusterspace.apiserver.http.travelling_users import MemberIdentities
-from clusterspace.apiserver.identity.assembly import Identity, Keys
-from clusterspace.apiserver.identity.certificates.renewal import renew_forever
+from clusterspace.apiserver.identity.authentication import Authentication, Keys
+from clusterspace.apiserver.identity.authority import Authority, renew_forever
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.identity.certificates.subjects import CertificateSubjects
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
@@ -192,7 +191,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         hub = build_state(store, clock, access, rules)
         controller = CustomResourceController(hub)
         await bootstrap(hub, access, controller)
-        identity = Identity(
+        identity = Authentication(
             hub,
             Keys(authority.pair, installation.signing_key()),
             read_tokens(settings.token_auth_file),
@@ -241,9 +240,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         yield RunningHub(url, hub, installation, authority, tls)
 
 
-def read_tokens(file: Path | None) -> TokenTable:
+def read_tokens(file: Path | None) -> StaticTokens:
     """Read static tokens from a file in Kubernetes' format; without a file there are none."""
-    return TokenTable({}) if file is None else TokenTable.parse(file.read_text())
+    return StaticTokens({}) if file is None else StaticTokens.parse(file.read_text())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.certificates import organizations
 from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.credentials import REREAD_SECONDS, Credential, Credentials
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ClusterspaceError

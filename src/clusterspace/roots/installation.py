@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from clusterspace.apis.parts import PARTS
-from clusterspace.apiserver.certificates import Authority, KeyPair, expires_at, server_names
 from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.http.users import MASTERS
-from clusterspace.apiserver.identity.signing_keys import SigningKey
+from clusterspace.apiserver.identity.authority import Authority, KeyPair, expires_at, server_names
+from clusterspace.apiserver.identity.service_account_tokens import SigningKey
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
 from clusterspace.client.settings import Identity, Pem
 from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of

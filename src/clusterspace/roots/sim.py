@@ -25,7 +25,7 @@ from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
 from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.identity.assembly import Identity, Keys
+from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.apiserver.store.memory import MemoryStore
@@ -103,7 +103,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         await install_default_roles(hub)
         await access.role_cache.load()
 
-        identity = Identity(
+        identity = Authentication(
             hub,
             Keys(authority.pair, installation.signing_key()),
             read_tokens(settings.token_auth_file),

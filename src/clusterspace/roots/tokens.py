@@ -16,7 +16,7 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     has_expired,
     secret_name,
 )
-from clusterspace.apiserver.identity.reading import secret_text
+from clusterspace.apiserver.identity.following import secret_text
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.settings import ConnectionSettings

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.certificates import Authority
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.settings import Pem, Trust
 
 

@@ -25,7 +25,7 @@ from tests.component.gateway.fleet_site import (
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.agents import AGENTS
-from clusterspace.apiserver.certificates import Authority
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.places import Place
 from clusterspace.roots.installation import Installation, write_pair
 from clusterspace.testing.builders import CONFIG_MAPS, config_map

@@ -7,7 +7,7 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from clusterspace.apis.parts import PARTS
-from clusterspace.apiserver.certificates import organizations
+from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import UnusableKubeconfig

@@ -1,5 +1,6 @@
-"""Events are forgotten after an hour."""
+"""What is kept for a while only: events, for an hour; others tell `remove_expired` what is past."""
 
+from collections.abc import Callable
 from typing import Final
 
 from clusterspace.apiserver import forms
@@ -22,6 +23,30 @@ _TIMES: Final = (
 )
 
 
+async def remove_expired(
+    hub: HubState,
+    group: str,
+    plural: str,
+    is_expired: Callable[[Object], bool],
+    *,
+    namespace: str = "",
+) -> list[str]:
+    """Remove the objects of a resource that are past their time; return the keys of those."""
+    served = hub.catalog.get_storage(group, plural)
+    page = await hub.store.range(served.prefix(namespace))
+    removed: list[str] = []
+    for entry in page.items:
+        if not is_expired(forms.decode_stored(entry, served.form)):
+            continue
+        try:
+            # By the revision that was judged: what somebody has just written again stays.
+            await hub.store.delete(entry.key, expected=entry.mod_revision)
+        except RevisionMismatch:
+            continue
+        removed.append(entry.key)
+    return removed
+
+
 async def expire_events(hub: HubState, *, seconds: float = EVENT_SECONDS) -> None:
     """Look at every event now and then, until cancelled."""
     while True:
@@ -31,19 +56,8 @@ async def expire_events(hub: HubState, *, seconds: float = EVENT_SECONDS) -> Non
 
 async def forget_old_events(hub: HubState, seconds: float) -> int:
     """Remove the events that last happened longer ago than this; return how many went."""
-    served = hub.catalog.get_storage("", "events")
-    page = await hub.store.range(served.prefix())
     oldest = hub.clock.now() - seconds
-    forgotten = 0
-    for entry in page.items:
-        if last_happened(forms.decode_stored(entry, served.form)) >= oldest:
-            continue
-        try:
-            await hub.store.delete(entry.key, expected=entry.mod_revision)
-        except RevisionMismatch:
-            continue  # it happened again meanwhile
-        forgotten += 1
-    return forgotten
+    return len(await remove_expired(hub, "", "events", lambda each: last_happened(each) < oldest))
 
 
 def last_happened(event: Object) -> float:

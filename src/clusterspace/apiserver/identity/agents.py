@@ -1,11 +1,38 @@
-"""How the agent of a cluster is named: Karmada's names, so that Karmada's roles fit."""
+"""The agents of clusters: how they are named, and those whose certificates no longer count.
+
+    kind: ConfigMap, metadata: {name: revoked-agents, namespace: kube-system}
+    data: {west: "2026-01-01T00:00:00Z"}
+
+A cluster that leaves is entered with the time it left; a certificate issued later counts again.
+Every use of an agent's certificate looks here, so an entry takes effect with the next request.
+"""
+
+from typing import Final
+
+import structlog
 
 from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.identity.following import edit_config_map, find_object, follow
+from clusterspace.apiserver.state import HubState
+from clusterspace.errors import MalformedTimestamp
 from clusterspace.kube.names import dns1123_label_problems
+from clusterspace.kube.objects import find_at
+from clusterspace.kube.timestamps import format_time, parse_time
+
+_log = structlog.get_logger(__name__)
+
+NAMESPACE: Final = "kube-system"
+NAME: Final = "revoked-agents"
+
+_KEPT_SECONDS: Final = 48 * 3600.0
+"""Twice the life of an agent's certificate: by then an entry says nothing any more."""
+
+_CLUSTERS: Final = forms.collection_key("cluster.karmada.io", "clusters")
 
 
 def agent_user(cluster: str) -> str:
-    """Return the user name of a cluster's agent."""
+    """Return the user name of a cluster's agent: Karmada's names, so that Karmada's roles fit."""
     return AGENT_USER_PREFIX + cluster
 
 
@@ -20,3 +47,57 @@ def cluster_of_agent(username: str, groups: tuple[str, ...]) -> str:
 def is_cluster_name(name: str) -> bool:
     """Whether a cluster may have this name and an agent of its own."""
     return not dns1123_label_problems(name) and name != NOT_A_CLUSTER
+
+
+class Revocations:
+    """The list of clusters whose agents are to be refused."""
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+
+    async def run(self) -> None:
+        """Revoke the agent of every cluster that goes away, until cancelled.
+
+        A hub that stops after a cluster went and before it is entered here has nothing to see
+        when it starts again: that agent's certificate counts until it ends, a day at most.
+        """
+
+        async def look(key: str) -> None:
+            if await self._hub.store.get(key) is None:
+                await self.revoke(forms.name_in(key))
+
+        await follow(self._hub, (_CLUSTERS,), look)
+
+    async def covers(self, cluster: str, issued: float) -> bool:
+        """Whether an agent's certificate issued then is revoked."""
+        revoked = await find_object(self._hub, "", "configmaps", NAMESPACE, NAME)
+        since = find_at(revoked, "data", cluster)
+        return since is not None and issued <= revoked_at(since)
+
+    async def revoke(self, cluster: str) -> None:
+        """Refuse every certificate this cluster's agent was given until now."""
+        now = self._hub.clock.now()
+        await edit_config_map(
+            self._hub,
+            NAMESPACE,
+            NAME,
+            lambda entries: with_revoked(entries, cluster, now),
+            is_owned=False,
+        )
+        _log.info("agent certificates revoked", cluster=cluster)
+
+
+def with_revoked(entries: dict[str, str], cluster: str, now: float) -> dict[str, str]:
+    """Return the list with a cluster entered, and without entries that say nothing any more."""
+    kept = {
+        name: since for name, since in entries.items() if revoked_at(since) + _KEPT_SECONDS > now
+    }
+    return {**kept, cluster: format_time(now)}
+
+
+def revoked_at(text: str) -> float:
+    """Return the moment an entry names; one that cannot be read revokes for good."""
+    try:
+        return parse_time(text)
+    except MalformedTimestamp:
+        return float("inf")

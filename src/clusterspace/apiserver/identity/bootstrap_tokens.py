@@ -7,7 +7,8 @@
 Without the annotation this is Kubernetes' own token: it logs in until it expires, and what it may
 do is a matter of roles. With it, the token is for one agent certificate of that cluster. It can
 keep a digest (`token-digest`) in place of its secret, and once a certificate was issued for it,
-it can read the request it made and nothing else.
+it can read the request it made and nothing else. A token past its time is refused at once, and its
+Secret removed soon after.
 """
 
 import hashlib
@@ -17,12 +18,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from clusterspace.apis.agents import REGISTRATION_GROUP
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.housekeeping.expiry import remove_expired
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.agents import is_cluster_name
-from clusterspace.apiserver.identity.logins import API_AUDIENCE, Login, RefusedToken
-from clusterspace.apiserver.identity.reading import (
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
+from clusterspace.apiserver.identity.following import (
     encoded,
     find_object,
     is_being_deleted,
@@ -41,6 +45,8 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.timestamps import format_time, parse_time
 
+_log = structlog.get_logger(__name__)
+
 NAMESPACE: Final = "kube-system"
 TYPE: Final = "bootstrap.kubernetes.io/token"
 CLUSTER: Final = "clusterspace.io/cluster"
@@ -49,6 +55,8 @@ SPENT_ON: Final = "clusterspace.io/spent-on"
 """The annotation that says which request a token was spent on: its UID and name."""
 
 CLUSTER_TOKEN_SECONDS: Final = 3600
+LOOK_SECONDS: Final = 30.0
+"""An expired token is refused at once; its Secret need not vanish to the second."""
 
 _NAME_PREFIX: Final = "bootstrap-token-"
 _USER_PREFIX: Final = "system:bootstrap:"
@@ -99,8 +107,11 @@ def read_token(secret: Object, now: float) -> BootstrapToken:
     cluster = annotations_of(secret).get(CLUSTER, "")
     if CLUSTER in annotations_of(secret) and not is_cluster_name(cluster):
         raise RefusedToken("the bootstrap token names no cluster")
+    groups = [each for each in secret_text(secret, "auth-extra-groups").split(",") if each]
+    if not all(_GROUP_NAME.fullmatch(each) for each in groups):
+        raise RefusedToken("the bootstrap token has groups it may not have")
     uid, _, name = annotations_of(secret).get(SPENT_ON, "").partition(" ")
-    return BootstrapToken(token_id, _groups(secret), cluster, uid_of(secret), uid, name)
+    return BootstrapToken(token_id, tuple(sorted(set(groups))), cluster, uid_of(secret), uid, name)
 
 
 def has_expired(secret: Object, now: float) -> bool:
@@ -115,19 +126,12 @@ def has_expired(secret: Object, now: float) -> bool:
         return True
 
 
-def _groups(secret: Object) -> tuple[str, ...]:
-    listed = [each for each in secret_text(secret, "auth-extra-groups").split(",") if each]
-    if not all(_GROUP_NAME.fullmatch(each) for each in listed):
-        raise RefusedToken("the bootstrap token has groups it may not have")
-    return tuple(sorted(set(listed)))
-
-
 def matches(secret: Object, given: str) -> bool:
     """Whether what came behind the dot is the token's secret, in a time that tells nothing."""
     digest = secret_text(secret, "token-digest") if CLUSTER in annotations_of(secret) else ""
-    held = digest or digest_of(secret_text(secret, "token-secret"))
+    stored = digest or digest_of(secret_text(secret, "token-secret"))
     is_there = bool(digest or secret_text(secret, "token-secret"))
-    return hmac.compare_digest(held.encode(), digest_of(given).encode()) and is_there
+    return hmac.compare_digest(stored.encode(), digest_of(given).encode()) and is_there
 
 
 def digest_of(secret: str) -> str:
@@ -165,7 +169,7 @@ def cluster_token_secret(
 
 
 class BootstrapTokens:
-    """The door for bootstrap tokens."""
+    """Tells whose bootstrap token it is, and uses tokens up."""
 
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
@@ -178,9 +182,9 @@ class BootstrapTokens:
         secret = await find_object(self._hub, "", "secrets", NAMESPACE, secret_name(found[1]))
         if secret is None or not matches(secret, found[2]):
             return None
-        held = read_token(secret, self._hub.clock.now())
-        only_path = _REQUESTS + held.spent_on if held.spent_on_uid else ""
-        return Login(held.user, (API_AUDIENCE,), only_path)
+        known = read_token(secret, self._hub.clock.now())
+        only_path = _REQUESTS + known.spent_on if known.spent_on_uid else ""
+        return Login(known.user, (API_AUDIENCE,), only_path)
 
     async def find(self, token_id: str) -> BootstrapToken | None:
         """Return a token that counts now, by its id; None when there is none."""
@@ -193,16 +197,23 @@ class BootstrapTokens:
             return None
 
     async def spend(self, token: BootstrapToken, request: Object) -> bool:
-        """Use a token up on a certificate request; False when another request was quicker."""
+        """Use a token up on a certificate request; False when another request was quicker.
+
+        The annotation is written before the request is approved: a crash in between leaves a
+        token that is spent on this very request, which is then found approvable again, and one
+        that was approved without having spent its token never exists.
+        """
         spent_on = f"{uid_of(request)} {name_of(request)}"
 
         def spent(secret: Object) -> Object:
+            # Called again with what is stored now whenever somebody else wrote in between, so of
+            # two requests that came at the same moment one finds the other's annotation.
             if uid_of(secret) != token.secret_uid:
                 raise Conflict("the bootstrap token was replaced")
-            held = annotations_of(secret)
-            if SPENT_ON in held:
+            annotations = annotations_of(secret)
+            if SPENT_ON in annotations:
                 return secret
-            return with_metadata(secret, annotations={**held, SPENT_ON: spent_on})
+            return with_metadata(secret, annotations={**annotations, SPENT_ON: spent_on})
 
         served = self._hub.catalog.get_storage("", "secrets")
         key = served.key(NAMESPACE, secret_name(token.token_id))
@@ -210,3 +221,25 @@ class BootstrapTokens:
         if entry is None:
             return False
         return annotations_of(forms.decode_stored(entry, served.form)).get(SPENT_ON) == spent_on
+
+
+async def expire_tokens(hub: HubState) -> None:
+    """Look at every bootstrap token now and then, until cancelled."""
+    while True:
+        await forget_expired_tokens(hub)
+        await hub.clock.sleep(LOOK_SECONDS)
+
+
+async def forget_expired_tokens(hub: HubState) -> int:
+    """Remove the tokens that have expired; return how many went."""
+    now = hub.clock.now()
+    removed = await remove_expired(
+        hub,
+        "",
+        "secrets",
+        lambda secret: secret.get("type") == TYPE and has_expired(secret, now),
+        namespace=NAMESPACE,
+    )
+    for key in removed:
+        _log.info("expired bootstrap token removed", secret=key)
+    return len(removed)

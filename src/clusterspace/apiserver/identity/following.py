@@ -1,20 +1,33 @@
-"""Keys that changed, handed to a look, one at a time: the loop under every controller here.
+"""How the controllers here follow, read and write the store.
+
+    follow           keys that changed, handed to a look, one at a time
+    find_object, …   one object, or a list of them, as it is now
+    secret_value, …  what a Secret has under a key
+    edit_config_map  a ConfigMap changed, or made
 
 A key says only where to look. The look reads what is there now and decides from that, so a key
 seen twice, or after its object has changed again, does no harm.
 """
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.revisions import Event
-from clusterspace.errors import ApiError, StoreError
+from clusterspace.apiserver.writing import create_own, edit_own, write_of
+from clusterspace.errors import AlreadyExists, ApiError, StoreError
+from clusterspace.kube.objects import Object, find_at
 
 _log = structlog.get_logger(__name__)
+
+MANAGER: Final = "kube-controller-manager"
+"""Kubernetes' own name for whoever does this, which people know from `managedFields`."""
 
 RETRY_SECONDS: Final = 1.0
 """How long a look that failed waits for the next one."""
@@ -24,7 +37,7 @@ Look: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 class _Changes:
-    """A sink that remembers which keys changed."""
+    """A sink that remembers which keys changed: a set, so it is bounded by the keys there are."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -45,6 +58,7 @@ class _Changes:
     async def take(self) -> list[str]:
         """Wait for changes and return their keys, in order."""
         await self._woken.wait()
+        # No await from here on: what the store adds comes after, and wakes us again.
         self._woken.clear()
         taken, self._keys = sorted(self._keys), set()
         return taken
@@ -52,37 +66,108 @@ class _Changes:
 
 async def follow(hub: HubState, prefixes: Sequence[str], look: Look) -> None:
     """Look at every key under the prefixes, then at those that change, until cancelled."""
+    store = hub.store
     while True:
-        reason = await _follow_once(hub, prefixes, look)
-        _log.warning("objects are listed again", reason=str(reason))
+        changes = _Changes()
+        # Subscribed before it is listed: what changes in between is looked at twice, not never.
+        after = store.current_revision
+        subscriptions = [store.subscribe(each, after=after, sink=changes) for each in prefixes]
+        try:
+            for prefix in prefixes:
+                page = await store.range(prefix)
+                changes.add(entry.key for entry in page.items)
+            while changes.ended_by is None:
+                failed: list[str] = []
+                for key in await changes.take():
+                    try:
+                        await look(key)
+                    except (ApiError, StoreError) as error:
+                        _log.warning("look failed and is repeated", key=key, reason=str(error))
+                        failed.append(key)
+                if failed:
+                    # One key that keeps failing slows the others down; it never stops them.
+                    await hub.clock.sleep(RETRY_SECONDS)
+                    changes.add(failed)
+        finally:
+            for subscription in subscriptions:
+                subscription.close()
+        _log.warning("objects are listed again", reason=str(changes.ended_by))
         await hub.clock.sleep(RETRY_SECONDS)
 
 
-async def _follow_once(hub: HubState, prefixes: Sequence[str], look: Look) -> StoreError:
-    """Follow until the store ends the subscription; return why it did."""
-    changes = _Changes()
-    after = hub.store.current_revision
-    subscriptions = [hub.store.subscribe(each, after=after, sink=changes) for each in prefixes]
+async def find_object(
+    hub: HubState, group: str, plural: str, namespace: str, name: str
+) -> Object | None:
+    """Return an object as it is now; None when it is not there or its kind is not served."""
     try:
-        for prefix in prefixes:
-            page = await hub.store.range(prefix)
-            changes.add(entry.key for entry in page.items)
-        while changes.ended_by is None:
-            failed = [key for key in await changes.take() if not await _is_seen(look, key)]
-            if failed:
-                # One key that keeps failing slows the others down; it never stops them.
-                await hub.clock.sleep(RETRY_SECONDS)
-                changes.add(failed)
-    finally:
-        for subscription in subscriptions:
-            subscription.close()
-    return changes.ended_by
+        served = hub.catalog.get_storage(group, plural)
+    except KeyError:
+        return None
+    entry = await hub.store.get(served.key(namespace, name))
+    return None if entry is None else forms.decode_stored(entry, served.form)
 
 
-async def _is_seen(look: Look, key: str) -> bool:
+async def list_objects(hub: HubState, group: str, plural: str, namespace: str = "") -> list[Object]:
+    """Return every object of a resource, or those in one namespace."""
+    served = hub.catalog.get_storage(group, plural)
+    page = await hub.store.range(served.prefix(namespace))
+    return [forms.decode_stored(entry, served.form) for entry in page.items]
+
+
+def is_being_deleted(kube_object: Object) -> bool:
+    """Whether the object is marked for deletion."""
+    return bool(find_at(kube_object, "metadata", "deletionTimestamp"))
+
+
+def secret_value(secret: Object, key: str) -> bytes:
+    """Return what a Secret holds under a key; empty when it holds nothing readable there."""
+    encoded: Any = find_at(secret, "data", key)
+    if not isinstance(encoded, str):
+        return b""
     try:
-        await look(key)
-    except (ApiError, StoreError) as error:
-        _log.warning("look failed and is repeated", key=key, reason=str(error))
-        return False
-    return True
+        return base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def secret_text(secret: Object, key: str) -> str:
+    """Return what a Secret holds under a key, as text; empty when it is not text."""
+    try:
+        return secret_value(secret, key).decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def encoded(value: bytes) -> str:
+    """Return a value as a Secret's `data` holds it."""
+    return base64.b64encode(value).decode()
+
+
+async def edit_config_map(
+    hub: HubState,
+    namespace: str,
+    name: str,
+    edit: Callable[[dict[str, str]], dict[str, str]],
+    *,
+    is_owned: bool = True,
+) -> None:
+    """Change the data of a ConfigMap, which is made when it is not there.
+
+    When it is `is_owned`, the fields that change become our manager's.
+    """
+    maps = hub.catalog.get_storage("", "configmaps")
+
+    def edited(existing: Object) -> Object:
+        return {**existing, "data": edit(existing.get("data") or {})}
+
+    while True:
+        write = write_of(hub, maps, manager=MANAGER) if is_owned else None
+        if await edit_own(hub, maps, maps.key(namespace, name), edited, write=write) is not None:
+            return
+        metadata = {"name": name, "namespace": namespace}
+        empty: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        try:
+            await create_own(hub, maps, edited(empty), MANAGER)
+        except AlreadyExists:
+            continue  # somebody was quicker, and what they made is changed like any other
+        return

@@ -1,9 +1,10 @@
-"""Service-account tokens: issued, read, and checked against what is there now.
+"""Service-account tokens: signed, read, and checked against what is there now.
 
 Two kinds, as in Kubernetes. Tokens from TokenRequest name their audience, expire, and may be bound
 to a Pod, Secret or Node. Tokens in Secrets never expire and are bound to the Secret they lie in.
 """
 
+import base64
 import hashlib
 import hmac
 from collections import OrderedDict
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
-from clusterspace.apiserver.identity.logins import API_AUDIENCE, Login, RefusedToken
-from clusterspace.apiserver.identity.reading import find_object, secret_text
-from clusterspace.apiserver.identity.signing_keys import SigningKey
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
+from clusterspace.apiserver.identity.following import find_object, secret_text
 from clusterspace.apiserver.state import HubState
+from clusterspace.errors import ClusterspaceError
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
 from clusterspace.kube.timestamps import parse_time
 
@@ -46,6 +49,49 @@ _SIGNATURE_ONLY: Final[dict[str, Any]] = {
 }
 
 
+class UnreadableSigningKey(ClusterspaceError):
+    """A PEM that does not hold an EC P-256 private key."""
+
+
+class SigningKey:
+    """An EC P-256 key that signs tokens, and the public half that checks them."""
+
+    def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
+        self.private = private
+        self.public = private.public_key()
+        # Verifiers know a key by the digest of its public half, as Kubernetes' do.
+        der = self.public.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        digest = hashlib.sha256(der).digest()
+        self.key_id = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    @classmethod
+    def create(cls) -> "SigningKey":
+        """Make a new key."""
+        return cls(ec.generate_private_key(ec.SECP256R1()))
+
+    @classmethod
+    def load(cls, pem: bytes) -> "SigningKey":
+        """Read a key from PEM."""
+        try:
+            key = serialization.load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as error:
+            raise UnreadableSigningKey(f"the signing key's PEM cannot be read: {error}") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+            raise UnreadableSigningKey("the signing key is not an EC P-256 key")
+        return cls(key)
+
+    @property
+    def pem(self) -> bytes:
+        """The private key, to be kept where only the hub can read it."""
+        return self.private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """An object by name and UID: another one of the same name is not it."""
@@ -55,7 +101,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenSpec:
     """What a new token is to say."""
 
     namespace: str
@@ -81,23 +127,22 @@ class Claims:
     """The Secret a token without expiry must lie in."""
 
 
-def claims_for(grant: Grant, *, token_id: str, now: float) -> Object:
+def claims_for(spec: TokenSpec, *, token_id: str, now: float) -> Object:
     """Return the body of a token that expires."""
-    bound = {kind: _reference_body(held) for kind, held in grant.bound.items()}
+    references = {**spec.bound, "serviceaccount": spec.account}
     private = {
-        "namespace": grant.namespace,
-        **bound,
-        "serviceaccount": _reference_body(grant.account),
+        "namespace": spec.namespace,
+        **{kind: {"name": each.name, "uid": each.uid} for kind, each in references.items()},
     }
     return {
-        "aud": list(grant.audiences),
-        "exp": int(now) + grant.seconds,
+        "aud": list(spec.audiences),
+        "exp": int(now) + spec.seconds,
         "iat": int(now),
         "iss": API_AUDIENCE,
         "jti": token_id,
         "kubernetes.io": private,
         "nbf": int(now),
-        "sub": username_of(grant.namespace, grant.account.name),
+        "sub": username_of(spec.namespace, spec.account.name),
     }
 
 
@@ -118,13 +163,40 @@ def username_of(namespace: str, name: str) -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
-def _reference_body(reference: Reference) -> Object:
-    return {"name": reference.name, "uid": reference.uid}
-
-
 def read_claims(body: Mapping[str, Any]) -> Claims:
     """Read what a token says; RefusedToken when it does not say who it is for."""
-    claims = _read_secret_claims(body) if body.get("iss") == _UNENDING_ISSUER else _read_grant(body)
+    if body.get("iss") == _UNENDING_ISSUER:
+        said = {
+            claim: str(body.get(_UNENDING_CLAIM + claim) or "")
+            for claim in ("namespace", "secret.name", "service-account.name", "service-account.uid")
+        }
+        if not said["secret.name"]:
+            raise RefusedToken("token claims name no secret")
+        claims = Claims(
+            namespace=said["namespace"],
+            account=Reference(said["service-account.name"], said["service-account.uid"]),
+            audiences=(API_AUDIENCE,),
+            not_before=0.0,
+            expires=None,
+            bound={},
+            lies_in=said["secret.name"],
+        )
+    else:
+        audiences, expires = body.get("aud"), body.get("exp")
+        if body.get("iss") != API_AUDIENCE or not isinstance(audiences, list):
+            raise RefusedToken("token was not issued for anybody")
+        if not isinstance(expires, int) or not isinstance(body.get("nbf"), int):
+            raise RefusedToken("token has no expiry")
+        kinds = [kind for kind in _BINDABLE if find_at(body, "kubernetes.io", kind)]
+        claims = Claims(
+            namespace=str(find_at(body, "kubernetes.io", "namespace") or ""),
+            account=_read_reference(body, "serviceaccount"),
+            audiences=tuple(str(each) for each in cast("list[Any]", audiences)),
+            not_before=float(body["nbf"]),
+            expires=float(expires),
+            bound={kind: _read_reference(body, kind) for kind in kinds},
+            token_id=str(body.get("jti") or ""),
+        )
     if body.get("sub") != username_of(claims.namespace, claims.account.name):
         raise RefusedToken("token claims contradict each other")
     if not claims.account.uid:
@@ -132,45 +204,9 @@ def read_claims(body: Mapping[str, Any]) -> Claims:
     return claims
 
 
-def _read_secret_claims(body: Mapping[str, Any]) -> Claims:
-    said = {
-        part: str(body.get(_UNENDING_CLAIM + part) or "")
-        for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
-    }
-    if not said["secret.name"]:
-        raise RefusedToken("token claims name no secret")
-    return Claims(
-        namespace=said["namespace"],
-        account=Reference(said["service-account.name"], said["service-account.uid"]),
-        audiences=(API_AUDIENCE,),
-        not_before=0.0,
-        expires=None,
-        bound={},
-        lies_in=said["secret.name"],
-    )
-
-
-def _read_grant(body: Mapping[str, Any]) -> Claims:
-    audiences, expires = body.get("aud"), body.get("exp")
-    if body.get("iss") != API_AUDIENCE or not isinstance(audiences, list):
-        raise RefusedToken("token was not issued for anybody")
-    if not isinstance(expires, int) or not isinstance(body.get("nbf"), int):
-        raise RefusedToken("token has no expiry")
-    kinds = [kind for kind in _BINDABLE if find_at(body, "kubernetes.io", kind)]
-    return Claims(
-        namespace=str(find_at(body, "kubernetes.io", "namespace") or ""),
-        account=_read_reference(body, "serviceaccount"),
-        audiences=tuple(str(each) for each in cast("list[Any]", audiences)),
-        not_before=float(body["nbf"]),
-        expires=float(expires),
-        bound={kind: _read_reference(body, kind) for kind in kinds},
-        token_id=str(body.get("jti") or ""),
-    )
-
-
 def _read_reference(body: Mapping[str, Any], kind: str) -> Reference:
-    held: Any = find_at(body, "kubernetes.io", kind) or {}
-    return Reference(str(held.get("name") or ""), str(held.get("uid") or ""))
+    reference: Any = find_at(body, "kubernetes.io", kind) or {}
+    return Reference(str(reference.get("name") or ""), str(reference.get("uid") or ""))
 
 
 def check_times(claims: Claims, now: float) -> None:
@@ -185,10 +221,10 @@ def shared_audiences(claims: Claims, wanted: Sequence[str]) -> tuple[str, ...]:
     """Return those of the wanted audiences the token is meant for; RefusedToken when none is."""
     shared = tuple(each for each in claims.audiences if each in wanted)
     if not shared:
-        held = " ".join(f'"{each}"' for each in claims.audiences)
+        meant = " ".join(f'"{each}"' for each in claims.audiences)
         asked = " ".join(f'"{each}"' for each in wanted)
         raise RefusedToken(
-            f"token audiences [{held}] is invalid for the target audiences [{asked}]"
+            f"token audiences [{meant}] is invalid for the target audiences [{asked}]"
         )
     return shared
 
@@ -199,9 +235,9 @@ def user_of(claims: Claims) -> User:
     if claims.token_id:
         extra[f"{_EXTRA}credential-id"] = (f"JTI={claims.token_id}",)
     for kind in ("node", "pod"):
-        held = claims.bound.get(kind)
-        if held is not None:
-            extra |= {f"{_EXTRA}{kind}-name": (held.name,), f"{_EXTRA}{kind}-uid": (held.uid,)}
+        bound = claims.bound.get(kind)
+        if bound is not None:
+            extra |= {f"{_EXTRA}{kind}-name": (bound.name,), f"{_EXTRA}{kind}-uid": (bound.uid,)}
     groups = (
         "system:serviceaccounts",
         f"system:serviceaccounts:{claims.namespace}",
@@ -212,17 +248,17 @@ def user_of(claims: Claims) -> User:
 
 
 class ServiceAccountTokens:
-    """The door for service accounts: issues tokens and tells whose they are."""
+    """Issues tokens of service accounts, and tells whose they are."""
 
     def __init__(self, hub: HubState, key: SigningKey) -> None:
         self._hub = hub
         self._key = key
         self._known: OrderedDict[bytes, Claims] = OrderedDict()
 
-    def issue(self, grant: Grant) -> str:
+    def issue(self, spec: TokenSpec) -> str:
         """Return a token that expires."""
         now = self._hub.clock.now()
-        return self._sign(claims_for(grant, token_id=self._hub.new_uid(), now=now))
+        return self._sign(claims_for(spec, token_id=self._hub.new_uid(), now=now))
 
     def issue_for_secret(self, namespace: str, account: Reference, secret: str) -> str:
         """Return a token that counts for as long as it lies in the Secret."""
@@ -237,16 +273,29 @@ class ServiceAccountTokens:
         claims = self._read(token)
         if claims is None:
             return None
+        # That the signature is good is remembered. Whether the token still counts is looked up
+        # with every use: its account, the objects it is bound to, the Secret it lies in.
         check_times(claims, self._hub.clock.now())
         shared = shared_audiences(claims, audiences)
-        await self._require_account(claims)
-        for kind, reference in claims.bound.items():
-            await self._require(kind, _BINDABLE[kind], claims.namespace, reference)
+        references = {"serviceaccount": claims.account, **claims.bound}
+        for kind, reference in references.items():
+            plural = _BINDABLE.get(kind, "serviceaccounts")
+            found = await find_object(self._hub, "", plural, claims.namespace, reference.name)
+            ended = metadata_of(found).get("deletionTimestamp") if found is not None else None
+            is_over = ended and parse_time(ended) + _LEEWAY_SECONDS <= self._hub.clock.now()
+            # One of the same name may be there by now; it is another one by its UID.
+            if found is None or uid_of(found) != reference.uid or is_over:
+                raise RefusedToken(f"the {kind} of the token has been deleted")
         if claims.lies_in:
-            await self._require_secret(token, claims)
+            secret = await find_object(self._hub, "", "secrets", claims.namespace, claims.lies_in)
+            stored = secret_text(secret, "token") if secret is not None else ""
+            if not hmac.compare_digest(stored.encode(), token.encode()):
+                why = "the secret of the token has been deleted or holds another token"
+                raise RefusedToken(why)
         return Login(user_of(claims), shared)
 
     def _read(self, token: str) -> Claims | None:
+        """Return what a token says, or None when its signature is not ours."""
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
         if known is not None:
@@ -265,21 +314,3 @@ class ServiceAccountTokens:
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return claims
-
-    async def _require_account(self, claims: Claims) -> None:
-        await self._require("serviceaccount", "serviceaccounts", claims.namespace, claims.account)
-
-    async def _require(self, kind: str, plural: str, namespace: str, held: Reference) -> None:
-        """Refuse a token whose account or bound object is gone, or is another one by now."""
-        found = await find_object(self._hub, "", plural, namespace, held.name)
-        if found is None or uid_of(found) != held.uid:
-            raise RefusedToken(f"the {kind} of the token has been deleted")
-        ended = metadata_of(found).get("deletionTimestamp")
-        if ended and parse_time(ended) + _LEEWAY_SECONDS <= self._hub.clock.now():
-            raise RefusedToken(f"the {kind} of the token has been deleted")
-
-    async def _require_secret(self, token: str, claims: Claims) -> None:
-        secret = await find_object(self._hub, "", "secrets", claims.namespace, claims.lies_in)
-        held = secret_text(secret, "token") if secret is not None else ""
-        if not hmac.compare_digest(held.encode(), token.encode()):
-            raise RefusedToken("the secret of the token has been deleted or holds another token")

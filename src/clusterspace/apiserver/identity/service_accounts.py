@@ -1,22 +1,48 @@
-"""What every namespace has: the account `default`, and our authority in `kube-root-ca.crt`.
+"""Service accounts: what every namespace has, and the Secrets that hold a token of one.
 
-Neither is there at once. Whoever makes a namespace and fills it in one go sees only what they
-made; an account is needed when something logs in, the authority when a pod starts.
+Every namespace gets the account `default`, and our authority in `kube-root-ca.crt`. Neither is
+there at once. Whoever makes a namespace and fills it in one go sees only what they made; an account
+is needed when something logs in, the authority when a pod starts.
+
+Secrets of type `kubernetes.io/service-account-token` name their account in an annotation. They are
+filled in, and removed with the account; Karmada's join waits for the token to appear.
 """
 
 import asyncio
-from typing import Final
+import enum
+from typing import Final, cast
+
+import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.identity.following import follow
-from clusterspace.apiserver.identity.reading import find_object, is_being_deleted
-from clusterspace.apiserver.identity.token_secrets import MANAGER
+from clusterspace.apiserver.identity.following import (
+    MANAGER,
+    encoded,
+    find_object,
+    follow,
+    is_being_deleted,
+    list_objects,
+    secret_value,
+)
+from clusterspace.apiserver.identity.service_account_tokens import Reference, ServiceAccountTokens
+from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own, write_of
-from clusterspace.errors import AlreadyExists
-from clusterspace.kube.objects import Object, find_at
+from clusterspace.apiserver.writing import create_own, edit_own, remove, write_of
+from clusterspace.errors import AlreadyExists, Conflict, NotFound
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.timestamps import parse_time
+
+_log = structlog.get_logger(__name__)
 
 ACCOUNT: Final = "default"
 AUTHORITY: Final = "kube-root-ca.crt"
@@ -29,6 +55,10 @@ AUTHORITY_SECONDS: Final = 30.0
 """How old a namespace is when it gets each of them."""
 
 _THERE_FROM_THE_START: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+TYPE: Final = "kubernetes.io/service-account-token"
+ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
+ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 
 class NamespaceAccounts:
@@ -67,6 +97,7 @@ class NamespaceAccounts:
             await self._woken.wait()
             due = [name for name, at in self._young.items() if at <= clock.monotonic()]
             for name in due:
+                # Out before the look, which awaits and may enter the namespace again.
                 del self._young[name]
                 await self.complete(name)
             if not self._young:
@@ -81,11 +112,16 @@ class NamespaceAccounts:
             await self.complete(key.rsplit("/", 2)[1])
 
     async def complete(self, namespace: str) -> None:
-        """Make what a namespace lacks, unless it is ending."""
+        """Make what a namespace lacks, unless it is ending.
+
+        The follower and the task for young namespaces may do this at the same time: what one has
+        made is there already for the other.
+        """
         found = await find_object(self._hub, "", "namespaces", "", namespace)
         if found is None or is_being_deleted(found):
             return
-        age = self._hub.clock.now() - _created_at(found)
+        created = parse_time(str(find_at(found, "metadata", "creationTimestamp")))
+        age = self._hub.clock.now() - created
         if namespace in _THERE_FROM_THE_START:
             age = max(age, self._authority_seconds)
         if age < self._account_seconds:
@@ -96,40 +132,123 @@ class NamespaceAccounts:
         if age < self._authority_seconds:
             self._wait_for(namespace, self._authority_seconds - age)
             return
-        await self._make(self._maps, self._authority_map(), namespace, AUTHORITY)
-        await self._correct_authority(namespace)
-
-    def _wait_for(self, namespace: str, seconds: float) -> None:
-        self._young[namespace] = self._hub.clock.monotonic() + seconds
-        self._woken.set()
-
-    def _authority_map(self) -> Object:
-        return {
+        authority: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"annotations": {_DESCRIPTION: _ABOUT}},
             "data": {_KEY: self._authority},
         }
+        await self._make(self._maps, authority, namespace, AUTHORITY)
 
-    async def _make(self, served: Served, wanted: Object, namespace: str, name: str) -> None:
-        if await self._hub.store.get(served.key(namespace, name)) is not None:
-            return
-        metadata = {**wanted.get("metadata", {}), "name": name, "namespace": namespace}
-        try:
-            await create_own(self._hub, served, {**wanted, "metadata": metadata}, MANAGER)
-        except AlreadyExists:
-            return
-
-    async def _correct_authority(self, namespace: str) -> None:
-        def corrected(held: Object) -> Object:
-            if find_at(held, "data") == {_KEY: self._authority}:
-                return held
-            return {**held, "data": {_KEY: self._authority}}
+        def corrected(existing: Object) -> Object:
+            if find_at(existing, "data") == {_KEY: self._authority}:
+                return existing
+            return {**existing, "data": {_KEY: self._authority}}
 
         write = write_of(self._hub, self._maps, manager=MANAGER)
         key = self._maps.key(namespace, AUTHORITY)
         await edit_own(self._hub, self._maps, key, corrected, write=write)
 
+    def _wait_for(self, namespace: str, seconds: float) -> None:
+        self._young[namespace] = self._hub.clock.monotonic() + seconds
+        self._woken.set()
 
-def _created_at(namespace: Object) -> float:
-    return parse_time(str(find_at(namespace, "metadata", "creationTimestamp")))
+    async def _make(self, served: Served, desired: Object, namespace: str, name: str) -> None:
+        if await self._hub.store.get(served.key(namespace, name)) is not None:
+            return
+        metadata = {**desired.get("metadata", {}), "name": name, "namespace": namespace}
+        try:
+            await create_own(self._hub, served, {**desired, "metadata": metadata}, MANAGER)
+        except AlreadyExists:
+            return
+
+
+class TokenSecretPlan(enum.Enum):
+    """What a token Secret needs."""
+
+    NOTHING = "nothing"
+    FILL = "fill"
+    REMOVE = "remove"
+
+
+def plan_secret(secret: Object, account: Object | None, authority: bytes) -> TokenSecretPlan:
+    """Decide about a Secret, given the account it names as it is now."""
+    if secret.get("type") != TYPE or is_being_deleted(secret):
+        return TokenSecretPlan.NOTHING
+    uid = annotations_of(secret).get(ACCOUNT_UID)
+    if account is None or (uid and uid != uid_of(account)):
+        return TokenSecretPlan.REMOVE
+    desired = {"ca.crt": authority, "namespace": namespace_of(secret).encode()}
+    is_filled = uid and secret_value(secret, "token")
+    is_current = all(secret_value(secret, key) == value for key, value in desired.items())
+    return TokenSecretPlan.NOTHING if is_filled and is_current else TokenSecretPlan.FILL
+
+
+class TokenSecrets:
+    """Follows Secrets and service accounts, and keeps the ones in step with the others."""
+
+    def __init__(self, hub: HubState, tokens: ServiceAccountTokens, authority: bytes) -> None:
+        self._hub = hub
+        self._tokens = tokens
+        self._authority = authority
+        self._secrets = hub.catalog.get_storage("", "secrets")
+        self._accounts = hub.catalog.get_storage("", "serviceaccounts")
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await follow(self._hub, (self._secrets.prefix(), self._accounts.prefix()), self._look)
+
+    async def _look(self, key: str) -> None:
+        namespace, name = key.rsplit("/", 2)[1:]
+        if key.startswith(self._secrets.prefix()):
+            await self.look_at_secret(namespace, name)
+            return
+        for secret in await list_objects(self._hub, "", "secrets", namespace):
+            if annotations_of(secret).get(ACCOUNT_NAME) == name:
+                await self.look_at_secret(namespace, name_of(secret))
+
+    async def look_at_secret(self, namespace: str, name: str) -> None:
+        """Fill or remove one Secret, as it and its account are now."""
+        secret = await find_object(self._hub, "", "secrets", namespace, name)
+        if secret is None or secret.get("type") != TYPE:
+            return
+        account_name = annotations_of(secret).get(ACCOUNT_NAME, "")
+        account = await find_object(self._hub, "", "serviceaccounts", namespace, account_name)
+        match plan_secret(secret, account, self._authority):
+            case TokenSecretPlan.FILL:
+                await self._fill(secret, cast("Object", account))
+            case TokenSecretPlan.REMOVE:
+                key = forms.object_key("", "secrets", namespace, name)
+                # By UID and version: an account that was made again has its Secrets made again.
+                options = DeleteOptions(
+                    uid=uid_of(secret), resource_version=resource_version_of(secret)
+                )
+                try:
+                    await remove(self._hub, self._secrets, key, options)
+                except (NotFound, Conflict):
+                    return  # it changed meanwhile: its own event brings us back
+                _log.info("token secret without account removed", secret=key)
+            case TokenSecretPlan.NOTHING:
+                return
+
+    async def _fill(self, seen: Object, account: Object) -> None:
+        namespace, name = namespace_of(seen), name_of(seen)
+        reference = Reference(name_of(account), uid_of(account))
+        token = self._tokens.issue_for_secret(namespace, reference, name)
+
+        def filled(secret: Object) -> Object:
+            if uid_of(secret) != uid_of(seen):
+                return secret  # another one took the name, and may be for another account
+            existing = cast("Object", secret.get("data") or {})
+            data = {
+                **existing,
+                "ca.crt": encoded(self._authority),
+                "namespace": encoded(namespace.encode()),
+                "token": existing.get("token") or encoded(token.encode()),
+            }
+            annotations = {**annotations_of(secret), ACCOUNT_UID: reference.uid}
+            return with_metadata({**secret, "data": data}, annotations=annotations)
+
+        write = write_of(self._hub, self._secrets, manager=MANAGER)
+        key = forms.object_key("", "secrets", namespace, name)
+        await edit_own(self._hub, self._secrets, key, filled, write=write)

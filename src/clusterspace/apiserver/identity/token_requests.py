@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias, cast
 from clusterspace.apiserver.builtin_resources import BuiltinRules
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
-from clusterspace.apiserver.identity.logins import API_AUDIENCE
-from clusterspace.apiserver.identity.reading import find_object
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE
+from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.identity.service_account_tokens import (
-    Grant,
     Reference,
     ServiceAccountTokens,
+    TokenSpec,
 )
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.state import HubState
@@ -43,43 +43,61 @@ class TokenRequestVerb:
     def __init__(self, tokens: ServiceAccountTokens) -> None:
         self._tokens = tokens
 
-    async def __call__(self, ask: ResourceRequest) -> Response:
+    async def __call__(self, request: ResourceRequest) -> Response:
         """Answer with the request, filled in, and the token in its status."""
+        hub, namespace, now = request.hub, request.info.namespace, request.hub.timestamp()
         options = read_write_options(
-            ask.info.query, kind="CreateOptions", user_agent=ask.context.header("user-agent")
+            request.info.query,
+            kind="CreateOptions",
+            user_agent=request.context.header("user-agent"),
         )
-        request = _default(await _read_request(ask))
-        account = await find_object(
-            ask.hub, "", "serviceaccounts", ask.info.namespace, ask.info.name
-        )
+        asked = await _read_request(request)
+        account = await find_object(hub, "", "serviceaccounts", namespace, request.info.name)
         if account is None:
-            raise ask.not_found()
-        _refuse(request, account)
-        bound = await find_binding(ask.hub, request, account)
-        owned = _with_identity(ask, request, account, options.field_manager)
+            raise request.not_found()
+        name, found = name_of(asked), request_causes(asked)
+        if found:
+            raise statuses.invalid(KIND.group_kind, name, found)
+        if name and name != name_of(account):
+            why = "must match the service account name if specified"
+            mismatch = causes.invalid("metadata.name", name, why)
+            raise statuses.invalid(KIND.group_kind, name_of(account), (mismatch,))
+        bound = await find_binding(hub, asked, account)
+        write = Write(
+            manager=options.field_manager,
+            api_version=KIND.api_version,
+            now=now,
+            schema=_RULES.schema,
+            subresource="token",
+            blank=_RULES.blank,
+        )
+        own = {
+            "name": name_of(account),
+            "namespace": namespace,
+            "uid": uid_of(account),
+            "creationTimestamp": now,
+        }
+        named = {**asked, "metadata": {**metadata_of(asked), **own}}
         # Nothing is stored, so a dry run is no different; kube-apiserver answers it with a token.
-        granted = self._granted(ask, owned, account, bound)
-        return value_response(ask.context, 201, granted, ask.representation.media_type)
-
-    def _granted(
-        self, ask: ResourceRequest, request: Object, account: Object, bound: Bound
-    ) -> Object:
-        spec = cast("Object", request["spec"])
+        spec = cast("Object", asked["spec"])
         audiences = tuple(cast("list[str]", spec.get("audiences") or [API_AUDIENCE]))
         seconds = min(int(spec["expirationSeconds"]), MOST_SECONDS)
         reference = Reference(name_of(account), uid_of(account))
-        grant = Grant(ask.info.namespace, reference, audiences, seconds, bound)
-        token = self._tokens.issue(grant)
-        expires = format_time(ask.hub.clock.now() + seconds)
-        return {
-            **request,
+        token = self._tokens.issue(TokenSpec(namespace, reference, audiences, seconds, bound))
+        granted = {
+            **track_update(None, named, write),
             "spec": {**spec, "audiences": list(audiences), "expirationSeconds": seconds},
-            "status": {"token": token, "expirationTimestamp": expires},
+            "status": {
+                "token": token,
+                "expirationTimestamp": format_time(hub.clock.now() + seconds),
+            },
         }
+        return value_response(request.context, 201, granted, request.representation.media_type)
 
 
-async def _read_request(ask: ResourceRequest) -> Object:
-    body: Any = (await ask.read_small_body(ask.served.info.kind)).value
+async def _read_request(request: ResourceRequest) -> Object:
+    """Return the TokenRequest in the body, with the time it leaves to us; BadRequest otherwise."""
+    body: Any = (await request.read_small_body(request.served.info.kind)).value
     if not isinstance(body, dict):
         raise BadRequest("the object provided is unrecognized (must be of type TokenRequest)")
     said = cast("Object", body)
@@ -91,40 +109,27 @@ async def _read_request(ask: ResourceRequest) -> Object:
             f"converting ({short}.{kind}) to (authentication.TokenRequest): unknown conversion"
         )
     namespace = find_at(said, "metadata", "namespace")
-    if namespace and namespace != ask.info.namespace:
+    if namespace and namespace != request.info.namespace:
         raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return _RULES.read({**said, "kind": KIND.kind, "apiVersion": KIND.api_version}).kube_object
-
-
-def _default(request: Object) -> Object:
-    spec = cast("Object", request["spec"])
-    given = spec.get("expirationSeconds")
-    seconds = DEFAULT_SECONDS if given is None else given
-    return {**request, "spec": {**spec, "expirationSeconds": seconds}}
+    named = {**said, "kind": KIND.kind, "apiVersion": KIND.api_version}
+    asked = _RULES.read(named).kube_object
+    spec = cast("Object", asked["spec"])
+    if spec.get("expirationSeconds") is None:
+        spec = {**spec, "expirationSeconds": DEFAULT_SECONDS}
+    return {**asked, "spec": spec}
 
 
 def request_causes(request: Object) -> tuple[Cause, ...]:
     """Return every reason to refuse what a request asks for."""
-    place, seconds = "spec.expirationSeconds", int(request["spec"]["expirationSeconds"])
+    field, seconds = "spec.expirationSeconds", int(request["spec"]["expirationSeconds"])
     if seconds < LEAST_SECONDS:
-        return (causes.invalid(place, seconds, "may not specify a duration less than 10 minutes"),)
+        return (causes.invalid(field, seconds, "may not specify a duration less than 10 minutes"),)
     if seconds > 1 << 32:
         why = "may not specify a duration larger than 2^32 seconds"
-        return (causes.invalid(place, seconds, why),)
+        return (causes.invalid(field, seconds, why),)
     return ()
-
-
-def _refuse(request: Object, account: Object) -> None:
-    found = request_causes(request)
-    if found:
-        raise statuses.invalid(KIND.group_kind, name_of(request), found)
-    name = name_of(request)
-    if name and name != name_of(account):
-        why = "must match the service account name if specified"
-        mismatch = causes.invalid("metadata.name", name, why)
-        raise statuses.invalid(KIND.group_kind, name_of(account), (mismatch,))
 
 
 async def find_binding(hub: HubState, request: Object, account: Object) -> Bound:
@@ -149,35 +154,15 @@ async def find_binding(hub: HubState, request: Object, account: Object) -> Bound
         )
         raise statuses.conflict(GroupKind("", kind), name, why)
     bound = {kind.lower(): Reference(name, uid_of(found))}
-    return bound | await _node_of(hub, found, account) if kind == "Pod" else bound
-
-
-async def _node_of(hub: HubState, pod: Object, account: Object) -> dict[str, Reference]:
-    """Return the node a pod is on; refuse the pod of another service account."""
-    if find_at(pod, "spec", "serviceAccountName") != name_of(account):
-        raise BadRequest(
-            f'cannot bind token for serviceaccount "{name_of(account)}" '
-            "to pod running with different serviceaccount name."
-        )
-    name = find_at(pod, "spec", "nodeName")
-    node = await find_object(hub, "", "nodes", "", str(name)) if name else None
-    return {} if node is None else {"node": Reference(name_of(node), uid_of(node))}
-
-
-def _with_identity(ask: ResourceRequest, request: Object, account: Object, manager: str) -> Object:
-    write = Write(
-        manager=manager,
-        api_version=KIND.api_version,
-        now=ask.hub.timestamp(),
-        schema=_RULES.schema,
-        subresource="token",
-        blank=_RULES.blank,
-    )
-    identity = {
-        "name": name_of(account),
-        "namespace": ask.info.namespace,
-        "uid": uid_of(account),
-        "creationTimestamp": ask.hub.timestamp(),
-    }
-    named = {**request, "metadata": {**metadata_of(request), **identity}}
-    return track_update(None, named, write)
+    if kind == "Pod":
+        if find_at(found, "spec", "serviceAccountName") != name_of(account):
+            raise BadRequest(
+                f'cannot bind token for serviceaccount "{name_of(account)}" '
+                "to pod running with different serviceaccount name."
+            )
+        # The end of the node it runs on is the token's end too.
+        node_name = find_at(found, "spec", "nodeName")
+        node = await find_object(hub, "", "nodes", "", str(node_name)) if node_name else None
+        if node is not None:
+            bound["node"] = Reference(name_of(node), uid_of(node))
+    return bound

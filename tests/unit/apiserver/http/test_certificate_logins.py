@@ -6,8 +6,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from clusterspace.apiserver.certificates import CERTIFICATE_LIFE, Authority
 from clusterspace.apiserver.http.certificate_logins import read_login
+from clusterspace.apiserver.identity.authority import CERTIFICATE_LIFE, Authority
 from clusterspace.errors import Unauthorized
 
 NOW = 1_700_000_000.0

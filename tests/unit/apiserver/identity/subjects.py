@@ -11,7 +11,7 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.apiserver.identity.reading import find_object
+from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import Author, HubState
 from clusterspace.apiserver.store.memory import MemoryStore

@@ -3,14 +3,14 @@
 import pytest
 from tests.unit.apiserver.identity.subjects import MemoryHub
 
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     CLUSTER,
     TYPE,
     BootstrapTokens,
     cluster_token_secret,
+    forget_expired_tokens,
 )
-from clusterspace.apiserver.identity.logins import API_AUDIENCE, Login, RefusedToken
-from clusterspace.apiserver.identity.token_expiry import forget_expired_tokens
 from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
 

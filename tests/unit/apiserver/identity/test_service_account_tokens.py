@@ -10,17 +10,17 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from tests.unit.apiserver.identity.subjects import MemoryHub, value_in
 
-from clusterspace.apiserver.identity.logins import API_AUDIENCE, RefusedToken
-from clusterspace.apiserver.identity.reading import encoded
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, RefusedToken
+from clusterspace.apiserver.identity.following import encoded
 from clusterspace.apiserver.identity.service_account_tokens import (
-    Grant,
     Reference,
     ServiceAccountTokens,
+    SigningKey,
+    TokenSpec,
     claims_for,
     read_claims,
     secret_claims,
 )
-from clusterspace.apiserver.identity.signing_keys import SigningKey
 from clusterspace.kube.objects import Object, uid_of
 
 HERE = (API_AUDIENCE,)
@@ -45,11 +45,11 @@ class Issued:
         self, *, seconds: int = 600, audiences: tuple[str, ...] = HERE, **bound: Reference
     ) -> str:
         reference = Reference("bot", uid_of(self.account))
-        return self.tokens.issue(Grant("apps", reference, audiences, seconds, bound))
+        return self.tokens.issue(TokenSpec("apps", reference, audiences, seconds, bound))
 
 
 def test_a_token_says_what_kubernetes_tokens_say():
-    grant = Grant("apps", BOT, ("a",), 600, {"secret": Reference("s", "uid-of-s")})
+    grant = TokenSpec("apps", BOT, ("a",), 600, {"secret": Reference("s", "uid-of-s")})
 
     assert claims_for(grant, token_id="id", now=1000.5) == {
         "aud": ["a"],
@@ -158,7 +158,7 @@ async def test_a_token_in_a_secret_counts_for_as_long_as_it_lies_there():
 async def test_what_we_did_not_sign_is_none_of_ours():
     issued = await Issued().start()
     elsewhere = ServiceAccountTokens(issued.hub.state, SigningKey.create())
-    grant = Grant("apps", Reference("bot", uid_of(issued.account)), HERE, 600, {})
+    grant = TokenSpec("apps", Reference("bot", uid_of(issued.account)), HERE, 600, {})
     body = claims_for(grant, token_id="x", now=issued.hub.clock.now())
     public = KEY.public.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -212,7 +212,7 @@ async def _answer(tokens: ServiceAccountTokens, token: str) -> object:
     ],
 )
 def test_claims_that_do_not_fit_together_are_refused(damage: Object):
-    body = claims_for(Grant("apps", BOT, HERE, 600, {}), token_id="x", now=0.0)
+    body = claims_for(TokenSpec("apps", BOT, HERE, 600, {}), token_id="x", now=0.0)
 
     with pytest.raises(RefusedToken):
         read_claims({**body, **damage})

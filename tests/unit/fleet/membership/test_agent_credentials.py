@@ -8,12 +8,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.unit.fleet.membership.agent_certificates import START, keyed_certificate
 
-from clusterspace.apiserver.identity.certificates.judgement import (
+from clusterspace.apiserver.identity.certificates.requests import (
     Approved,
     Requester,
     judge_request,
+    read_asked,
 )
-from clusterspace.apiserver.identity.certificates.requests import read_asked
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership.agent_credentials import (
     LONGEST_NAME,

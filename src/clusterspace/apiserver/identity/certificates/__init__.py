@@ -1,14 +1,10 @@
-"""Certificate requests: judged, approved, signed; and our own certificates, renewed.
+"""Certificate requests: judged, approved, signed.
 
-requests.py   what a CertificateSigningRequest asks for, read once
-judgement.py  may this agent have that certificate? a pure decision
-issuing.py    what a signer issues, and the certificate itself
-subjects.py   whom nobody may ask to become
-verbs.py      the doors of the API: approval and status
-signer.py     follows requests: approves agents, signs what is approved
-expiry.py     requests that are settled or forgotten go away
-renewal.py    our own certificates, renewed before they expire
+requests.py  what a CertificateSigningRequest asks for, whether an agent may have it, what is issued
+signer.py    follows requests: approves agents, signs what is approved, removes what is over
+subjects.py  whom nobody may ask to become
+verbs.py     `approval` and `status`, and reading requests with a bootstrap token
 
-A request's own words become a certificate only through `issuing.py`: subject and key are taken
+A request's own words become a certificate only through `requests.py`: subject and key are taken
 over, everything else is ours.
 """

@@ -1,15 +1,31 @@
-"""What a CertificateSigningRequest asks for, read once into plain values."""
+"""A certificate request on its way: read into plain values, judged, and made a certificate.
+
+An agent gets a certificate for its own name, in the agents' group, for logging in, for a day: by a
+token made for that cluster, or by the certificate it has now. Whoever else asks waits for an
+operator, and whoever asks for anything else is told no. This is the strictest decision in the hub,
+and a pure one.
+
+A request's own words become a certificate only through `Issuer`: subject and key are taken over,
+everything else is ours.
+"""
 
 import base64
 import binascii
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, cast
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from clusterspace.apis.agents import AGENT_SIGNER, AGENTS
+from clusterspace.apis.parts import PART_USER_PREFIX
+from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.agents import agent_user, cluster_of_agent
+from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair, UnreadableCertificate
 from clusterspace.errors import ClusterspaceError
 from clusterspace.kube.objects import Object, find_at
 
@@ -17,6 +33,18 @@ PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 """Kubernetes' signer for whoever logs in at the API server."""
+
+SIGNERS: Final = frozenset({CLIENT_SIGNER, AGENT_SIGNER})
+
+AGENT_SECONDS: Final = 24 * 3600
+"""How long an agent's certificate lives at most."""
+
+_CLIENT_SECONDS: Final = 365 * 24 * 3600
+"""As kube-controller-manager's default; what is asked for beyond it is shortened to it."""
+
+CLIENT_AUTH: Final = "client auth"
+CLIENT_USAGES: Final = frozenset({CLIENT_AUTH, "digital signature", "key encipherment"})
+"""What a certificate for logging in may be used for."""
 
 _RSA_BITS: Final = (2048, 8192)
 """Weaker is no protection; stronger only costs whoever has to check it."""
@@ -48,9 +76,27 @@ class Asked:
 def read_asked(request: Object) -> Asked:
     """Read a CertificateSigningRequest; UnreadableRequest when its PEM is not sound."""
     spec = cast("Object", request.get("spec") or {})
-    certificate_request = _load(str(spec.get("request") or ""))
     try:
-        return _asked(spec, certificate_request)
+        pem = base64.b64decode(str(spec.get("request") or ""), validate=True)
+        read = x509.load_pem_x509_csr(pem)
+    except (ValueError, binascii.Error, UnsupportedAlgorithm) as error:
+        raise UnreadableRequest(f"the request is no PEM of a request: {error}") from error
+    try:
+        if not read.is_signature_valid:
+            raise UnreadableRequest("the request is not signed by its own key")
+        names = _texts(read.subject, NameOID.COMMON_NAME)
+        organizations = _texts(read.subject, NameOID.ORGANIZATION_NAME)
+        seconds = spec.get("expirationSeconds")
+        return Asked(
+            signer=str(spec.get("signerName") or ""),
+            usages=frozenset(cast("list[str]", spec.get("usages") or [])),
+            seconds=None if seconds is None else int(seconds),
+            common_names=names,
+            organizations=organizations,
+            has_other_names=len(list(read.subject)) != len(names) + len(organizations),
+            has_attributes=bool(list(read.attributes)),
+            public_key=_strong(read.public_key()),
+        )
     except (
         ValueError,
         UnsupportedAlgorithm,
@@ -58,31 +104,6 @@ def read_asked(request: Object) -> Asked:
         x509.UnsupportedGeneralNameType,
     ) as error:
         raise UnreadableRequest(f"the request cannot be read: {error}") from error
-
-
-def _load(encoded: str) -> x509.CertificateSigningRequest:
-    try:
-        return x509.load_pem_x509_csr(base64.b64decode(encoded, validate=True))
-    except (ValueError, binascii.Error, UnsupportedAlgorithm) as error:
-        raise UnreadableRequest(f"the request is no PEM of a request: {error}") from error
-
-
-def _asked(spec: Object, read: x509.CertificateSigningRequest) -> Asked:
-    if not read.is_signature_valid:
-        raise UnreadableRequest("the request is not signed by its own key")
-    names = _texts(read.subject, NameOID.COMMON_NAME)
-    organizations = _texts(read.subject, NameOID.ORGANIZATION_NAME)
-    seconds = spec.get("expirationSeconds")
-    return Asked(
-        signer=str(spec.get("signerName") or ""),
-        usages=frozenset(cast("list[str]", spec.get("usages") or [])),
-        seconds=None if seconds is None else int(seconds),
-        common_names=names,
-        organizations=organizations,
-        has_other_names=len(list(read.subject)) != len(names) + len(organizations),
-        has_attributes=bool(list(read.attributes)),
-        public_key=_strong(read.public_key()),
-    )
 
 
 def _texts(subject: x509.Name, kind: x509.ObjectIdentifier) -> tuple[str, ...]:
@@ -104,23 +125,178 @@ def _strong(key: object) -> PublicKey:
     )
 
 
-def groups_asked(request: Object) -> tuple[str, ...]:
-    """Return the groups a request would give its bearer; none when it cannot be read."""
-    try:
-        return read_asked(request).organizations
-    except UnreadableRequest:
-        return ()
-
-
-def names_asked(request: Object) -> tuple[str, ...]:
-    """Return the users a request would make its bearer; none when it cannot be read."""
-    try:
-        return read_asked(request).common_names
-    except UnreadableRequest:
-        return ()
-
-
 def requester_of(request: Object) -> tuple[str, tuple[str, ...]]:
     """Return who made a request, as the server wrote it down: user and groups."""
     groups = cast("list[str]", find_at(request, "spec", "groups") or [])
     return str(find_at(request, "spec", "username") or ""), tuple(groups)
+
+
+# -- may this agent have that certificate? -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """What we know, from our own records, of whoever made a request."""
+
+    cluster: str = ""
+    """The cluster whose agent this is or is to become; empty for everybody else."""
+    has_token: bool = False
+    """Whether it came with a bootstrap token and not with an agent's certificate."""
+    token_is_spent: bool = False
+    """Whether the token was used on another request before."""
+    token_predates_cluster: bool = False
+    """Whether the cluster joined after the token was made: it has an agent already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """The request is in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The request asks for what its maker may not have."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Not ours to decide: somebody with the right to approve must look."""
+
+    reason: str
+
+
+ApprovalDecision: TypeAlias = Approved | Denied | Undecided
+
+
+def judge_request(asked: Asked, requester: Requester) -> ApprovalDecision:
+    """Decide about a request."""
+    if not requester.cluster:
+        return Undecided("the requester is not the agent of a cluster")
+    reason = _problem(asked, requester.cluster)
+    if reason:
+        return Denied(reason)
+    if requester.has_token and requester.token_is_spent:
+        return Denied("the bootstrap token was used before, and works once")
+    if requester.has_token and requester.token_predates_cluster:
+        return Undecided("the cluster has an agent already, and the token is older than it")
+    return Approved()
+
+
+def _problem(asked: Asked, cluster: str) -> str:
+    """Return what an agent of this cluster may not ask for; empty when all is in order."""
+    if asked.signer not in (AGENT_SIGNER, CLIENT_SIGNER):
+        return f"the signer {asked.signer} does not sign for agents"
+    if asked.common_names != (agent_user(cluster),):
+        return f"the common name is not {agent_user(cluster)}"
+    if asked.organizations != (AGENTS,):
+        return f"the organization is not {AGENTS} alone"
+    if asked.has_other_names:
+        return "the subject says more than a common name and an organization"
+    if asked.has_attributes:
+        return "the request asks for extensions, and an agent needs none"
+    problem = usage_problem(asked.usages)
+    if not problem and asked.seconds is not None and asked.seconds > AGENT_SECONDS:
+        return f"an agent's certificate lives {AGENT_SECONDS} seconds at most"
+    return problem
+
+
+def usage_problem(usages: frozenset[str]) -> str:
+    """Return what is wrong with the usages of a certificate for logging in; empty when nothing."""
+    others = sorted(usages - CLIENT_USAGES)
+    if others:
+        return f"invalid usage for client certificate: {others[0]}"
+    if CLIENT_AUTH not in usages:
+        return f"usage {CLIENT_AUTH!r} is missing"
+    return ""
+
+
+# -- the certificate ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a certificate will say."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """An approved request that its signer still does not sign."""
+
+    reason: str
+
+
+def plan_certificate(asked: Asked) -> Terms | Unfit:
+    """Return what the signer will issue for an approved request, or why it will not."""
+    problem = usage_problem(asked.usages)
+    if problem:
+        return Unfit(problem)
+    if len(asked.common_names) != 1 or not asked.common_names[0]:
+        return Unfit("the subject needs exactly one common name: the user")
+    name, organizations = asked.common_names[0], asked.organizations
+    if MASTERS in organizations:
+        return Unfit(f"the group {MASTERS} is not given away by certificate requests")
+    if name.startswith(PART_USER_PREFIX):
+        why = "are parts of the control plane, named by the hub alone"
+        return Unfit(f"users {PART_USER_PREFIX}* {why}")
+    is_agent = bool(cluster_of_agent(name, organizations))
+    if asked.signer == AGENT_SIGNER and (not is_agent or organizations != (AGENTS,)):
+        return Unfit(f"the signer {AGENT_SIGNER} signs for agents of clusters only")
+    most = AGENT_SECONDS if AGENTS in organizations else _CLIENT_SECONDS
+    seconds = most if asked.seconds is None else asked.seconds
+    return Terms(name, organizations, min(seconds, most))
+
+
+class Issuer:
+    """Signs what was asked for on the terms that were planned."""
+
+    def __init__(self, authority: KeyPair) -> None:
+        self._certificate = x509.load_pem_x509_certificate(authority.certificate)
+        key = serialization.load_pem_private_key(authority.key, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise UnreadableCertificate("the authority's key is not an EC key")
+        self._key = key
+
+    def issue(self, asked: Asked, terms: Terms, now: float) -> bytes:
+        """Return the certificate in PEM: of the request, its key alone is taken over."""
+        start = datetime.fromtimestamp(now, UTC)
+        end = min(start + timedelta(seconds=terms.seconds), self._certificate.not_valid_after_utc)
+        names = [(NameOID.ORGANIZATION_NAME, each) for each in terms.organizations]
+        names.append((NameOID.COMMON_NAME, terms.common_name))
+        subject = x509.Name(
+            [x509.NameAttribute(kind, text, _validate=False) for kind, text in names]
+        )
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            key_encipherment=True,
+            key_cert_sign=False,
+            crl_sign=False,
+            content_commitment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._certificate.subject)
+            .public_key(asked.public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start - BACKDATED)
+            .not_valid_after(end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+        )
+        signed = builder.sign(self._key, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.PEM)

@@ -1,50 +1,61 @@
-"""Follows certificate requests: approves agents by the rules, signs what is approved."""
+"""Follows certificate requests: approves agents by the rules, signs what is approved.
+
+Requests that are settled, or that nobody settled, go away after a while.
+"""
 
 from typing import Final, cast
 
 import structlog
 
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.housekeeping.expiry import remove_expired
 from clusterspace.apiserver.identity.agents import cluster_of_agent
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     NAMESPACE,
-    BootstrapToken,
     BootstrapTokens,
     secret_name,
     token_id_of,
 )
-from clusterspace.apiserver.identity.certificates.issuing import (
+from clusterspace.apiserver.identity.certificates.requests import (
     SIGNERS,
-    Issuer,
-    Unfit,
-    plan_certificate,
-)
-from clusterspace.apiserver.identity.certificates.judgement import (
+    ApprovalDecision,
     Approved,
+    Asked,
     Denied,
+    Issuer,
     Requester,
     Undecided,
-    Verdict,
-    judge_request,
-)
-from clusterspace.apiserver.identity.certificates.requests import (
-    Asked,
+    Unfit,
     UnreadableRequest,
+    judge_request,
+    plan_certificate,
     read_asked,
     requester_of,
 )
-from clusterspace.apiserver.identity.following import follow
-from clusterspace.apiserver.identity.reading import encoded, find_object, is_being_deleted
+from clusterspace.apiserver.identity.following import (
+    encoded,
+    find_object,
+    follow,
+    is_being_deleted,
+)
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import Edit, edit_own
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
+from clusterspace.kube.timestamps import parse_time
 
 _log = structlog.get_logger(__name__)
 
 _GROUP: Final = "certificates.k8s.io"
 _PLURAL: Final = "certificatesigningrequests"
 _CLUSTERS: Final = "cluster.karmada.io"
+
+LOOK_SECONDS: Final = 60.0
+
+SETTLED_SECONDS: Final = 3600.0
+"""How long a request is kept that was approved, denied or has failed; as Kubernetes."""
+
+PENDING_SECONDS: Final = 24 * 3600.0
 
 
 class CertificateSigner:
@@ -58,10 +69,8 @@ class CertificateSigner:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await follow(self._hub, (self._served.prefix(),), self._look)
-
-    async def _look(self, key: str) -> None:
-        await self.settle(forms.name_in(key))
+        prefix = self._served.prefix()
+        await follow(self._hub, (prefix,), lambda key: self.settle(forms.name_in(key)))
 
     async def settle(self, name: str) -> None:
         """Approve, deny or sign one request, as far as that is ours to do now."""
@@ -87,7 +96,7 @@ class CertificateSigner:
 
     # -- whose request is it? ------------------------------------------------------------------
 
-    async def _judge(self, request: Object, asked: Asked) -> Verdict:
+    async def _judge(self, request: Object, asked: Asked) -> ApprovalDecision:
         """Judge a request; one made with a bootstrap token uses the token up."""
         username, groups = requester_of(request)
         token_id = token_id_of(username)
@@ -96,28 +105,22 @@ class CertificateSigner:
         token = await self._tokens.find(token_id)
         if token is None or not token.cluster:
             return Undecided("the bootstrap token is for no cluster")
-        verdict = judge_request(asked, await self._token_bearer(token, request))
-        if isinstance(verdict, Approved) and not await self._tokens.spend(token, request):
-            return Denied("the bootstrap token was used before, and works once")
-        return verdict
-
-    async def _token_bearer(self, token: BootstrapToken, request: Object) -> Requester:
-        return Requester(
+        # Which of them came first is told by the order of writes, and not by clocks.
+        store, secret_key = self._hub.store, secret_name(token_id)
+        cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", token.cluster))
+        secret = await store.get(forms.object_key("", "secrets", NAMESPACE, secret_key))
+        bearer = Requester(
             cluster=token.cluster,
             has_token=True,
             token_is_spent=token.spent_on_uid not in ("", uid_of(request)),
-            token_predates_cluster=await self._predates_cluster(token),
+            token_predates_cluster=cluster is not None
+            and secret is not None
+            and secret.create_revision < cluster.create_revision,
         )
-
-    async def _predates_cluster(self, token: BootstrapToken) -> bool:
-        """Whether the cluster came after the token, by the order of writes and not by clocks."""
-        store = self._hub.store
-        cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", token.cluster))
-        name = secret_name(token.token_id)
-        secret = await store.get(forms.object_key("", "secrets", NAMESPACE, name))
-        if cluster is None or secret is None:
-            return False
-        return secret.create_revision < cluster.create_revision
+        decision = judge_request(asked, bearer)
+        if isinstance(decision, Approved) and not await self._tokens.spend(token, request):
+            return Denied("the bootstrap token was used before, and works once")
+        return decision
 
     # -- what becomes of it --------------------------------------------------------------------
 
@@ -128,10 +131,12 @@ class CertificateSigner:
             return
         certificate = self._issuer.issue(asked, terms, self._hub.clock.now())
 
-        def signed(held: Object) -> Object:
-            if uid_of(held) != uid_of(request) or not _is_open(held) or not _is_approved(held):
-                return held
-            return with_value(held, encoded(certificate), "status", "certificate")
+        def signed(live: Object) -> Object:
+            # What was judged was read before; another request may have taken its name since, or
+            # somebody may have denied it. The certificate is for the request that was judged.
+            if uid_of(live) != uid_of(request) or not _is_open(live) or not _is_approved(live):
+                return live
+            return with_value(live, encoded(certificate), "status", "certificate")
 
         await self._edit(request, signed)
         _log.info("certificate signed", request=name_of(request), user=terms.common_name)
@@ -147,10 +152,10 @@ class CertificateSigner:
             "lastTransitionTime": now,
         }
 
-        def noted(held: Object) -> Object:
-            if uid_of(held) != uid_of(request) or not _is_open(held):
-                return held
-            return with_value(held, [*_conditions(held), condition], "status", "conditions")
+        def noted(live: Object) -> Object:
+            if uid_of(live) != uid_of(request) or not _is_open(live):
+                return live
+            return with_value(live, [*_conditions(live), condition], "status", "conditions")
 
         await self._edit(request, noted)
         _log.info("certificate request settled", request=name_of(request), verdict=kind)
@@ -176,3 +181,27 @@ def _is_approved(request: Object) -> bool:
 
 def _conditions(request: Object) -> list[Object]:
     return cast("list[Object]", find_at(request, "status", "conditions") or [])
+
+
+async def expire_requests(hub: HubState) -> None:
+    """Look at every request now and then, until cancelled."""
+    while True:
+        await forget_old_requests(hub)
+        await hub.clock.sleep(LOOK_SECONDS)
+
+
+async def forget_old_requests(hub: HubState) -> int:
+    """Remove the requests that are past their time; return how many went."""
+    now = hub.clock.now()
+    return len(await remove_expired(hub, _GROUP, _PLURAL, lambda each: is_past(each, now)))
+
+
+def is_past(request: Object, now: float) -> bool:
+    """Whether a request has been there long enough."""
+    created = str(find_at(request, "metadata", "creationTimestamp"))
+    times = [
+        str(each["lastUpdateTime"]) for each in _conditions(request) if each.get("lastUpdateTime")
+    ]
+    if not times:
+        return parse_time(created) + PENDING_SECONDS <= now
+    return max(parse_time(each) for each in times) + SETTLED_SECONDS <= now

@@ -1,8 +1,8 @@
-"""The doors of certificate requests: approval and status; and reading them with a token.
+"""Verbs of certificate requests: `approval` and `status`, and reading them with a token.
 
 Approving writes conditions through `approval` and needs the right to `approve` on the signer;
-signing writes the certificate through `status` and needs the right to `sign`. Neither door can
-take back what was said, and neither can do the other's work.
+signing writes the certificate through `status` and needs the right to `sign`. Neither subresource
+can take back what was said, and neither can do the other's work.
 
 A bootstrap token reads the requests it made, by name. Roles cannot say "its own", so Kubernetes'
 role for bootstrappers covers all of them; and whose agents are about to join, under which names, is
@@ -14,14 +14,13 @@ from dataclasses import replace
 from typing import Final, TypeAlias, cast
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.access.authorizer import name_asked_for
+from clusterspace.apiserver.access.authorizer import name_asked_for, resource_attributes
 from clusterspace.apiserver.builtin_resources import BuiltinRules
 from clusterspace.apiserver.http.bodies import media_type_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
-from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.identity.bootstrap_tokens import token_id_of
-from clusterspace.apiserver.identity.reading import secret_value
+from clusterspace.apiserver.identity.following import secret_value
 from clusterspace.apiserver.options import WriteOptions, read_write_options
 from clusterspace.apiserver.verbs.patch import (
     APPLY_PATCH,
@@ -54,7 +53,7 @@ _SAID_BY_APPROVERS: Final = ("Approved", "Denied")
 _KEPT: Final = ("Approved", "Denied", "Failed")
 
 _Merge: TypeAlias = Callable[[ResourceRequest, Object, Object], Object]
-"""The stored request and the wanted one to what this door makes of them."""
+"""The stored request and the desired one to what the subresource makes of them."""
 
 _ReadEdit: TypeAlias = Callable[[ResourceRequest], Awaitable[tuple[Edit, WriteOptions]]]
 
@@ -65,181 +64,179 @@ class CertificateRequestVerbs:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def get(self, ask: ResourceRequest) -> Response:
+    async def get(self, request: ResourceRequest) -> Response:
         """Answer GET on a request; to a bootstrap token, what is not its own is not there."""
-        if _is_bootstrap(ask) and not await _is_own(ask, ask.info.name):
-            raise ask.not_found()
-        return await get(ask)
+        if _is_bootstrap(request) and not await _is_own(request, request.info.name):
+            raise request.not_found()
+        return await get(request)
 
-    async def list(self, ask: ResourceRequest) -> Response:
+    async def list(self, request: ResourceRequest) -> Response:
         """Answer GET on the collection."""
-        await _require_own(ask)
-        return await list_objects(ask)
+        await _require_own(request)
+        return await list_objects(request)
 
-    async def watch(self, ask: ResourceRequest) -> None:
+    async def watch(self, request: ResourceRequest) -> None:
         """Answer a watch of the collection."""
-        await _require_own(ask)
-        await watch(ask)
+        await _require_own(request)
+        await watch(request)
 
-    async def update_approval(self, ask: ResourceRequest) -> Response:
+    async def update_approval(self, request: ResourceRequest) -> Response:
         """Answer PUT on `approval`."""
-        return await self._write(ask, "approve", _read_update, merge_approval)
+        return await self._write(request, "approve", _read_update, merge_approval)
 
-    async def patch_approval(self, ask: ResourceRequest) -> Response:
+    async def patch_approval(self, request: ResourceRequest) -> Response:
         """Answer PATCH on `approval`."""
-        return await self._write(ask, "approve", _read_patch, merge_approval)
+        return await self._write(request, "approve", _read_patch, merge_approval)
 
-    async def update_status(self, ask: ResourceRequest) -> Response:
+    async def update_status(self, request: ResourceRequest) -> Response:
         """Answer PUT on `status`."""
-        return await self._write(ask, "sign", _read_update, merge_status)
+        return await self._write(request, "sign", _read_update, merge_status)
 
-    async def patch_status(self, ask: ResourceRequest) -> Response:
+    async def patch_status(self, request: ResourceRequest) -> Response:
         """Answer PATCH on `status`."""
-        return await self._write(ask, "sign", _read_patch, merge_status)
+        return await self._write(request, "sign", _read_patch, merge_status)
 
     async def _write(
-        self, ask: ResourceRequest, right: str, read: _ReadEdit, merge: _Merge
+        self, request: ResourceRequest, right: str, read: _ReadEdit, merge: _Merge
     ) -> Response:
-        door = replace(ask, served=replace(ask.served, rules=_door_rules(ask)))
-        edit, options = await read(door)
-        judged = await self._require(ask, right)
+        rules = _ApprovalRules(request.served.info.group_version_kind)
+        merging = replace(request, served=replace(request.served, rules=rules))
+        edit, options = await read(merging)
+        judged = await self._require(request, right)
 
         def merged(old: Object) -> Object:
             # Another request may have taken the name since, and its signer is another matter.
             if uid_of(old) != judged:
-                raise statuses.conflict(ask.served.info.group_resource, ask.info.name)
-            return merge(door, old, edit(old))
+                raise statuses.conflict(request.served.info.group_resource, request.info.name)
+            return merge(merging, old, edit(old))
 
-        return await answer_changed(ask, await change(door, merged, options))
+        return await answer_changed(request, await change(merging, merged, options))
 
-    async def _require(self, ask: ResourceRequest, right: str) -> str:
+    async def _require(self, request: ResourceRequest, right: str) -> str:
         """Refuse whoever may not approve, or sign, for the signer of this request.
 
         Returns the UID of the request this was asked about, for the answer holds for no other.
         """
-        entry = await ask.hub.store.get(ask.key)
+        entry = await request.hub.store.get(request.key)
         if entry is None:
-            raise ask.not_found()
-        held = forms.decode_stored(entry, ask.served.form)
-        signer = str(find_at(held, "spec", "signerName") or "")
+            raise request.not_found()
+        stored = forms.decode_stored(entry, request.served.form)
+        signer = str(find_at(stored, "spec", "signerName") or "")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            asked = _signer_request(right, name)
-            if (await self._authorizer.decide(ask.context.user, asked)).allowed:
-                return uid_of(held)
+            asked = resource_attributes(right, _GROUP, "signers", version="*", name=name)
+            if (await self._authorizer.decide(request.context.user, asked)).allowed:
+                return uid_of(stored)
         quoted = statuses.quoted(signer)
         why = f"user not permitted to {right} requests with signerName {quoted}"
-        raise statuses.forbidden(ask.served.info.group_resource, ask.info.name, why)
+        raise statuses.forbidden(request.served.info.group_resource, request.info.name, why)
 
 
-def _signer_request(right: str, signer: str) -> RequestInfo:
-    return RequestInfo(
-        method="",
-        path="",
-        verb=right,
-        is_resource=True,
-        group=_GROUP,
-        version="*",
-        resource="signers",
-        name=signer,
-    )
-
-
-class _DoorRules(BuiltinRules):
+class _ApprovalRules(BuiltinRules):
     """The kind's rules for a write whose merge has decided what changes."""
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> Object:
-        """Keep the request itself: these doors change what is said about it."""
+        """Keep the request itself: these subresources change what is said about it."""
         return {**new, "spec": old["spec"]}
 
 
-def _door_rules(ask: ResourceRequest) -> BuiltinRules:
-    return _DoorRules(ask.served.info.group_version_kind)
+def _is_bootstrap(request: ResourceRequest) -> bool:
+    return bool(token_id_of(request.context.user.name))
 
 
-def _is_bootstrap(ask: ResourceRequest) -> bool:
-    return bool(token_id_of(ask.context.user.name))
-
-
-async def _is_own(ask: ResourceRequest, name: str) -> bool:
+async def _is_own(request: ResourceRequest, name: str) -> bool:
     """Whether the caller made the request of this name."""
-    entry = await ask.hub.store.get(ask.served.key("", name))
+    entry = await request.hub.store.get(request.served.key("", name))
     if entry is None:
         return False
-    request = forms.decode_stored(entry, ask.served.form)
-    return find_at(request, "spec", "username") == ask.context.user.name
+    stored = forms.decode_stored(entry, request.served.form)
+    return find_at(stored, "spec", "username") == request.context.user.name
 
 
-async def _require_own(ask: ResourceRequest) -> None:
+async def _require_own(request: ResourceRequest) -> None:
     """Refuse a bootstrap token any collection but that of one request it made."""
-    if not _is_bootstrap(ask):
+    if not _is_bootstrap(request):
         return
-    name = name_asked_for(ask.info)
-    if not name or not await _is_own(ask, name):
+    name = name_asked_for(request.info)
+    if not name or not await _is_own(request, name):
         why = "a bootstrap token reads the requests it made, by name"
-        raise refusal(ask.context.user, ask.info, why)
+        raise refusal(request.context.user, request.info, why)
 
 
-async def _read_update(ask: ResourceRequest) -> tuple[Edit, WriteOptions]:
-    query, agent = ask.info.query, ask.context.header("user-agent")
+async def _read_update(request: ResourceRequest) -> tuple[Edit, WriteOptions]:
+    query, agent = request.info.query, request.context.header("user-agent")
     options = read_write_options(query, kind="UpdateOptions", user_agent=agent)
-    incoming = place(ask, await read_incoming(ask, options.field_validation))
-    require_name(ask, incoming)
+    incoming = place(request, await read_incoming(request, options.field_validation))
+    require_name(request, incoming)
     return lambda _old: incoming, options
 
 
-async def _read_patch(ask: ResourceRequest) -> tuple[Edit, WriteOptions]:
-    media_type = media_type_of(ask.context.header("content-type"))
-    require_patch_type(media_type, ask)
+async def _read_patch(request: ResourceRequest) -> tuple[Edit, WriteOptions]:
+    media_type = media_type_of(request.context.header("content-type"))
+    require_patch_type(media_type, request)
     if media_type == APPLY_PATCH:
         raise statuses.unsupported_media_type((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH))
-    query, agent = ask.info.query, ask.context.header("user-agent")
+    query, agent = request.info.query, request.context.header("user-agent")
     options = read_write_options(query, kind="PatchOptions", user_agent=agent)
-    raw = await ask.read_raw_body()
-    edit = await ask.context.run(lambda: patch_edit(raw, media_type, ask))
+    raw = await request.read_raw_body()
+    edit = await request.context.run(lambda: patch_edit(raw, media_type, request))
 
     def normalized(old: Object) -> Object:
-        checked = require_kind(edit(old), ask.served)
-        require_name(ask, checked)
-        return ask.served.rules.read(checked).kube_object
+        checked = require_kind(edit(old), request.served)
+        require_name(request, checked)
+        return request.served.rules.read(checked).kube_object
 
     return normalized, options
 
 
-def merge_approval(ask: ResourceRequest, old: Object, wanted: Object) -> Object:
+def merge_approval(request: ResourceRequest, old: Object, desired: Object) -> Object:
     """Take over what approvers say, and nothing else."""
-    said = [each for each in _conditions(wanted) if each.get("type") in _SAID_BY_APPROVERS]
-    refuse(ask, old, (*_condition_causes(old, wanted), *_contradiction(said)))
+    said = [each for each in _conditions(desired) if each.get("type") in _SAID_BY_APPROVERS]
+    found = [*_condition_causes(old, desired)]
+    if all(find_condition(said, kind) for kind in _SAID_BY_APPROVERS):
+        why = "Approved and Denied conditions are mutually exclusive"
+        found.append(causes.invalid("status.conditions", "Denied", why))
+    refuse(request, old, tuple(found))
     others = [each for each in _conditions(old) if each.get("type") not in _SAID_BY_APPROVERS]
-    return _with_status(old, wanted, [*others, *_timed(said, ask.hub.timestamp())], {})
+    return _with_status(old, desired, [*others, *_timed(said, request.hub.timestamp())], {})
 
 
-def merge_status(ask: ResourceRequest, old: Object, wanted: Object) -> Object:
+def merge_status(request: ResourceRequest, old: Object, desired: Object) -> Object:
     """Take over what signers say: the certificate, or that there will be none."""
-    certificate, held = _certificate(wanted), _certificate(old)
-    found = (*_certificate_causes(certificate, held), *_condition_causes(old, wanted))
-    refuse(ask, old, (*found, *_added(old, wanted)))
-    said = [each for each in _conditions(wanted) if each.get("type") not in _SAID_BY_APPROVERS]
+    certificate, issued = (
+        str(find_at(each, "status", "certificate") or "") for each in (desired, old)
+    )
+    field, found = "status.certificate", list[Cause]()
+    pem = secret_value({"data": {"certificate": certificate}}, "certificate")
+    if certificate and b"-----BEGIN CERTIFICATE-----" not in pem:
+        why = "must contain at least one CERTIFICATE PEM block"
+        found.append(causes.invalid(field, "<certificate data>", why))
+    if issued and certificate != issued:
+        why = "updates may not modify existing certificate content"
+        found.append(causes.forbidden(field, why))
+    found += _condition_causes(old, desired)
+    for kind in _SAID_BY_APPROVERS:
+        if _says(desired, kind) and not _says(old, kind):
+            why = f'updates may not add a condition of type "{kind}"'
+            found.append(causes.forbidden("status.conditions", why))
+    refuse(request, old, tuple(found))
+    said = [each for each in _conditions(desired) if each.get("type") not in _SAID_BY_APPROVERS]
     kept = [each for each in _conditions(old) if each.get("type") in _SAID_BY_APPROVERS]
-    issued = {"certificate": certificate} if certificate else {}
-    return _with_status(old, wanted, [*kept, *_timed(said, ask.hub.timestamp())], issued)
+    added = {"certificate": certificate} if certificate else {}
+    return _with_status(old, desired, [*kept, *_timed(said, request.hub.timestamp())], added)
 
 
-def _with_status(old: Object, wanted: Object, conditions: list[Object], issued: Object) -> Object:
-    status = {**cast("Object", old.get("status") or {}), **issued}
+def _with_status(old: Object, desired: Object, conditions: list[Object], added: Object) -> Object:
+    status = {**cast("Object", old.get("status") or {}), **added}
     if conditions:
         status["conditions"] = conditions
-    version = metadata_of(wanted).get("resourceVersion")
+    version = metadata_of(desired).get("resourceVersion")
     metadata = {**metadata_of(old), "resourceVersion": version}
     return {**old, "metadata": metadata, "status": status}
 
 
 def _conditions(request: Object) -> list[Object]:
     return cast("list[Object]", find_at(request, "status", "conditions") or [])
-
-
-def _certificate(request: Object) -> str:
-    return str(find_at(request, "status", "certificate") or "")
 
 
 def _timed(conditions: list[Object], now: str) -> list[Object]:
@@ -250,44 +247,17 @@ def _timed(conditions: list[Object], now: str) -> list[Object]:
     ]
 
 
-def _condition_causes(old: Object, wanted: Object) -> Iterator[Cause]:
-    """Refuse a verdict that is taken back, or that is neither yes nor absent."""
+def _condition_causes(old: Object, desired: Object) -> Iterator[Cause]:
+    """Refuse a decision that is taken back, or that is neither yes nor absent."""
     for kind in _KEPT:
-        if _says(old, kind) and not _says(wanted, kind):
+        if _says(old, kind) and not _says(desired, kind):
             why = f'updates may not remove a condition of type "{kind}"'
             yield causes.forbidden("status.conditions", why)
-    for index, condition in enumerate(_conditions(wanted)):
+    for index, condition in enumerate(_conditions(desired)):
         status = condition.get("status")
         if condition.get("type") in _KEPT and status != "True":
             yield causes.not_supported(f"status.conditions[{index}].status", status, ("True",))
 
 
-def _added(old: Object, wanted: Object) -> Iterator[Cause]:
-    """Refuse a verdict of approvers that comes through the signers' door."""
-    for kind in _SAID_BY_APPROVERS:
-        if _says(wanted, kind) and not _says(old, kind):
-            why = f'updates may not add a condition of type "{kind}"'
-            yield causes.forbidden("status.conditions", why)
-
-
 def _says(request: Object, kind: str) -> bool:
     return find_condition(_conditions(request), kind) is not None
-
-
-def _contradiction(said: list[Object]) -> tuple[Cause, ...]:
-    if not all(find_condition(said, kind) for kind in _SAID_BY_APPROVERS):
-        return ()
-    why = "Approved and Denied conditions are mutually exclusive"
-    return (causes.invalid("status.conditions", "Denied", why),)
-
-
-def _certificate_causes(certificate: str, held: str) -> tuple[Cause, ...]:
-    place_of, found = "status.certificate", list[Cause]()
-    pem = secret_value({"data": {"certificate": certificate}}, "certificate")
-    if certificate and b"-----BEGIN CERTIFICATE-----" not in pem:
-        why = "must contain at least one CERTIFICATE PEM block"
-        found.append(causes.invalid(place_of, "<certificate data>", why))
-    if held and certificate != held:
-        why = "updates may not modify existing certificate content"
-        found.append(causes.forbidden(place_of, why))
-    return tuple(found)

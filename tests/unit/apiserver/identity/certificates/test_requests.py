@@ -6,7 +6,6 @@ from tests.unit.apiserver.identity.certificates.requested import agent_request, 
 
 from clusterspace.apiserver.identity.certificates.requests import (
     UnreadableRequest,
-    groups_asked,
     read_asked,
 )
 
@@ -43,8 +42,3 @@ def test_strong_keys_are_taken(key: object):
 def test_what_is_no_request_cannot_be_read(request_pem: bytes):
     with pytest.raises(UnreadableRequest):
         read_asked(signing_request(request_pem))
-
-
-def test_what_cannot_be_read_asks_for_no_group():
-    assert groups_asked(signing_request(b"")) == ()
-    assert groups_asked(agent_request()) == ("system:karmada:agents",)

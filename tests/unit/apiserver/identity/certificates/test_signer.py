@@ -13,16 +13,15 @@ from tests.unit.apiserver.identity.certificates.hostile_requests import (
 from tests.unit.apiserver.identity.certificates.requested import agent_request, pem, signing_request
 from tests.unit.apiserver.identity.subjects import OPERATOR, MemoryHub
 
-from clusterspace.apiserver.certificates import Authority
 from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     SPENT_ON,
     TYPE,
     BootstrapTokens,
     cluster_token_secret,
 )
-from clusterspace.apiserver.identity.certificates.issuing import Issuer
-from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER
+from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER, Issuer
 from clusterspace.apiserver.identity.certificates.signer import CertificateSigner
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, annotations_of, name_of

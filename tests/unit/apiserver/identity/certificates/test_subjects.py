@@ -37,3 +37,9 @@ async def test_other_requests_and_other_signers_pass():
 
     assert await admitted(plain) is plain
     assert await admitted(foreign) is foreign
+
+
+async def test_what_cannot_be_read_asks_for_no_group():
+    unreadable = signing_request(b"", "west", signerName=CLIENT_SIGNER)
+
+    assert await admitted(unreadable) is unreadable

@@ -2,13 +2,13 @@
 
 import pytest
 
-from clusterspace.apiserver.authenticators import TokenTable, UnreadableTokenFile
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens, UnreadableTokenFile
 
 FILE = 'admin-token,admin,1,"system:masters,dev"\nplain-token,bob,2\n\n'
 
 
 def test_a_line_gives_a_token_its_user_with_groups() -> None:
-    admin = TokenTable.parse(FILE).find("admin-token")
+    admin = StaticTokens.parse(FILE).find("admin-token")
 
     assert admin is not None
     assert (admin.name, admin.uid) == ("admin", "1")
@@ -16,7 +16,7 @@ def test_a_line_gives_a_token_its_user_with_groups() -> None:
 
 
 def test_groups_and_empty_lines_may_be_left_out() -> None:
-    bob = TokenTable.parse(FILE).find("plain-token")
+    bob = StaticTokens.parse(FILE).find("plain-token")
 
     assert bob is not None
     assert bob.groups == ("system:authenticated",)
@@ -31,15 +31,15 @@ def test_a_malformed_line_is_named(text: str) -> None:
     number = text.count("\n")
 
     with pytest.raises(UnreadableTokenFile, match=f"line {number} "):
-        TokenTable.parse(text)
+        StaticTokens.parse(text)
 
 
 @pytest.mark.parametrize("token", ["", "admin", "admin-token ", "ADMIN-TOKEN", "admin-token,admin"])
 def test_a_token_that_is_not_in_the_file_is_nobodys(token: str) -> None:
-    assert TokenTable.parse(FILE).find(token) is None
+    assert StaticTokens.parse(FILE).find(token) is None
 
 
 def test_tokens_are_not_kept_in_the_clear() -> None:
-    table = TokenTable.parse(FILE)
+    table = StaticTokens.parse(FILE)
 
     assert "admin-token" not in repr(vars(table))

@@ -4,14 +4,13 @@ import asyncio
 
 from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub, value_in
 
-from clusterspace.apiserver.identity.logins import API_AUDIENCE
-from clusterspace.apiserver.identity.service_account_tokens import ServiceAccountTokens
-from clusterspace.apiserver.identity.signing_keys import SigningKey
-from clusterspace.apiserver.identity.token_secrets import (
+from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE
+from clusterspace.apiserver.identity.service_account_tokens import ServiceAccountTokens, SigningKey
+from clusterspace.apiserver.identity.service_accounts import (
     ACCOUNT_NAME,
     ACCOUNT_UID,
     TYPE,
-    Plan,
+    TokenSecretPlan,
     TokenSecrets,
     plan_secret,
 )
@@ -100,10 +99,10 @@ async def test_the_secret_goes_when_its_account_goes():
 def test_an_account_made_anew_is_not_the_one_the_secret_was_for():
     secret: Object = {"type": TYPE, "metadata": {"annotations": {ACCOUNT_UID: "old"}}}
 
-    assert plan_secret(secret, {"metadata": {"uid": "new"}}, AUTHORITY) is Plan.REMOVE
+    assert plan_secret(secret, {"metadata": {"uid": "new"}}, AUTHORITY) is TokenSecretPlan.REMOVE
 
 
 def test_a_secret_that_is_being_deleted_is_left_to_end():
     secret: Object = {"type": TYPE, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
-    assert plan_secret(secret, None, AUTHORITY) is Plan.NOTHING
+    assert plan_secret(secret, None, AUTHORITY) is TokenSecretPlan.NOTHING

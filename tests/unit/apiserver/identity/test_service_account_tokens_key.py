@@ -4,7 +4,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from clusterspace.apiserver.identity.signing_keys import SigningKey, UnreadableSigningKey
+from clusterspace.apiserver.identity.service_account_tokens import SigningKey, UnreadableSigningKey
 
 _PLAIN = (
     serialization.Encoding.PEM,

@@ -10,9 +10,14 @@ from tests.unit.apiserver.identity.certificates.requested import (
     signing_request,
 )
 
-from clusterspace.apiserver.certificates import AUTHORITY_LIFE, Authority
-from clusterspace.apiserver.identity.certificates.issuing import Issuer, Terms, plan_certificate
-from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER, read_asked
+from clusterspace.apiserver.identity.authority import AUTHORITY_LIFE, Authority
+from clusterspace.apiserver.identity.certificates.requests import (
+    CLIENT_SIGNER,
+    Issuer,
+    Terms,
+    plan_certificate,
+    read_asked,
+)
 
 NOW = 1_700_000_000.0
 AUTHORITY = Authority.create("test", NOW)

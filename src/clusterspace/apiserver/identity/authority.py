@@ -1,23 +1,36 @@
-"""A certificate authority of our own: EC keys, server and client certificates."""
+"""A certificate authority of our own: EC keys, server and client certificates, and their renewal.
+
+Our own certificates are renewed before they expire, without a restart.
+"""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from clusterspace.aio.clocks import Clock
 from clusterspace.errors import ClusterspaceError
 
-_BACKDATED: Final = timedelta(minutes=5)
-"""Clocks differ a little between machines; a new certificate must be valid everywhere at once."""
+_log = structlog.get_logger(__name__)
+
+BACKDATED: Final = timedelta(minutes=5)
+"""Clocks differ a little between machines; a new certificate must count everywhere at once."""
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 CERTIFICATE_LIFE: Final = timedelta(days=365)
+
+RENEWED_AT: Final = 0.8
+"""The share of its life after which a certificate is renewed: there is time to notice a failure."""
+
+LOOK_SECONDS: Final = 3600.0
+RETRY_SECONDS: Final = 60.0
 
 
 class UnreadableCertificate(ClusterspaceError):
@@ -73,7 +86,13 @@ class Authority:
     def issue_server(self, names: Sequence[str], now: float) -> KeyPair:
         """Issue a certificate for a server that is reached by these host names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        hosts: list[x509.GeneralName] = []
+        for name in names:
+            try:
+                hosts.append(x509.IPAddress(ipaddress.ip_address(name)))
+            except ValueError:
+                hosts.append(x509.DNSName(name))
+        alternatives = x509.SubjectAlternativeName(hosts)
         return self._issue(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, user: str, groups: Sequence[str], now: float) -> KeyPair:
@@ -121,9 +140,9 @@ def organizations(certificate_pem: bytes) -> tuple[str, ...]:
 def server_names(certificate_pem: bytes) -> frozenset[str]:
     """Return the host names and addresses a server certificate is for."""
     extensions = x509.load_pem_x509_certificate(certificate_pem).extensions
-    held = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    hosts = held.get_values_for_type(x509.DNSName)
-    addresses = held.get_values_for_type(x509.IPAddress)
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    hosts = names.get_values_for_type(x509.DNSName)
+    addresses = names.get_values_for_type(x509.IPAddress)
     return frozenset([*hosts, *map(str, addresses)])
 
 
@@ -134,7 +153,7 @@ def _builder(
     now: float,
     life: timedelta,
 ) -> x509.CertificateBuilder:
-    start = datetime.fromtimestamp(now, UTC) - _BACKDATED
+    start = datetime.fromtimestamp(now, UTC) - BACKDATED
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -160,13 +179,6 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
@@ -177,3 +189,34 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+def needs_renewal(certificate_pem: bytes, now: float) -> bool:
+    """Whether most of a certificate's life is over."""
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    start = certificate.not_valid_before_utc.timestamp()
+    end = certificate.not_valid_after_utc.timestamp()
+    return now >= start + RENEWED_AT * (end - start)
+
+
+async def renew_forever(
+    clock: Clock, current: Callable[[], Sequence[bytes]], renew: Callable[[float], None]
+) -> None:
+    """Look at the current certificates now and then; when one is due, renew. Until cancelled.
+
+    `renew` makes new ones, writes them where `current` reads them and puts them to use.
+    """
+    while True:
+        now = clock.now()
+        is_due = any(needs_renewal(each, now) for each in current())
+        while is_due:
+            try:
+                renew(clock.now())
+            except (OSError, ClusterspaceError) as error:
+                # A full disk must not end the hub's life: there is a fifth of its life left.
+                _log.error("certificates were not renewed", reason=str(error))
+                await clock.sleep(RETRY_SECONDS)
+                continue
+            _log.info("certificates renewed")
+            is_due = False
+        await clock.sleep(LOOK_SECONDS)

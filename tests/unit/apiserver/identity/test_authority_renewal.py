@@ -4,8 +4,12 @@ import asyncio
 
 import pytest
 
-from clusterspace.apiserver.certificates import CERTIFICATE_LIFE, Authority
-from clusterspace.apiserver.identity.certificates.renewal import needs_renewal, renew_forever
+from clusterspace.apiserver.identity.authority import (
+    CERTIFICATE_LIFE,
+    Authority,
+    needs_renewal,
+    renew_forever,
+)
 from clusterspace.testing.clocks import ManualClock
 
 NOW = 1_700_000_000.0

@@ -8,14 +8,14 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from clusterspace.apiserver.certificates import (
+from clusterspace.apiserver.http.certificate_logins import read_login
+from clusterspace.apiserver.identity.authority import (
     Authority,
     KeyPair,
     UnreadableCertificate,
     expires_at,
     server_names,
 )
-from clusterspace.apiserver.http.certificate_logins import read_login
 
 NOW = 1_700_000_000.0
 AUTHORITY = Authority.create("test", NOW)

@@ -3,7 +3,7 @@
 from tests.unit.apiserver.identity.certificates.requested import agent_request
 from tests.unit.apiserver.identity.subjects import OPERATOR, MemoryHub
 
-from clusterspace.apiserver.identity.certificates.expiry import forget_old_requests
+from clusterspace.apiserver.identity.certificates.signer import forget_old_requests
 
 GROUP, PLURAL = "certificates.k8s.io", "certificatesigningrequests"
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.unit.apiserver.identity.subjects import MemoryHub
 
-from clusterspace.apiserver.identity.revocations import Revocations, with_revoked
+from clusterspace.apiserver.identity.agents import Revocations, with_revoked
 from clusterspace.kube.timestamps import format_time
 
 

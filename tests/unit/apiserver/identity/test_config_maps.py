@@ -7,7 +7,7 @@ import yaml
 from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub
 
 from clusterspace.apiserver.identity.bootstrap_tokens import TYPE, cluster_token_secret
-from clusterspace.apiserver.identity.cluster_info import ClusterInfo, kubeconfig_of, sign
+from clusterspace.apiserver.identity.config_maps import ClusterInfo, kubeconfig_of, sign
 from clusterspace.kube.timestamps import format_time
 
 SERVER = "https://hub.example:5443"

@@ -4,20 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from clusterspace.apiserver.authenticators import TokenTable
 from clusterspace.apiserver.http.users import User
-from clusterspace.apiserver.identity.logins import (
+from clusterspace.apiserver.identity.bearer_tokens import (
     API_AUDIENCE,
     BearerTokens,
     Login,
     RefusedToken,
     StaticTokens,
+    TokenReviewVerb,
 )
-from clusterspace.apiserver.identity.token_reviews import TokenReviewVerb
 
 HERE = (API_AUDIENCE,)
 ALICE = User("alice", ("dev",), "7", {"scopes": ("read",)})
-STATIC = StaticTokens(TokenTable({"secret": ALICE, "spent": User("x"), "old": User("y")}))
+STATIC = StaticTokens({"secret": ALICE, "spent": User("x"), "old": User("y")})
 
 
 class Door:

@@ -5,14 +5,15 @@ from dataclasses import replace
 import pytest
 from tests.unit.apiserver.identity.certificates.requested import agent_request
 
-from clusterspace.apiserver.identity.certificates.judgement import (
+from clusterspace.apiserver.identity.certificates.requests import (
+    CLIENT_SIGNER,
     Approved,
     Denied,
     Requester,
     Undecided,
     judge_request,
+    read_asked,
 )
-from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER, read_asked
 
 ASKED = read_asked(agent_request(expirationSeconds=3600))
 AGENT = Requester("west")

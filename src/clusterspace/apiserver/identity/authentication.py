@@ -1,0 +1,130 @@
+"""Everything about credentials that one hub needs: who asks, the verbs, the tasks."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from clusterspace.apiserver.http.certificate_logins import login_of
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.middleware.authorize import Authorizer
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.identity.agents import Revocations, cluster_of_agent
+from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair
+from clusterspace.apiserver.identity.bearer_tokens import (
+    API_AUDIENCE,
+    BearerTokens,
+    RefusedToken,
+    StaticTokens,
+    TokenReviewVerb,
+)
+from clusterspace.apiserver.identity.bootstrap_tokens import BootstrapTokens, expire_tokens
+from clusterspace.apiserver.identity.certificates.requests import Issuer
+from clusterspace.apiserver.identity.certificates.signer import CertificateSigner, expire_requests
+from clusterspace.apiserver.identity.certificates.verbs import CertificateRequestVerbs
+from clusterspace.apiserver.identity.config_maps import ClientAuthority, ClusterInfo
+from clusterspace.apiserver.identity.service_account_tokens import ServiceAccountTokens, SigningKey
+from clusterspace.apiserver.identity.service_accounts import NamespaceAccounts, TokenSecrets
+from clusterspace.apiserver.identity.token_requests import TokenRequestVerb
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.controllers.background import Tasks
+from clusterspace.errors import Unauthorized
+from clusterspace.kube import statuses
+
+Verbs: TypeAlias = Mapping[tuple[str, str], Callable[[ResourceRequest], Awaitable[Response | None]]]
+"""`group/resource` or `group/resource/subresource`, and verb, to what answers it."""
+
+_REQUESTS: Final = "certificates.k8s.io/certificatesigningrequests"
+
+
+class HubAuthenticator:
+    """Finds out who asks: by client certificate, then by bearer token; with neither, anonymous.
+
+    A credential that is given and wrong is refused, never passed over.
+    """
+
+    def __init__(self, hub: HubState, tokens: BearerTokens, revocations: Revocations) -> None:
+        self._hub = hub
+        self._tokens = tokens
+        self._revocations = revocations
+
+    async def authenticate(self, request: Request) -> User:
+        """Return who asks; Unauthorized when the credential does not count."""
+        if request.peer_certificate is not None:
+            login = login_of(request, request.peer_certificate, self._hub.clock.now())
+            cluster = cluster_of_agent(login.user.name, login.user.groups)
+            issued = login.starts + BACKDATED.total_seconds()
+            if cluster and await self._revocations.covers(cluster, issued):
+                raise statuses.unauthorized()
+            return login.user
+        header = request.headers.get("authorization")
+        if not header:
+            return ANONYMOUS
+        scheme, _, token = header.strip().partition(" ")
+        if scheme.lower() != "bearer":
+            raise statuses.unauthorized()
+        try:
+            login = await self._tokens.check(token.strip(), (API_AUDIENCE,))
+        except RefusedToken as refusal:
+            raise Unauthorized("Unauthorized") from refusal
+        if login is None:
+            raise statuses.unauthorized()
+        # A spent token reads one path and no more.
+        if login.only_path and (request.method, request.path) != ("GET", login.only_path):
+            raise statuses.unauthorized()
+        return login.user
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The secrets of one installation: its authority, and the key behind its tokens."""
+
+    authority: KeyPair
+    tokens: SigningKey
+
+
+class Authentication:
+    """Everything about credentials, for the process that runs it."""
+
+    def __init__(self, hub: HubState, keys: Keys, static_tokens: StaticTokens) -> None:
+        self._hub = hub
+        self._keys = keys
+        self._accounts = ServiceAccountTokens(hub, keys.tokens)
+        self._bootstrap = BootstrapTokens(hub)
+        self._revocations = Revocations(hub)
+        self._bearers = BearerTokens((self._accounts, self._bootstrap, static_tokens))
+
+    def authenticator(self) -> HubAuthenticator:
+        """Return who finds out who asks."""
+        return HubAuthenticator(self._hub, self._bearers, self._revocations)
+
+    def verbs(self, authorizer: Authorizer) -> Verbs:
+        """Return the verbs that issue and review credentials."""
+        requests = CertificateRequestVerbs(authorizer)
+        return {
+            ("/serviceaccounts/token", "create"): TokenRequestVerb(self._accounts),
+            ("authentication.k8s.io/tokenreviews", "create"): TokenReviewVerb(self._bearers),
+            (_REQUESTS, "get"): requests.get,
+            (_REQUESTS, "list"): requests.list,
+            (_REQUESTS, "watch"): requests.watch,
+            (f"{_REQUESTS}/approval", "update"): requests.update_approval,
+            (f"{_REQUESTS}/approval", "patch"): requests.patch_approval,
+            (f"{_REQUESTS}/status", "update"): requests.update_status,
+            (f"{_REQUESTS}/status", "patch"): requests.patch_status,
+        }
+
+    def tasks(self, server: str) -> Tasks:
+        """Return what goes on in the background; `server` is the URL newcomers reach us at."""
+        hub, authority = self._hub, self._keys.authority.certificate
+        issuer = Issuer(self._keys.authority)
+        return {
+            "service accounts": NamespaceAccounts(hub, authority).run,
+            "token secrets": TokenSecrets(hub, self._accounts, authority).run,
+            "certificate requests": CertificateSigner(hub, self._bootstrap, issuer).run,
+            "certificate request expiry": lambda: expire_requests(hub),
+            "bootstrap token expiry": lambda: expire_tokens(hub),
+            "client authority": ClientAuthority(hub, authority).run,
+            "cluster info": ClusterInfo(hub, server, authority).run,
+            "revocations": self._revocations.run,
+        }

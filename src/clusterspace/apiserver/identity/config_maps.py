@@ -1,0 +1,137 @@
+"""The ConfigMaps in which others read how to reach us, and whose certificates count.
+
+`kube-public/cluster-info` is what a newcomer reads before it knows whom to trust. Beside the
+kubeconfig lies, for every bootstrap token that allows it, a signature made with the token's secret:
+whoever knows the secret can tell that the kubeconfig comes from somebody who knows it too.
+
+`kube-system/extension-apiserver-authentication` says whose client certificates count here. Other
+API servers of the installation read it, as they do with a kube-apiserver, and so know the same
+people.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from clusterspace.apiserver.identity import bootstrap_tokens
+from clusterspace.apiserver.identity.following import (
+    edit_config_map,
+    follow,
+    is_being_deleted,
+    list_objects,
+    secret_text,
+)
+from clusterspace.apiserver.state import HubState
+from clusterspace.kube.objects import Object
+
+_INFO: Final = ("kube-public", "cluster-info")
+_KUBECONFIG: Final = "kubeconfig"
+_SIGNATURE: Final = "jws-kubeconfig-"
+
+_AUTHENTICATION: Final = ("kube-system", "extension-apiserver-authentication")
+_CLIENT_AUTHORITY: Final = "client-ca-file"
+
+
+def kubeconfig_of(server: str, authority: bytes) -> str:
+    """Return a kubeconfig that says where we are and who vouches for us, and logs nobody in."""
+    cluster = {
+        "server": server,
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+    }
+    config: Object = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": cluster}],
+        "contexts": None,
+        "current-context": "",
+        "preferences": {},
+        "users": None,
+    }
+    return msgspec.yaml.encode(config).decode()
+
+
+def sign(content: str, token_id: str, secret: str) -> str:
+    """Return a JWS of the content with the content left out, as kubeadm compares it: by letter."""
+    header = _base64url(b'{"alg":"HS256","kid":"%s"}' % token_id.encode())
+    signed = f"{header}.{_base64url(content.encode())}"
+    signature = hmac.new(secret.encode(), signed.encode(), hashlib.sha256).digest()
+    return f"{header}..{_base64url(signature)}"
+
+
+def _base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def signatures(kubeconfig: str, secrets: Iterable[Object], now: float) -> dict[str, str]:
+    """Return the signatures that belong beside a kubeconfig, by key."""
+    signed: dict[str, str] = {}
+    for secret in secrets:
+        token_id, token = secret_text(secret, "token-id"), secret_text(secret, "token-secret")
+        may_sign = (
+            secret.get("type") == bootstrap_tokens.TYPE
+            and not is_being_deleted(secret)
+            and secret_text(secret, "usage-bootstrap-signing") == "true"
+            and not bootstrap_tokens.has_expired(secret, now)
+        )
+        if may_sign and token_id and token:
+            signed[_SIGNATURE + token_id] = sign(kubeconfig, token_id, token)
+    return signed
+
+
+class ClusterInfo:
+    """Keeps `cluster-info` there, right and signed."""
+
+    def __init__(self, hub: HubState, server: str, authority: bytes) -> None:
+        self._hub = hub
+        self._kubeconfig = kubeconfig_of(server, authority)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self.publish()
+        info = self._hub.catalog.get_storage("", "configmaps").key(*_INFO)
+        secrets = self._hub.catalog.get_storage("", "secrets").prefix(bootstrap_tokens.NAMESPACE)
+
+        async def look(key: str) -> None:
+            if key == info or key.startswith(secrets + "bootstrap-token-"):
+                await self.publish()
+
+        await follow(self._hub, (info, secrets), look)
+
+    async def publish(self) -> None:
+        """Write the kubeconfig and its signatures, if anything of it differs."""
+        secrets = await list_objects(self._hub, "", "secrets", bootstrap_tokens.NAMESPACE)
+        signed = signatures(self._kubeconfig, secrets, self._hub.clock.now())
+
+        def published(data: dict[str, str]) -> dict[str, str]:
+            kept = {k: v for k, v in data.items() if not k.startswith(_SIGNATURE)}
+            return {**kept, _KUBECONFIG: self._kubeconfig, **signed}
+
+        await edit_config_map(self._hub, *_INFO, published)
+
+
+class ClientAuthority:
+    """Keeps `extension-apiserver-authentication` there and right; what others add there stays."""
+
+    def __init__(self, hub: HubState, authority: bytes) -> None:
+        self._hub = hub
+        self._authority = authority.decode()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        key = self._hub.catalog.get_storage("", "configmaps").key(*_AUTHENTICATION)
+
+        async def look(changed: str) -> None:
+            if changed == key:  # names that begin with this one are followed too
+                await self.publish()
+
+        await self.publish()
+        await follow(self._hub, (key,), look)
+
+    async def publish(self) -> None:
+        """Write our authority, if anything else is there."""
+        own = {_CLIENT_AUTHORITY: self._authority}
+        await edit_config_map(self._hub, *_AUTHENTICATION, lambda data: {**data, **own})
