@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.flows.fleets import Fleet, running_fleet
 
-from clusterspace.cli.clusters import clusters, cordon, taint, uncordon
-from clusterspace.cli.controllers import controllers
-from clusterspace.cli.join import join, unjoin
-from clusterspace.cli.register import unregister
-from clusterspace.cli.tokens import token
+from clusterspace.cli.commands.clusters import clusters, cordon, taint, uncordon
+from clusterspace.cli.commands.controllers import controllers
+from clusterspace.cli.commands.membership import join, unjoin, unregister
+from clusterspace.cli.commands.tokens import token
 from clusterspace.roots.metrics_site import serving_metrics
 from clusterspace.testing.steps import until
 

@@ -12,8 +12,8 @@ from clusterspace.apiserver.store.backups import RESTORE_JUMP, back_up, restore
 from clusterspace.apiserver.store.inspection import inspect
 from clusterspace.apiserver.store.revisions import Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
+from clusterspace.cli.commands.store import store as store_command
 from clusterspace.cli.output import ExitCode
-from clusterspace.cli.store import store as store_command
 from clusterspace.errors import Compacted, StoreCorrupt, StoreUnreadable
 
 

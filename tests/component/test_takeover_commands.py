@@ -13,8 +13,7 @@ from tests.component.execution_site import CLUSTER, Site, executing, two_cluster
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.cli.promote import promote
-from clusterspace.cli.resume import resume
+from clusterspace.cli.commands.workloads import promote, resume
 from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import CannotPromote

@@ -12,7 +12,7 @@ from tests.component.scheduler_site import Fleet, running_scheduler
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.cli.explain import why
+from clusterspace.cli.commands.workloads import why
 from clusterspace.client.places import Place
 from clusterspace.kube.objects import labels_of, with_metadata
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, deployment, namespace

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from clusterspace import __version__
-from clusterspace.cli.sentences import sentence_of
+from clusterspace.cli.running import sentence_of
 from clusterspace.cli.settings import CONFIG_VARIABLE, name_variables, read_config
 from clusterspace.errors import ClusterspaceError
 
@@ -21,55 +21,54 @@ from clusterspace.errors import ClusterspaceError
 class Verb:
     """One line of the table; its module is imported when the verb is used."""
 
-    place: str
-    """module:command, below clusterspace.cli."""
+    path: str
+    """module:command, below clusterspace.cli.commands."""
     sentence: str
 
     def load(self) -> click.Command:
         """Import the module and return the command."""
-        module_name, _, attribute = self.place.partition(":")
-        command: click.Command = getattr(
-            import_module(f"clusterspace.cli.{module_name}"), attribute
-        )
+        module_name, _, attribute = self.path.partition(":")
+        module = import_module(f"clusterspace.cli.commands.{module_name}")
+        command: click.Command = getattr(module, attribute)
         return command
 
 
 SECTIONS: Final = {
     "Run a fleet": {
-        "up": Verb("up:up", "Run a whole fleet on this machine."),
-        "down": Verb("up:down", "Stop the fleet on this machine; its data stays."),
-        "hub": Verb("serve:hub", "Run the hub: a Kubernetes API server for the fleet."),
-        "fleet": Verb("fleet:fleet", "Run the fleet API server: every cluster, one address."),
+        "up": Verb("local:up", "Run a whole fleet on this machine."),
+        "down": Verb("local:down", "Stop the fleet on this machine; its data stays."),
+        "hub": Verb("servers:hub", "Run the hub: a Kubernetes API server for the fleet."),
+        "fleet": Verb("servers:fleet", "Run the fleet API server: every cluster, one address."),
         "controllers": Verb("controllers:controllers", "Run the controllers."),
-        "agent": Verb("agent:agent", "Run the agent of a registered cluster."),
-        "sim": Verb("sim:sim", "Run a simulated member: a real API, made-up pods."),
+        "agent": Verb("controllers:agent", "Run the agent of a registered cluster."),
+        "sim": Verb("servers:sim", "Run a simulated member: a real API, made-up pods."),
     },
     "Clusters": {
-        "join": Verb("join:join", "Make a cluster a member that the hub reaches."),
-        "unjoin": Verb("join:unjoin", "Take a member out of the fleet."),
+        "join": Verb("membership:join", "Make a cluster a member that the hub reaches."),
+        "unjoin": Verb("membership:unjoin", "Take a member out of the fleet."),
         "token": Verb("tokens:token", "Let clusters register themselves."),
-        "register": Verb("register:register", "Register a cluster whose agent dials the hub."),
-        "unregister": Verb("register:unregister", "Take a registered cluster out again."),
+        "register": Verb("membership:register", "Register a cluster whose agent dials the hub."),
+        "unregister": Verb("membership:unregister", "Take a registered cluster out again."),
         "cordon": Verb("clusters:cordon", "Place nothing new on a cluster."),
         "uncordon": Verb("clusters:uncordon", "Let a cluster get new work again."),
         "taint": Verb("clusters:taint", "Set or remove taints of a cluster."),
     },
     "Workloads": {
-        "promote": Verb("promote:promote", "Take over what already runs on a cluster."),
-        "resume": Verb("resume:resume", "Let paused deletions on a cluster go on."),
-        "why": Verb("explain:why", "Say why an object is where it is."),
+        "promote": Verb("workloads:promote", "Take over what already runs on a cluster."),
+        "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
+        "why": Verb("workloads:why", "Say why an object is where it is."),
     },
     "Look": {
         "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),
-        "status": Verb("up:status", "Show the parts of the fleet on this machine."),
-        "logs": Verb("up:logs", "Show the log of one part."),
-        "doctor": Verb("up:doctor", "Look for what is wrong, and say what to do."),
-        "kubeconfig": Verb("fleet:kubeconfig", "Write contexts for the fleet and each cluster."),
+        "status": Verb("local:status", "Show the parts of the fleet on this machine."),
+        "logs": Verb("local:logs", "Show the log of one part."),
+        "doctor": Verb("local:doctor", "Look for what is wrong, and say what to do."),
+        "kubeconfig": Verb("clusters:kubeconfig", "Write contexts for the fleet and each cluster."),
     },
     "Data and settings": {
         "store": Verb("store:store", "Back up, restore and check the hub's data."),
         "config": Verb("config:config", "Show every setting, and where it came from."),
-        "completion": Verb("completion:completion", "Teach your shell to complete our commands."),
+        "completion": Verb("config:completion", "Teach your shell to complete our commands."),
     },
 }
 """The verbs by what people come for, in the order they are shown."""

@@ -101,79 +101,68 @@ def read_config(file: Path, table: click.Group) -> DefaultMap:
         raise _bad(file, "it is no text") from error
     except yaml.YAMLError as error:
         raise _bad(file, f"it is no YAML: {' '.join(str(error).split())}") from error
-    return _read_group(_Reading(file, ()), content, table)
+    return _read_section(_Section(file, (), content), table)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """Where in the file we are."""
+class _Section:
+    """What the file has for one command, or for a group of them."""
 
     file: Path
     verbs: tuple[str, ...]
+    content: object
 
-    def at(self, key: str) -> str:
-        return ".".join((*self.verbs, key))
-
-    def refuse_others(self, key: str, known: list[str], what: str) -> None:
-        if key in known:
-            return
-        close = difflib.get_close_matches(key, known, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise _bad(self.file, f"{self.at(key)}: there is no such {what}{hint}")
-
-    def entries(self, content: object) -> Mapping[str, object]:
-        if content is None:
+    def entries(self, known: list[str], what: str) -> Mapping[str, object]:
+        """Return the values by key; BadParameter for a key that is not known."""
+        if self.content is None:
             return {}
-        if not isinstance(content, dict):
+        if not isinstance(self.content, dict):
             where = ".".join(self.verbs)
             raise _bad(self.file, f"{where or 'the file'} must hold names and values")
-        return {str(key): value for key, value in cast("dict[object, object]", content).items()}
+        content = cast("dict[object, object]", self.content)
+        for key in map(str, content):
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                path = ".".join((*self.verbs, key))
+                raise _bad(self.file, f"{path}: there is no such {what}{hint}")
+        return {str(key): value for key, value in content.items()}
 
 
-def _read_group(reading: _Reading, content: object, group: click.Group) -> DefaultMap:
-    context = click.Context(group)
-    known = group.list_commands(context)
-    values: DefaultMap = {}
-    for verb, below in reading.entries(content).items():
-        reading.refuse_others(verb, known, "command")
-        command = cast("click.Command", group.get_command(context, verb))
-        inner = _Reading(reading.file, (*reading.verbs, verb))
-        is_group = isinstance(command, click.Group)
-        values[verb] = (_read_group if is_group else _read_options)(inner, below, command)  # pyright: ignore[reportArgumentType]
-    return values
-
-
-def _read_options(reading: _Reading, content: object, command: click.Command) -> DefaultMap:
-    settings = {each.key: each for each in CommandPath(reading.verbs, command).settings()}
-    values: DefaultMap = {}
-    for key, value in reading.entries(content).items():
-        reading.refuse_others(key, list(settings), "option")
-        values[settings[key].name] = _read_value(reading.file, settings[key], value)
-    return values
+def _read_section(section: _Section, command: click.Command) -> DefaultMap:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        inner = section.entries(command.list_commands(context), "command")
+        return {
+            verb: _read_section(
+                _Section(section.file, (*section.verbs, verb), content),
+                cast("click.Command", command.get_command(context, verb)),
+            )
+            for verb, content in inner.items()
+        }
+    settings = {each.key: each for each in CommandPath(section.verbs, command).settings()}
+    return {
+        settings[key].name: _read_value(section.file, settings[key], value)
+        for key, value in section.entries(list(settings), "option").items()
+    }
 
 
 def _read_value(file: Path, setting: Setting, value: object) -> str | tuple[str, ...]:
     """Return a value as the text it would be on the command line, if its option takes it."""
-    many = cast("list[object]", value) if isinstance(value, list) else [value]
-    texts = tuple(_text(file, setting, each) for each in many)
-    for each in texts:
+    texts: list[str] = []
+    for each in cast("list[object]", value) if isinstance(value, list) else [value]:
+        if not isinstance(each, str | int | float):
+            raise _bad(file, f"{setting.path}: a text, a number, true or false is needed")
+        texts.append(str(each).lower() if isinstance(each, bool) else str(each))
         try:
-            setting.option.type.convert(each, setting.option, None)
+            setting.option.type.convert(texts[-1], setting.option, None)
         except click.BadParameter as error:
             raise _bad(file, f"{setting.path}: {error.message}") from error
     if setting.option.multiple:
-        return texts
+        return tuple(texts)
     if len(texts) != 1:
         raise _bad(file, f"{setting.path}: it takes one value")
     return texts[0]
-
-
-def _text(file: Path, setting: Setting, value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise _bad(file, f"{setting.path}: a text, a number, true or false is needed")
 
 
 def _bad(file: Path, why: str) -> click.BadParameter:

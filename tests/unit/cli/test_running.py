@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from clusterspace.cli.sentences import sentence_of
+from clusterspace.cli.running import sentence_of
 from clusterspace.errors import (
     CannotJoin,
     ClusterUnreachable,

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -10,7 +11,7 @@ from clusterspace.cli.output import ExitCode, people_console
 from clusterspace.errors import StoreCorrupt, StoreError
 from clusterspace.roots import store_files
 
-PLACE = click.Path(path_type=Path)
+_FILE: Final = click.Path(path_type=Path)
 
 
 @click.group()
@@ -19,8 +20,8 @@ def store() -> None:
 
 
 @store.command()
-@click.argument("target", type=PLACE)
-@click.option("--data-dir", type=PLACE, required=True, help="Data directory of the hub.")
+@click.argument("target", type=_FILE)
+@click.option("--data-dir", type=_FILE, required=True, help="Data directory of the hub.")
 def backup(target: Path, data_dir: Path) -> None:
     """Copy the store to the new file TARGET, while the hub runs or not.
 
@@ -34,8 +35,8 @@ def backup(target: Path, data_dir: Path) -> None:
 
 
 @store.command()
-@click.argument("source", type=PLACE)
-@click.option("--data-dir", type=PLACE, required=True, help="Data directory without a store.")
+@click.argument("source", type=_FILE)
+@click.option("--data-dir", type=_FILE, required=True, help="Data directory without a store.")
 def restore(source: Path, data_dir: Path) -> None:
     """Make a new store in a data directory from the backup SOURCE.
 
@@ -52,7 +53,7 @@ def restore(source: Path, data_dir: Path) -> None:
 
 
 @store.command()
-@click.argument("place", type=PLACE)
+@click.argument("place", type=_FILE)
 def check(place: Path) -> None:
     """Verify every record of a data directory, a store file or a backup.
 
@@ -63,6 +64,8 @@ def check(place: Path) -> None:
       clusterspace store check .clusterspace/hub
       clusterspace store check backup.db
     """
+    from rich.table import Table  # 40 ms that other commands need not pay
+
     with _reported_errors():
         found = store_files.check(place)
     rows = {
@@ -74,17 +77,11 @@ def check(place: Path) -> None:
         "kept changes": f"{found.history_events:,}",
         "left by compaction": f"{found.leftover_records:,}",
     }
-    _print_table(rows)
-    click.echo("Every record is as it was written.")
-
-
-def _print_table(rows: dict[str, str]) -> None:
-    from rich.table import Table  # 40 ms that other commands need not pay
-
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in rows.items():
         table.add_row(name, value)
     people_console().print(table, soft_wrap=True)
+    click.echo("Every record is as it was written.")
 
 
 @contextmanager

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from clusterspace.cli.hub_option import run
-from clusterspace.cli.member_cidrs import Networks, member_cidrs_option
+from clusterspace.cli.options import Networks, member_cidrs_option
 from clusterspace.cli.output import ExitCode, Line, Listing, output_option, people_console, show
-from clusterspace.cli.sentences import sentence_of
+from clusterspace.cli.running import run, sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
+    from clusterspace.roots.local_files import LocalFiles, PartRecord
     from clusterspace.roots.up import UpSettings
 
 _STOP_SECONDS: Final = 30.0
@@ -112,9 +109,90 @@ def up(
         click.echo(f"the fleet in {data_dir} is running already", err=True)
         _show_what_to_try(files, demo=demo, stop_with="`clusterspace down`")
     except TaskFailed as failure:
-        raise click.ClickException(sentence_of(_root_of(failure))) from failure
+        # What it began with: a task failed because a part failed because of this.
+        cause: Exception = failure
+        while isinstance(cause, TaskFailed) and isinstance(cause.__cause__, Exception):
+            cause = cause.__cause__
+        raise click.ClickException(sentence_of(cause)) from failure
     except (ClusterspaceError, OSError) as error:
         raise click.ClickException(sentence_of(error)) from error
+
+
+def _run(settings: "UpSettings", *, demo: bool) -> None:
+    from rich.console import Console
+
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.roots.demo.placing import place_shop
+    from clusterspace.roots.up import run_until_stopped
+    from clusterspace.telemetry.logs import Format, Level, configure
+
+    configure(Format("console"), Level.WARNING, sys.stderr)
+    console = Console(stderr=True)
+
+    async def when_ready(files: "LocalFiles") -> None:
+        if demo:
+            await place_shop(files, SystemClock())
+            done = "[green]✓[/] shop         a sample application on both members"
+            console.print(done, highlight=False)
+        _show_what_to_try(files, demo=demo, stop_with="Ctrl-C")
+
+    def report(record: "PartRecord") -> None:
+        if record.state == "ready":
+            console.print(f"[green]✓[/] {record.name:12} 127.0.0.1:{record.port}", highlight=False)
+        elif record.restarts and record.state == "starting":
+            console.print(f"[yellow]↻[/] {record.name:12} starts again", highlight=False)
+
+    asyncio.run(run_until_stopped(settings, when_ready, report))
+    console.print("stopped")
+
+
+def _detach(files: "LocalFiles", arguments: list[str]) -> None:
+    """Start ourselves once more, in the background, and wait until everything is ready."""
+    import subprocess
+    import time
+
+    files.prepare()
+    if files.is_running():
+        click.echo(f"the fleet in {files.directory} is running already", err=True)
+        return
+    log = files.log("up")
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command line
+            [sys.executable, "-m", "clusterspace", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    while not files.is_ready_for_people():
+        if process.poll() is not None:
+            said = log.read_text(errors="replace").strip().splitlines()
+            raise click.ClickException((said or ["nothing was said"])[-1].removeprefix("Error: "))
+        time.sleep(_STEP_SECONDS)
+
+
+def _show_what_to_try(files: "LocalFiles", *, demo: bool, stop_with: str) -> None:
+    """End with commands that work as they stand here."""
+    import shutil
+
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        kubeconfig: Path = files.kubeconfig.relative_to(Path.cwd())
+    except ValueError:
+        kubeconfig = files.kubeconfig
+    console.print("\n[bold]Now try[/], in another terminal:\n")
+    console.print(f"  [cyan]export KUBECONFIG={kubeconfig}[/]")
+    if shutil.which("clusterspace") is None:
+        console.print(f'  [cyan]export PATH="{Path(sys.executable).parent}:$PATH"[/]')
+    for command, meaning in _DEMO_COMMANDS if demo else _COMMANDS:
+        console.print(f"  [cyan]{command:62}[/][dim]{meaning}[/]")
+    if shutil.which("kubectl") is None:
+        console.print(
+            "\n[yellow]kubectl is not on your PATH[/]: see https://kubernetes.io/docs/tasks/tools/"
+        )
+    console.print(f"\n{stop_with} stops it; everything is there again at the next start.")
 
 
 @click.command()
@@ -164,7 +242,14 @@ def status(data_dir: Path, output: str) -> None:
         raise click.ClickException(
             f"no fleet runs from {data_dir}: start one with `clusterspace up`"
         )
-    show(_listing(record), output)
+    lines: list[Line] = []
+    for part in record.parts:
+        numbers = (str(part.pid or ""), str(part.port or ""), str(part.restarts))
+        style = "" if part.state == "ready" else "yellow"
+        cells = (part.name, part.state, *numbers, part.log)
+        lines.append(Line(part.name, cells, style=style))
+    columns = ("PART", "STATE", "PID", "PORT", "RESTARTS", "LOG")
+    show(Listing(columns, tuple(lines), document=record), output)
 
 
 @click.command()
@@ -235,105 +320,3 @@ def doctor(data_dir: Path) -> None:
 
     if not run(work):
         raise SystemExit(ExitCode.FAILED)
-
-
-def _run(settings: "UpSettings", *, demo: bool) -> None:
-    from rich.console import Console
-
-    from clusterspace.roots.up import run_until_stopped
-    from clusterspace.telemetry.logs import Format, Level, configure
-
-    configure(Format("console"), Level.WARNING, sys.stderr)
-    console = Console(stderr=True)
-
-    async def when_ready(files: "LocalFiles") -> None:
-        if demo:
-            await _place_shop(files, console)
-        _show_what_to_try(files, demo=demo, stop_with="Ctrl-C")
-
-    def told(record: "PartRecord") -> None:
-        if record.state == "ready":
-            console.print(f"[green]✓[/] {record.name:12} 127.0.0.1:{record.port}", highlight=False)
-        elif record.restarts and record.state == "starting":
-            console.print(f"[yellow]↻[/] {record.name:12} starts again", highlight=False)
-
-    asyncio.run(run_until_stopped(settings, when_ready, told))
-    console.print("stopped")
-
-
-def _detach(files: "LocalFiles", arguments: list[str]) -> None:
-    """Start ourselves once more, in the background, and wait until everything is ready."""
-    import subprocess
-    import time
-
-    files.prepare()
-    if files.is_running():
-        click.echo(f"the fleet in {files.directory} is running already", err=True)
-        return
-    log = files.log("up")
-    with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own command line
-            [sys.executable, "-m", "clusterspace", "up", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    while not files.is_ready_for_people():
-        if process.poll() is not None:
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise click.ClickException((said or ["nothing was said"])[-1].removeprefix("Error: "))
-        time.sleep(_STEP_SECONDS)
-
-
-async def _place_shop(files: "LocalFiles", console: "Console") -> None:
-    from clusterspace.aio.clocks import SystemClock
-    from clusterspace.roots.demo.placing import place_shop
-
-    await place_shop(files, SystemClock())
-    console.print("[green]✓[/] shop         a sample application on both members", highlight=False)
-
-
-def _show_what_to_try(files: "LocalFiles", *, demo: bool, stop_with: str) -> None:
-    """End with commands that work as they stand here."""
-    import shutil
-
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    try:
-        kubeconfig: Path = files.kubeconfig.relative_to(Path.cwd())
-    except ValueError:
-        kubeconfig = files.kubeconfig
-    console.print("\n[bold]Now try[/], in another terminal:\n")
-    console.print(f"  [cyan]export KUBECONFIG={kubeconfig}[/]")
-    if shutil.which("clusterspace") is None:
-        console.print(f'  [cyan]export PATH="{Path(sys.executable).parent}:$PATH"[/]')
-    for command, meaning in _DEMO_COMMANDS if demo else _COMMANDS:
-        console.print(f"  [cyan]{command:62}[/][dim]{meaning}[/]")
-    if shutil.which("kubectl") is None:
-        console.print(
-            "\n[yellow]kubectl is not on your PATH[/]: see https://kubernetes.io/docs/tasks/tools/"
-        )
-    console.print(f"\n{stop_with} stops it; everything is there again at the next start.")
-
-
-def _listing(record: "RunRecord") -> Listing:
-    return Listing(
-        columns=("PART", "STATE", "PID", "PORT", "RESTARTS", "LOG"),
-        lines=tuple(map(_part_line, record.parts)),
-        document=record,
-    )
-
-
-def _part_line(part: "PartRecord") -> Line:
-    numbers = (str(part.pid or ""), str(part.port or ""), str(part.restarts))
-    style = "" if part.state == "ready" else "yellow"
-    return Line(part.name, (part.name, part.state, *numbers, part.log), style=style)
-
-
-def _root_of(failure: Exception) -> Exception:
-    """Return what it began with: a task failed because a part failed because of this."""
-    while isinstance(failure, TaskFailed) and isinstance(failure.__cause__, Exception):
-        failure = failure.__cause__
-    return failure

@@ -1,15 +1,12 @@
 """`clusterspace token`: what clusters need to register themselves, made, shown and taken back."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.options import HubOptions, hub_options
 from clusterspace.cli.output import Line, Listing, output_option, show
-
-if TYPE_CHECKING:
-    from clusterspace.roots.tokens import KnownToken
+from clusterspace.cli.running import run
 
 _COLUMNS: Final = ("TOKEN", "CLUSTER", "STATE", "EXPIRES")
 
@@ -31,14 +28,7 @@ def token() -> None:
 )
 @click.option("--print-register-command", is_flag=True, help="Print the whole command to run.")
 @hub_options
-def create(
-    name: str,
-    seconds: int,
-    kubeconfig: Path | None,
-    context: str,
-    *,
-    print_register_command: bool,
-) -> None:
+def create(*, name: str, seconds: int, print_register_command: bool, hub: HubOptions) -> None:
     """Make a token with which the cluster NAME, and no other, can register once.
 
     \b
@@ -46,11 +36,10 @@ def create(
       clusterspace token create west --print-register-command
       clusterspace token create west --ttl 600
     """
-    from clusterspace.roots.clients import hub_settings
     from clusterspace.roots.tokens import create_token
 
     async def work() -> None:
-        made = await create_token(name, hub_settings(kubeconfig, context), seconds=seconds)
+        made = await create_token(name, hub.settings(), seconds=seconds)
         click.echo(made.command if print_register_command else made.token)
 
     run(work)
@@ -59,7 +48,7 @@ def create(
 @token.command("list")
 @output_option()
 @hub_options
-def list_(kubeconfig: Path | None, context: str, output: str) -> None:
+def list_(*, output: str, hub: HubOptions) -> None:
     """Show the tokens the hub holds: for which cluster, whether used, until when.
 
     Of the token itself the hub keeps no more than the part before the dot.
@@ -69,36 +58,32 @@ def list_(kubeconfig: Path | None, context: str, output: str) -> None:
       clusterspace token list
       clusterspace token list -o json
     """
-    from clusterspace.roots.clients import hub_settings
     from clusterspace.roots.tokens import list_tokens
 
-    found = run(lambda: list_tokens(hub_settings(kubeconfig, context)))
+    found = run(lambda: list_tokens(hub.settings()))
     nothing = "no token is left: clusterspace token create NAME makes one"
-    lines = tuple(map(_line, found))
+    lines = tuple(
+        Line(each.token_id, (each.token_id, each.cluster_name, each.state, each.expires))
+        for each in found
+    )
     show(Listing(_COLUMNS, lines, document=found, nothing=nothing), output)
-
-
-def _line(known: "KnownToken") -> Line:
-    cells = (known.token_id, known.cluster_name, known.state, known.expires)
-    return Line(known.token_id, cells)
 
 
 @token.command()
 @click.argument("tokens", metavar="TOKEN...", nargs=-1, required=True)
 @hub_options
-def delete(tokens: tuple[str, ...], kubeconfig: Path | None, context: str) -> None:
+def delete(*, tokens: tuple[str, ...], hub: HubOptions) -> None:
     """Take tokens back, given whole or by the part before the dot: they let nobody in any more.
 
     \b
     Examples:
       clusterspace token delete abcdef
     """
-    from clusterspace.roots.clients import hub_settings
     from clusterspace.roots.tokens import delete_token
 
     async def work() -> None:
-        hub = hub_settings(kubeconfig, context)
+        settings = hub.settings()
         for each in tokens:
-            click.echo(f"token {await delete_token(each, hub)} deleted")
+            click.echo(f"token {await delete_token(each, settings)} deleted")
 
     run(work)

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from clusterspace.cli.explain import listing_of, tree_of
+from clusterspace.cli.commands.workloads import listing_of, tree_of
 from clusterspace.fleet.propagation.explanation.notes import (
     BindingNote,
     ClusterNote,

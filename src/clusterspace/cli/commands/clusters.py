@@ -1,4 +1,4 @@
-"""`clusterspace clusters`, `cordon`, `uncordon`, `taint`: the fleet at a glance, who gets work."""
+"""`clusterspace clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`: members of the fleet."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from clusterspace.cli.completion import cluster_names
-from clusterspace.cli.hub_option import hub_options, run
+from clusterspace.cli.options import HubOptions, hub_options
 from clusterspace.cli.output import (
     Line,
     Listing,
@@ -17,11 +17,11 @@ from clusterspace.cli.output import (
     show,
     table_of,
 )
+from clusterspace.cli.running import run
 
 if TYPE_CHECKING:
     from clusterspace.client.resources import ClusterClient
     from clusterspace.fleet.membership.taints import TaintEdit
-    from clusterspace.kube.objects import Object
 
 _REFRESH_SECONDS: Final = 2.0
 _WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
@@ -32,7 +32,7 @@ _COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Leavin
 @click.option("-w", "--watch", is_flag=True, help="Stay, and show changes as they happen.")
 @output_option()
 @hub_options
-def clusters(kubeconfig: Path | None, context: str, output: str, *, watch: bool) -> None:
+def clusters(*, watch: bool, output: str, hub: HubOptions) -> None:
     """Show the members: whether they are well, what they have, who may not get work.
 
     \b
@@ -44,22 +44,22 @@ def clusters(kubeconfig: Path | None, context: str, output: str, *, watch: bool)
     """
     from rich.live import Live
 
-    from clusterspace.roots.clients import hub_settings, open_client
+    from clusterspace.roots.clients import open_client
 
     is_wide = output == Output.WIDE.value
     if watch and not is_wide and output != Output.TABLE.value:
         raise click.UsageError("--watch shows a table: leave it out for other forms of output.")
 
     async def work() -> None:
-        async with open_client(hub_settings(kubeconfig, context)) as hub:
+        async with open_client(hub.settings()) as client:
             if not watch:
-                show(await _listing(hub), output)
+                show(await _listing(client), output)
                 return
-            first = table_of(await _listing(hub), is_wide=is_wide)
+            first = table_of(await _listing(client), is_wide=is_wide)
             with Live(first, console=people_console(), auto_refresh=False) as screen:
                 while True:
                     await asyncio.sleep(_REFRESH_SECONDS)
-                    screen.update(table_of(await _listing(hub), is_wide=is_wide), refresh=True)
+                    screen.update(table_of(await _listing(client), is_wide=is_wide), refresh=True)
 
     try:
         run(work)
@@ -70,7 +70,7 @@ def clusters(kubeconfig: Path | None, context: str, output: str, *, watch: bool)
 @click.command()
 @click.argument("name", shell_complete=cluster_names)
 @hub_options
-def cordon(name: str, kubeconfig: Path | None, context: str) -> None:
+def cordon(*, name: str, hub: HubOptions) -> None:
     """Place nothing new on the member NAME; what is there stays.
 
     \b
@@ -79,14 +79,14 @@ def cordon(name: str, kubeconfig: Path | None, context: str) -> None:
     """
     from clusterspace.fleet.membership.taints import CORDON, TaintEdit
 
-    changed = _edit_taints(name, TaintEdit(added=(CORDON,)), kubeconfig, context)
+    changed = _edit_taints(name, TaintEdit(added=(CORDON,)), hub)
     click.echo(f"{name} cluster {'cordoned' if changed else 'already cordoned'}")
 
 
 @click.command()
 @click.argument("name", shell_complete=cluster_names)
 @hub_options
-def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
+def uncordon(*, name: str, hub: HubOptions) -> None:
     """Let the member NAME get new work again.
 
     \b
@@ -95,7 +95,7 @@ def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
     """
     from clusterspace.fleet.membership.taints import CORDON, TaintEdit
 
-    changed = _edit_taints(name, TaintEdit(removed=(CORDON,)), kubeconfig, context)
+    changed = _edit_taints(name, TaintEdit(removed=(CORDON,)), hub)
     click.echo(f"{name} cluster {'uncordoned' if changed else 'already uncordoned'}")
 
 
@@ -103,7 +103,7 @@ def uncordon(name: str, kubeconfig: Path | None, context: str) -> None:
 @click.argument("name", shell_complete=cluster_names)
 @click.argument("taints", nargs=-1, required=True)
 @hub_options
-def taint(name: str, taints: tuple[str, ...], kubeconfig: Path | None, context: str) -> None:
+def taint(*, name: str, taints: tuple[str, ...], hub: HubOptions) -> None:
     """Set or remove taints of the member NAME: key=value:Effect, or key:Effect- to remove it.
 
     \b
@@ -118,53 +118,60 @@ def taint(name: str, taints: tuple[str, ...], kubeconfig: Path | None, context: 
         edit = parse_edit(taints)
     except ClusterspaceError as error:
         raise click.BadParameter(str(error), param_hint="TAINTS") from error
-    changed = _edit_taints(name, edit, kubeconfig, context)
+    changed = _edit_taints(name, edit, hub)
     click.echo(f"cluster {name} {'tainted' if changed else 'not changed'}")
 
 
-def _edit_taints(name: str, edit: "TaintEdit", kubeconfig: Path | None, context: str) -> bool:
+def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
     """Edit the taints of a Cluster; return whether that changed anything."""
     from clusterspace.apis.clusters import taints_of
     from clusterspace.controllers.commit import commit
     from clusterspace.fleet.membership.names import cluster_place
     from clusterspace.fleet.membership.taints import edited_taints, with_taints
-    from clusterspace.roots.clients import hub_settings, open_client
+    from clusterspace.roots.clients import open_client
 
     async def work() -> bool:
-        async with open_client(hub_settings(kubeconfig, context)) as hub:
-            cluster = await hub.get(cluster_place(name))
-            wanted = edited_taints(taints_of(cluster), edit)
-            if wanted == list(taints_of(cluster)):
+        async with open_client(hub.settings()) as client:
+            cluster = await client.get(cluster_place(name))
+            desired = edited_taints(taints_of(cluster), edit)
+            if desired == list(taints_of(cluster)):
                 return False
-            await commit(hub, cluster_place(name), cluster, with_taints(cluster, wanted))
+            await commit(client, cluster_place(name), cluster, with_taints(cluster, desired))
             return True
 
     return run(work)
 
 
-async def _listing(hub: "ClusterClient") -> Listing:
+async def _listing(client: "ClusterClient") -> Listing:
     from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
     from clusterspace.client.places import Place
     from clusterspace.fleet.membership.names import LEASES
     from clusterspace.fleet.membership.overview import COLUMNS, row_of
-    from clusterspace.kube.objects import name_of, without_value
+    from clusterspace.kube.objects import find_at, name_of, without_value
 
-    now = hub.connection.clock.now()
-    leases = await hub.list_objects(Place(LEASES, CLUSTER_NAMESPACE))
+    now = client.connection.clock.now()
+    leases = await client.list_objects(Place(LEASES, CLUSTER_NAMESPACE))
     lease_of = {name_of(each): each for each in leases}
-    found = await hub.list_objects(Place(CLUSTERS))
+    found = await client.list_objects(Place(CLUSTERS))
+    lines: list[Line] = []
+    for each in found:
+        row = row_of(each, lease_of.get(name_of(each)), now)
+        provider, region, endpoint, identity = (
+            str(find_at(each, "spec", field) or "")
+            for field in ("provider", "region", "apiEndpoint", "id")
+        )
+        zones = ",".join(find_at(each, "spec", "zones") or ())
+        line = Line(
+            f"cluster.{CLUSTERS.group}/{name_of(each)}",
+            row.cells(),
+            wide_cells=(provider, region, zones, endpoint, identity),
+            style=_COLOURS.get(row.ready, ""),
+        )
+        lines.append(line)
     return Listing(
         columns=COLUMNS,
         wide_columns=_WIDE_COLUMNS,
-        lines=tuple(
-            Line(
-                f"cluster.{CLUSTERS.group}/{name_of(each)}",
-                (row := row_of(each, lease_of.get(name_of(each)), now)).cells(),
-                wide_cells=_wide_cells(each),
-                style=_COLOURS.get(row.ready, ""),
-            )
-            for each in found
-        ),
+        lines=tuple(lines),
         # Without who owns which field, like kubectl.
         document={
             "apiVersion": "v1",
@@ -175,11 +182,34 @@ async def _listing(hub: "ClusterClient") -> Listing:
     )
 
 
-def _wide_cells(cluster: "Object") -> tuple[str, ...]:
-    from clusterspace.kube.objects import find_at
+@click.command()
+@click.option(
+    "--kubeconfig",
+    "fleet_kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of the fleet API server.  [default: KUBECONFIG, else the local one]",
+)
+@click.option("--context", default="", help="Context in it.  [default: fleet, else the current]")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write to.  [default: standard output]",
+)
+def kubeconfig(fleet_kubeconfig: Path | None, context: str, output: Path | None) -> None:
+    """Write a kubeconfig with a context for the fleet, the hub and each cluster.
 
-    def said(field: str) -> str:
-        return str(find_at(cluster, "spec", field) or "")
+    Every context goes through the fleet API server, with the identity you have there.
 
-    zones = ",".join(find_at(cluster, "spec", "zones") or ())
-    return said("provider"), said("region"), zones, said("apiEndpoint"), said("id")
+    \b
+    Examples:
+      clusterspace kubeconfig --output fleet.yaml
+      kubectl --kubeconfig fleet.yaml --context member1 get pods
+    """
+    from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
+    from clusterspace.roots.installation import write_private
+
+    content = run(lambda: all_contexts(fleet_settings(fleet_kubeconfig, context)))
+    if output is None:
+        click.echo(content.decode(), nl=False)
+    else:
+        write_private(output, content)

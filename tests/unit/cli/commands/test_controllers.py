@@ -1,7 +1,7 @@
 import pytest
 from click.testing import CliRunner
 
-from clusterspace.cli.agent import agent
+from clusterspace.cli.commands.controllers import agent
 
 
 @pytest.mark.parametrize("options", [["--name", "west"], ["--hub-kubeconfig", "hub.yaml"]])

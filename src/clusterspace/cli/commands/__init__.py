@@ -1,0 +1,14 @@
+"""The verbs, one function each, by what people come for.
+
+local.py        `up`, `down`, `status`, `logs`, `doctor`: a fleet on this machine
+servers.py      `hub`, `fleet`, `sim`: run an API server
+controllers.py  `controllers`, `agent`: run what works beside the servers
+
+membership.py   `join`, `unjoin` (the hub reaches the cluster), `register`, `unregister` (it dials)
+tokens.py       `token`: let clusters register themselves
+clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
+
+workloads.py    `promote`, `resume`, `why`
+store.py        `store`: back up, restore and check the hub's data
+config.py       `config`, `completion`
+"""

@@ -1,0 +1,259 @@
+"""`clusterspace hub`, `fleet` and `sim`: run an API server in the foreground until Ctrl-C."""
+
+from pathlib import Path
+
+import click
+
+from clusterspace.cli.options import (
+    ServerOptions,
+    hub_kubeconfig_option,
+    listen_options,
+    log_format_option,
+    server_options,
+    token_auth_file_option,
+)
+from clusterspace.cli.running import serve
+
+
+@click.command()
+@listen_options(
+    port=5443,
+    data_dir=Path(".clusterspace"),
+    kept="Where certificates, the kubeconfig and the objects are kept.",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["sqlite", "memory"]),
+    default="sqlite",
+    show_default=True,
+    help="Keep objects on disk, or only as long as the process lives.",
+)
+@token_auth_file_option
+@server_options
+def hub(
+    *,
+    data_dir: Path,
+    host: str,
+    port: int,
+    store: str,
+    token_auth_file: Path | None,
+    server: ServerOptions,
+    log_format: str,
+) -> None:
+    """Run the hub: a Kubernetes API server for the control plane.
+
+    The administrator's kubeconfig appears in the data directory once the hub is ready, and those
+    that `fleet` and `controllers` work with below it, in parts/.
+
+    \b
+    Examples:
+      clusterspace hub
+      clusterspace hub --data-dir /var/lib/clusterspace --log-format json
+      clusterspace hub --host 0.0.0.0 --tls-san hub.example.com
+      kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
+    """
+    from clusterspace.roots.hub import HubSettings, serve_until_stopped
+
+    settings = HubSettings(
+        data_dir,
+        host,
+        port,
+        store,
+        token_auth_file,
+        server.server_names,
+        member_cidrs=server.member_cidrs,
+        connections=server.connections,
+        audited_reads=server.audited_reads,
+        identities=server.identities,
+    )
+    serve(lambda: serve_until_stopped(settings), log_format, port=port)
+
+
+@click.command()
+@hub_kubeconfig_option
+@listen_options(
+    port=7443,
+    data_dir=Path(".clusterspace") / "fleet",
+    kept="Where certificates, the kubeconfig and the audit log are kept.",
+)
+@click.option(
+    "--federation",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Show the hub's own objects too; a name without a cluster is then the hub's.",
+)
+@click.option(
+    "--list-timeout",
+    "list_seconds",
+    default=8.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1, max=30),
+    help="Seconds each cluster has for its part of a list.",
+)
+@click.option(
+    "--answer-mib",
+    default=128,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="MiB that one cluster's answer may have; a larger one is left out with a warning.",
+)
+@click.option(
+    "--answers-mib",
+    default=512,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="MiB that all answers worked on at one time may have; the largest is left out first.",
+)
+@click.option(
+    "--member-grace",
+    "grace_seconds",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster may answer wrongly before informers are served without it.",
+)
+@click.option(
+    "--lost-member-grace",
+    "lost_seconds",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds a cluster may be out of reach before informers are served without it.",
+)
+@server_options
+def fleet(
+    *,
+    hub_kubeconfig: Path | None,
+    data_dir: Path,
+    host: str,
+    port: int,
+    federation: bool,
+    list_seconds: float,
+    answer_mib: int,
+    answers_mib: int,
+    grace_seconds: float,
+    lost_seconds: float,
+    server: ServerOptions,
+    log_format: str,
+) -> None:
+    """Run the fleet API server: a unified view of the hub and of every member.
+
+    The hub writes a kubeconfig for it, with few rights of its own. Its address appears as a
+    kubeconfig in the data directory once the server is ready; who you are is in the hub's.
+
+    \b
+    Examples:
+      clusterspace fleet --hub-kubeconfig .clusterspace/parts/fleet/kubeconfig
+      export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
+      kubectl get pods -A
+    """
+    from clusterspace.fleet.gateway.answers.asking import FleetLimits
+    from clusterspace.roots.clients import part_settings
+    from clusterspace.roots.fleet import FleetSettings, serve_until_stopped
+
+    async def work() -> None:
+        settings = FleetSettings(
+            hub=part_settings("fleet", hub_kubeconfig),
+            read_hub=lambda: part_settings("fleet", hub_kubeconfig),
+            data_dir=data_dir,
+            host=host,
+            port=port,
+            federation=federation,
+            limits=FleetLimits(
+                list_seconds=list_seconds,
+                answer_bytes=answer_mib << 20,
+                answers_bytes=answers_mib << 20,
+                grace_seconds=grace_seconds,
+                lost_seconds=lost_seconds,
+            ),
+            server_names=server.server_names,
+            member_cidrs=server.member_cidrs,
+            connections=server.connections,
+            audited_reads=server.audited_reads,
+            identities=server.identities,
+        )
+        await serve_until_stopped(settings)
+
+    serve(work, log_format, port=port)
+
+
+@click.command()
+@click.argument("name")
+@listen_options(
+    port=0,
+    data_dir=None,
+    kept="Where certificates and the kubeconfig are kept; the objects live in memory.",
+)
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(0, 5000), help="Number of nodes."
+)
+@click.option("--node-cpu", default="8", show_default=True, help="Processors of each node.")
+@click.option("--node-memory", default="32Gi", show_default=True, help="Memory of each node.")
+@click.option("--node-pods", default=110, show_default=True, help="Pods each node has room for.")
+@click.option(
+    "--ready-after",
+    default=0.2,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds from a pod's start until it is ready.",
+)
+@click.option("--seed", type=int, help="Make generated names and UIDs the same every time.")
+@token_auth_file_option
+@log_format_option
+def sim(
+    *,
+    name: str,
+    data_dir: Path,
+    host: str,
+    port: int,
+    nodes: int,
+    node_cpu: str,
+    node_memory: str,
+    node_pods: int,
+    ready_after: float,
+    seed: int | None,
+    token_auth_file: Path | None,
+    log_format: str,
+) -> None:
+    """Run a simulated member cluster called NAME: a real API, made-up nodes and pods.
+
+    Nothing is run and nothing is kept. The kubeconfig appears in the data directory once the
+    member is ready.
+
+    \b
+    Examples:
+      clusterspace sim east --data-dir .east --nodes 3
+      kubectl --kubeconfig .east/kubeconfig get nodes
+    """
+    from clusterspace.kube.names import dns1123_label_problems
+    from clusterspace.kube.quantities import parse_quantity
+    from clusterspace.roots.sim import SimSettings, serve_until_stopped
+    from clusterspace.sim.nodes import NodeShape
+    from clusterspace.sim.pods import Pace
+
+    problems = dns1123_label_problems(name)
+    if problems:
+        # Nodes are named after the member, so its name must be fit for theirs.
+        raise click.BadParameter("; ".join(problems), param_hint="NAME")
+
+    async def work() -> None:
+        shape = NodeShape(
+            cpu=str(parse_quantity(node_cpu)),
+            memory=str(parse_quantity(node_memory)),
+            pods=node_pods,
+        )
+        settings = SimSettings(
+            name=name,
+            data_dir=data_dir,
+            host=host,
+            port=port,
+            nodes=nodes,
+            shape=shape,
+            pace=Pace(ready=ready_after),
+            seed=seed,
+            token_auth_file=token_auth_file,
+        )
+        await serve_until_stopped(settings)
+
+    serve(work, log_format, port=port)

@@ -1,0 +1,328 @@
+"""The sets of options that commands share, each handed to its command as one value.
+
+@hub_options        hub: HubOptions          where the hub is
+@member_options()   member: MemberOptions    where a member is, for its administrator
+@location_options   location: Location       where a new member is, for placement
+@server_options     server: ServerOptions    what the API servers `hub` and `fleet` are given alike
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import click
+
+if TYPE_CHECKING:
+    from clusterspace.apiserver.http.limits import Limits
+    from clusterspace.apiserver.http.travelling_users import MemberIdentities
+    from clusterspace.client.settings import ConnectionSettings
+
+Command: TypeAlias = Callable[..., None]
+Option: TypeAlias = Callable[[Command], Command]
+Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
+
+
+def _with(options: Sequence[Option], command: Command) -> Command:
+    """Give a command options that are shown in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
+    """A range of addresses, such as 127.0.0.0/8."""
+
+    name = "CIDR"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> IPv4Network | IPv6Network:
+        """Return the range; click's own error names the flag and what is wrong."""
+        if isinstance(value, IPv4Network | IPv6Network):
+            return value
+        try:
+            return ip_network(str(value))
+        except ValueError as error:
+            self.fail(f"{error}; a range is written like 127.0.0.0/8 or fd00::/8", param, ctx)
+
+
+member_cidrs_option: Final = click.option(
+    "--allow-member-cidrs",
+    "member_cidrs",
+    type=_Cidr(),
+    multiple=True,
+    metavar="CIDR",
+    help="Range that members may be reached in although it is loopback, link-local, a metadata "
+    "service's or the hub's own; may be given several times.",
+)
+hub_kubeconfig_option: Final = click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What the hub wrote for this part.  [default: KUBECONFIG, else the local hub's]",
+)
+token_auth_file_option: Final = click.option(
+    "--token-auth-file",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help='Static tokens, one line each: token,user,uid,"group1,group2".',
+)
+log_format_option: Final = click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    show_default=True,
+    help="For people or for machines.",
+)
+
+
+# -- clusters ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HubOptions:
+    """Where the hub is, for a command that talks to it."""
+
+    kubeconfig: Path | None
+    context: str
+
+    def settings(self) -> "ConnectionSettings":
+        """Return how to reach the hub; UnusableKubeconfig when that is not known."""
+        from clusterspace.roots.clients import hub_settings
+
+        return hub_settings(self.kubeconfig, self.context)
+
+
+def hub_options(command: Command) -> Command:
+    """Add the options that say where the hub is; the command gets them as one `hub`."""
+
+    @functools.wraps(command)
+    def with_hub(*, kubeconfig: Path | None, context: str, **others: Any) -> None:
+        command(**others, hub=HubOptions(kubeconfig, context))
+
+    options = (
+        click.option(
+            "--kubeconfig",
+            "kubeconfig",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Kubeconfig of the hub.  [default: KUBECONFIG, else .clusterspace/kubeconfig]",
+        ),
+        click.option("--context", "context", default="", help="Context in the hub's kubeconfig."),
+    )
+    return _with(options, with_hub)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOptions:
+    """Where a member is, for a command that talks to it as its administrator."""
+
+    kubeconfig: Path | None
+    context: str
+
+    def settings(self, name: str) -> "ConnectionSettings | None":
+        """Return how to reach the member; None when no kubeconfig of it was given."""
+        return None if self.kubeconfig is None else self.required_settings(name)
+
+    def required_settings(self, name: str) -> "ConnectionSettings":
+        """Return how to reach the member, for a command that requires its kubeconfig."""
+        from clusterspace.roots.clients import member_settings
+
+        if self.kubeconfig is None:
+            raise click.UsageError("--cluster-kubeconfig is needed.")
+        return member_settings(name, self.kubeconfig, self.context)
+
+
+def member_options(
+    kubeconfig_help: str = "Kubeconfig of an administrator of the cluster.",
+    *,
+    required: bool = False,
+) -> Option:
+    """Add the options that say where a member is; the command gets them as one `member`."""
+    options = (
+        click.option(
+            "--cluster-kubeconfig",
+            type=click.Path(dir_okay=False, path_type=Path),
+            required=required,
+            help=kubeconfig_help,
+        ),
+        click.option("--cluster-context", default="", help="Context in that kubeconfig."),
+    )
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_member(
+            *arguments: Any, cluster_kubeconfig: Path | None, cluster_context: str, **others: Any
+        ) -> None:
+            command(*arguments, **others, member=MemberOptions(cluster_kubeconfig, cluster_context))
+
+        return _with(options, with_member)
+
+    return decorate
+
+
+def location_options(command: Command) -> Command:
+    """Add the options that say where a new member is; the command gets them as one `location`."""
+
+    @functools.wraps(command)
+    def with_location(
+        *arguments: Any,
+        cluster_provider: str,
+        cluster_region: str,
+        cluster_zones: str,
+        **others: Any,
+    ) -> None:
+        from clusterspace.fleet.membership.manifests import Location
+
+        zones = tuple(each.strip() for each in cluster_zones.split(",") if each.strip())
+        location = Location(cluster_provider, cluster_region, zones)
+        command(*arguments, **others, location=location)
+
+    options = (
+        click.option("--cluster-provider", default="", help="Who runs the cluster, for placement."),
+        click.option("--cluster-region", default="", help="Region of the cluster, for placement."),
+        click.option(
+            "--cluster-zones", default="", help="Zones of the cluster, separated by commas."
+        ),
+    )
+    return _with(options, with_location)
+
+
+# -- servers -----------------------------------------------------------------------------------
+
+
+def listen_options(*, port: int, data_dir: Path | None, kept: str) -> Option:
+    """Add `--data-dir`, which is required without a default, `--host` and `--port`."""
+    directory = click.Path(file_okay=False, path_type=Path)
+    options = (
+        click.option("--data-dir", type=directory, required=True, help=kept)
+        if data_dir is None
+        else click.option(
+            "--data-dir", type=directory, default=data_dir, show_default=True, help=kept
+        ),
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+        ),
+        click.option(
+            "--port", default=port, show_default=True, help="Port to listen on; 0: a free one."
+        ),
+    )
+    return functools.partial(_with, options)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What the API servers, `hub` and `fleet`, are given alike."""
+
+    identities: "MemberIdentities"
+    """Who users are at members."""
+    server_names: tuple[str, ...]
+    member_cidrs: Networks
+    connections: "Limits"
+    audited_reads: frozenset[str]
+
+
+_SERVER_OPTIONS: Final = (
+    click.option(
+        "--impersonate-masters/--no-impersonate-masters",
+        default=False,
+        show_default=True,
+        help="Let the hub's system:masters be system:masters on every member too.",
+    ),
+    click.option(
+        "--plain-service-accounts",
+        multiple=True,
+        metavar="MEMBER",
+        help="Member at which a hub ServiceAccount is the ServiceAccount of the same name, as in"
+        " Karmada; may be given several times.",
+    ),
+    click.option(
+        "--tls-san",
+        "server_names",
+        multiple=True,
+        metavar="NAME",
+        help="Name or address that clients use too; may be given several times.",
+    ),
+    member_cidrs_option,
+    click.option(
+        "--max-connections",
+        default=10_000,
+        show_default=True,
+        type=click.IntRange(min=10),
+        help="Open connections in all; beyond, new ones are closed as they come.",
+    ),
+    click.option(
+        "--max-connections-per-address",
+        default=5_000,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Of these, from one address (IPv6: a /64); behind a proxy that is everybody.",
+    ),
+    click.option(
+        "--max-unauthenticated",
+        default=500,
+        show_default=True,
+        type=click.IntRange(min=10),
+        help="Connections served at once that have shown no credentials yet; others wait.",
+    ),
+    click.option(
+        "--max-unauthenticated-per-address",
+        default=100,
+        show_default=True,
+        type=click.IntRange(min=1),
+        help="Of these, from one address.",
+    ),
+    click.option(
+        "--audit-reads",
+        "audited_reads",
+        multiple=True,
+        metavar="RESOURCE[.GROUP]",
+        default=("secrets",),
+        show_default=True,
+        help="Reads of these go to the audit log as writes do; may be given several times.",
+    ),
+    log_format_option,
+)
+
+
+def server_options(command: Command) -> Command:
+    """Add the options of every API server; the command gets them as one `server`.
+
+    How it logs is not among them: the command gets `log_format` beside it.
+    """
+
+    @functools.wraps(command)
+    def with_server(
+        *,
+        impersonate_masters: bool,
+        plain_service_accounts: tuple[str, ...],
+        server_names: tuple[str, ...],
+        member_cidrs: Networks,
+        max_connections: int,
+        max_connections_per_address: int,
+        max_unauthenticated: int,
+        max_unauthenticated_per_address: int,
+        audited_reads: tuple[str, ...],
+        **others: Any,
+    ) -> None:
+        from clusterspace.apiserver.http.limits import Limits
+        from clusterspace.apiserver.http.travelling_users import MemberIdentities, read_members
+
+        server = ServerOptions(
+            identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),
+            server_names=server_names,
+            member_cidrs=member_cidrs,
+            connections=Limits(
+                connections=max_connections,
+                connections_per_address=max_connections_per_address,
+                newcomers=max_unauthenticated,
+                newcomers_per_address=max_unauthenticated_per_address,
+            ),
+            audited_reads=frozenset(audited_reads),
+        )
+        command(**others, server=server)
+
+    return _with(_SERVER_OPTIONS, with_server)
