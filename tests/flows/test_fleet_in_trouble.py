@@ -69,7 +69,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 async def test_a_list_answers_within_the_deadline_with_the_rest_and_says_so(
     site: Site, accept: str
 ):
-    site.running.fleet.directory.troubles.forget("slow")  # as if nobody had asked it yet
+    site.running.fleet.directory.troubles.let_go("slow")  # as if nobody had asked it yet
     loop = asyncio.get_running_loop()
     started = loop.time()
 

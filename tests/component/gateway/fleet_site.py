@@ -26,7 +26,7 @@ from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.fleet.gateway.fanout import exchange
-from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.gateway.troubles import Lapses, ListKey
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.roots.fleet import FleetSettings, RunningFleet, running_fleet
@@ -270,8 +270,8 @@ async def _running_sim(directory: Path, name: str, stack: AsyncExitStack) -> Sid
 class LongLapsed(Lapses):
     """As if the hostile member had failed for longer than anybody waits for it."""
 
-    def is_set_aside(self, cluster: str, resource: str, failure: Exception) -> bool:
-        return cluster == HOSTILE or super().is_set_aside(cluster, resource, failure)
+    def is_set_aside(self, key: ListKey, failure: Exception) -> bool:
+        return key.cluster == HOSTILE or super().is_set_aside(key, failure)
 
 
 @asynccontextmanager

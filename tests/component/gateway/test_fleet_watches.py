@@ -30,6 +30,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.watch import LineSplitter
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.informers import Informer
+from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -46,7 +47,8 @@ SHOP = Place(CONFIG_MAPS, "shop")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with fleet_site(tmp_path_factory.mktemp("fleet"), list_seconds=2.0) as running:
+    limits = FleetLimits(list_seconds=2.0, slow_seconds=2.0)
+    async with fleet_site(tmp_path_factory.mktemp("fleet"), limits=limits) as running:
         for side in (running.hub, *running.members.values()):
             await side.client.create(Place(NAMESPACES), namespace("shop"))
         yield running
@@ -400,6 +402,7 @@ async def test_a_client_that_does_not_read_is_cut_off_with_a_reason(site: Site):
     async with site.connection(ROOT).stream(ask) as answer:
         for number in range(120):
             await change(site.members["east"], "o1", f"{number}" + "x" * 250_000)
+        await no_stream_is_left(site)
         async for chunk in answer.chunks():
             lines += splitter.feed(chunk)
 
@@ -441,6 +444,10 @@ async def test_a_resource_nobody_serves_is_not_found(site: Site):
 
 
 async def test_no_stream_is_left_behind(site: Site):
+    await no_stream_is_left(site)
+
+
+async def no_stream_is_left(site: Site) -> None:
     async def none_is_left() -> bool:
         return len(site.running.fleet.streams) == 0
 

@@ -1,22 +1,30 @@
-"""Which clusters are in trouble, and since when: what one of them costs is bounded here.
+"""Which clusters are in trouble, for whom and since when: what one of them costs is bounded here.
 
     reached ──could not be asked──> in trouble ──answers anything at all──> reached
 
 A cluster in trouble is left out of requests that reach many. It is looked at in the background, so
 nobody has to pay a deadline to find out that it is back. A request that names the cluster asks it.
 
+Whose trouble it is depends on who can have caused it. That nobody could be reached at all concerns
+everybody. An answer that comes too late, is too long or breaks off may be the doing of who asked: a
+pod behind `pods/proxy` answers as its owner likes, and a list is as long as its namespace. So that
+is the trouble of one user with one cluster, and becomes everybody's only when the cluster does not
+answer a look of our own either.
+
     well ──a list fails──> lapsing ──for longer than the grace──> set aside ──lists well──> well
 
 An informer takes a gap in a list for a deletion. So while a cluster fails, informers that may have
 objects of it are told to come back; and once it has failed for longer than any blip lasts they are
-served without it: one cluster must not keep all others from them for good.
+served without it: one cluster must not keep all others from them for good. This is counted for each
+user apart, for the same reason.
 """
 
 import asyncio
+import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.connection import Connection
@@ -39,9 +47,67 @@ _PROBE_BYTES: Final = 64 * 1024
 _LONGEST_PAUSE: Final = 60.0
 _CALM_SECONDS: Final = 120.0
 """Trouble that comes back within this time is the same trouble."""
+_MOST_TROUBLES: Final = 8192
+_LONGEST_NAME: Final = 128
 
 FindConnection: TypeAlias = Callable[[str], Awaitable[Connection | None]]
 """Returns the connection to a cluster, or None when there can be none."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _PerUser(Generic[Key, Value]):
+    """Entries of many users within one bound: when it is reached, who has most loses their oldest.
+
+    With one order for all, whoever asks for enough different things would have everybody else's
+    entries forgotten.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._users: dict[str, OrderedDict[Key, Value]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[tuple[str, Key, Value]]:
+        for user, entries in self._users.items():
+            for key, value in entries.items():
+                yield user, key, value
+
+    def find(self, user: str, key: Key) -> Value | None:
+        """Return a user's entry, if there is one."""
+        entries = self._users.get(_bounded(user))
+        return None if entries is None else entries.get(key)
+
+    def put(self, user: str, key: Key, value: Value) -> None:
+        """Set a user's entry, as the latest one of theirs."""
+        entries = self._users.setdefault(_bounded(user), OrderedDict())
+        self._count += key not in entries
+        entries[key] = value
+        entries.move_to_end(key)
+        if self._count > self._most:
+            greediest = max(self._users, key=lambda each: len(self._users[each]))
+            self.pop(greediest, next(iter(self._users[greediest])))
+
+    def pop(self, user: str, key: Key) -> None:
+        """Drop a user's entry, if there is one."""
+        name = _bounded(user)
+        entries = self._users.get(name)
+        if entries is None or entries.pop(key, None) is None:
+            return
+        self._count -= 1
+        if not entries:
+            del self._users[name]
+
+
+def _bounded(name: str) -> str:
+    """Return a name, or what stands for it: anybody may send a long one, and it is kept here."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=32).hexdigest()
 
 
 @dataclass(slots=True)
@@ -50,6 +116,8 @@ class _Trouble:
     until: float
     """Before which nobody looks whether it is over."""
     pause: float
+    ended: float | None = None
+    """When it was over. It is kept for a while: it may come back."""
 
 
 class Troubles:
@@ -57,51 +125,73 @@ class Troubles:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[str, _Trouble] = {}
-        self._former: dict[str, tuple[float, float]] = {}
-        """When a trouble ended that may come back, and how long it was paused for."""
+        self._shared: dict[str, _Trouble] = {}
+        self._own = _PerUser[str, _Trouble](_MOST_TROUBLES)
+        self._suspects: set[str] = set()
+        """Clusters to look at once although nobody has trouble with them yet."""
         self._has_some = asyncio.Event()
 
-    def find(self, cluster: str) -> ClusterError | None:
-        """Return why a cluster could not be asked, if that is so."""
-        held = self._held.get(cluster)
-        return None if held is None else held.why
+    def find(self, cluster: str, user: str) -> ClusterError | None:
+        """Return why a cluster is not to be asked for this user, if that is so."""
+        for trouble in (self._own.find(user, cluster), self._shared.get(cluster)):
+            if trouble is not None and trouble.ended is None:
+                return trouble.why
+        return None
 
-    def note(self, cluster: str, failure: Exception | None) -> None:
-        """Take note of how asking a cluster went."""
+    def note(self, cluster: str, failure: Exception | None, user: str) -> None:
+        """Take note of how asking a cluster went, as one of many that a user's request reaches."""
         if not isinstance(failure, ClusterUnreachable | ClusterTimeout | AnswerOverrun):
-            if self._held.get(cluster) is not None:
-                self.forget(cluster)
-            return
-        if cluster not in self._held:
-            now = self._clock.monotonic()
-            pause = self._next_pause(cluster, failure, now)
-            self._held[cluster] = _Trouble(failure, now + pause, pause)
+            self._end(self._shared.get(cluster))
+            self._end(self._own.find(user, cluster))
+        elif _was_nobody_reached(failure):
+            self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
+            self._has_some.set()
         else:
-            self._held[cluster].why = failure
-        self._has_some.set()
+            own = self._own.find(user, cluster)
+            self._own.put(user, cluster, self._trouble(own, failure))
+            self._has_some.set()
 
-    def _next_pause(self, cluster: str, failure: ClusterError, now: float) -> float:
-        """Return for how long a cluster is not even looked at.
+    def note_single(self, cluster: str, failure: ClusterError) -> None:
+        """Take note that a request failed that was for this cluster alone.
 
-        One that answers the probe and then takes a whole deadline of everybody's time again would
-        otherwise cost that every second.
+        What answers such a request need not be the cluster: it may be a pod of who asks. That it
+        was late or too long is a reason to look, and keeps nobody from asking meanwhile.
         """
-        ended, pause = self._former.pop(cluster, (0.0, 0.0))
-        if isinstance(failure, ClusterUnreachable) or not pause or now - ended > _CALM_SECONDS:
-            return LOOK_SECONDS
-        return min(pause * 2, _LONGEST_PAUSE)
+        if _was_nobody_reached(failure):
+            self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
+            self._has_some.set()
+        elif isinstance(failure, ClusterUnreachable | ClusterTimeout):
+            self._suspects.add(cluster)
+            self._has_some.set()
 
-    def forget(self, cluster: str) -> None:
-        """Believe that a cluster can be asked."""
-        held = self._held.pop(cluster, None)
-        if held is not None:
-            self._former[cluster] = (self._clock.monotonic(), held.pause)
+    def _trouble(self, former: _Trouble | None, failure: ClusterError) -> _Trouble:
+        """Return a trouble that begins, goes on or comes back.
+
+        One that comes back is not looked at for twice as long: a cluster that answers the probe and
+        then takes a whole deadline of somebody's time would otherwise cost that every second.
+        """
+        now = self._clock.monotonic()
+        if former is not None and former.ended is None:
+            former.why = failure
+            return former
+        pause = LOOK_SECONDS
+        if former is not None and former.ended is not None:
+            is_back = now - former.ended <= _CALM_SECONDS
+            if is_back and not isinstance(failure, ClusterUnreachable):
+                pause = min(former.pause * 2, _LONGEST_PAUSE)
+        return _Trouble(failure, now + pause, pause)
+
+    def _end(self, trouble: _Trouble | None) -> None:
+        if trouble is not None and trouble.ended is None:
+            trouble.ended = self._clock.monotonic()
 
     def let_go(self, cluster: str) -> None:
         """Know nothing of a cluster any more: it has left, or is to be reached in another way."""
-        self._held.pop(cluster, None)
-        self._former.pop(cluster, None)
+        self._shared.pop(cluster, None)
+        self._suspects.discard(cluster)
+        for user, name, _ in list(self._own):
+            if name == cluster:
+                self._own.pop(user, name)
 
     async def look_after(self, find_connection: FindConnection) -> None:
         """Look at clusters in trouble until cancelled."""
@@ -109,33 +199,81 @@ class Troubles:
             await self._has_some.wait()
             await self._clock.sleep(LOOK_SECONDS)
             now = self._clock.monotonic()
+            due = {name for name, each in self._shared.items() if _is_due(each, now)}
+            due |= {name for _, name, each in self._own if _is_due(each, now)}
+            due |= self._suspects
+            self._suspects.clear()
             async with asyncio.TaskGroup() as group:
-                for cluster in [name for name, held in self._held.items() if held.until <= now]:
+                for cluster in due:
                     group.create_task(self._look(cluster, find_connection), name=f"look {cluster}")
-            if not self._held:
+            # While the looks went on others may have noted trouble: what is there is what counts.
+            self._forget_former()
+            if not (self._suspects or self._has_trouble()):
                 self._has_some.clear()
 
     async def _look(self, cluster: str, find_connection: FindConnection) -> None:
+        """Find out whether a cluster answers us: one look, however many have trouble with it."""
         connection = await find_connection(cluster)
-        if connection is None or await _answers(connection):
-            self.forget(cluster)
+        failure = None if connection is None else await _probe(connection)
+        if failure is not None:
+            # It is not about one user after all.
+            self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
+            return
+        self._end(self._shared.get(cluster))
+        now = self._clock.monotonic()
+        for _, name, trouble in self._own:
+            if name == cluster and _is_due(trouble, now):
+                self._end(trouble)
+
+    def _has_trouble(self) -> bool:
+        return any(each.ended is None for each in self._shared.values()) or any(
+            each.ended is None for _, _, each in self._own
+        )
+
+    def _forget_former(self) -> None:
+        calm = self._clock.monotonic() - _CALM_SECONDS
+        for name, each in list(self._shared.items()):
+            if each.ended is not None and each.ended < calm:
+                del self._shared[name]
+        for user, name, each in list(self._own):
+            if each.ended is not None and each.ended < calm:
+                self._own.pop(user, name)
 
 
-async def _answers(connection: Connection) -> bool:
-    """Whether a cluster answers, to the end: whatever it says, it can be asked."""
+def _is_due(trouble: _Trouble, now: float) -> bool:
+    return trouble.ended is None and trouble.until <= now
+
+
+def _was_nobody_reached(failure: ClusterError) -> bool:
+    return isinstance(failure, ClusterUnreachable) and not failure.was_sent
+
+
+async def _probe(connection: Connection) -> ClusterError | None:
+    """Return why a cluster does not answer, to the end; whatever it says, it can be asked."""
     try:
         async with (
             asyncio.timeout(_PROBE_SECONDS),
             connection.stream(ApiRequest("GET", _PROBE, seconds=_PROBE_SECONDS)) as answer,
         ):
             await answer.read(_PROBE_BYTES)
-            return True
-    except (AnswerOverrun, TimeoutError):
-        return False
+            return None
+    except TimeoutError:
+        why = f"gave no answer within {_PROBE_SECONDS:g}s"
+        return ClusterTimeout(connection.cluster, why)
+    except AnswerOverrun as error:
+        return error
     except ClusterMisbehaved:
-        return True
-    except ClusterError:
-        return False
+        return None
+    except ClusterError as error:
+        return error
+
+
+class ListKey(NamedTuple):
+    """Whose list of which resource by which cluster, in whichever namespace."""
+
+    cluster: str
+    resource: str
+    user: str
 
 
 @dataclass(slots=True)
@@ -145,8 +283,8 @@ class _Lapse:
 
 
 @dataclass(slots=True)
-class _Versions:
-    """What a cluster said of the versions of one resource."""
+class _Promises:
+    """What a cluster said of the versions and the watches of one resource."""
 
     given: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """The versions of its latest lists, and when it gave them."""
@@ -154,71 +292,79 @@ class _Versions:
     """When it last said that a version is too old, and was believed."""
     was_watched: bool = False
     """Whether a watch has gone well since."""
+    refuses_watches: bool = False
+    """Whether that was its last word when it was asked for one."""
+    refused_at: float | None = None
+    """When it last said that it no longer allows a watch, and was believed."""
 
 
-_Key: TypeAlias = tuple[str, str]
-_MOST_KEYS: Final = 8192
-_MOST_VERSIONS: Final = 32
+_Listed: TypeAlias = tuple[str, str]
+_MOST_LISTS: Final = 16 * 1024
+_MOST_VERSIONS: Final = 16
 _FRESH_SECONDS: Final = 60.0
 _STUBBORN_SECONDS: Final = 600.0
 
 
 class Lapses:
-    """Since when clusters fail to list a resource, and what their word about versions is worth."""
+    """Since when clusters fail to list a resource, and what their word about watches is worth."""
 
     def __init__(self, clock: Clock, *, grace_seconds: float, lost_seconds: float) -> None:
         self._clock = clock
         self._grace = grace_seconds
         self._lost = lost_seconds
-        self._held: OrderedDict[_Key, _Lapse] = OrderedDict()
-        self._versions: OrderedDict[_Key, _Versions] = OrderedDict()
+        self._lapses = _PerUser[_Listed, _Lapse](_MOST_LISTS)
+        self._promises = _PerUser[_Listed, _Promises](_MOST_LISTS)
 
-    def note(self, cluster: str, resource: str, failure: Exception | None) -> None:
+    def note(self, key: ListKey, failure: Exception | None) -> None:
         """Take note of how a list went; None is for one that came to its end."""
-        key, now = (cluster, resource), self._clock.monotonic()
+        now, listed = self._clock.monotonic(), _listed(key)
         if failure is None:
-            self._held.pop(key, None)
+            self._lapses.pop(key.user, listed)
             return
-        held = self._held.get(key)
+        lapse = self._lapses.find(key.user, listed)
         # Two blips with an hour between them are not an hour of trouble.
         calm = max(_FRESH_SECONDS, 2 * self._grace)
-        if held is None or now - held.last > calm:
-            self._held[key] = _Lapse(now, now)
-        else:
-            held.last = now
-        self._held.move_to_end(key)
-        if len(self._held) > _MOST_KEYS:
-            self._held.popitem(last=False)
+        since = now if lapse is None or now - lapse.last > calm else lapse.since
+        self._lapses.put(key.user, listed, _Lapse(since, now))
 
-    def is_set_aside(self, cluster: str, resource: str, failure: Exception) -> bool:
+    def is_set_aside(self, key: ListKey, failure: Exception) -> bool:
         """Whether a cluster has failed for so long that informers are served without it.
 
         Who answers, and answers wrongly, is given less time than who cannot be reached: a control
         plane that is replaced is away for minutes, and comes back with all it had.
         """
-        held = self._held.get((cluster, resource))
-        if held is None:
+        lapse = self._lapses.find(key.user, _listed(key))
+        if lapse is None:
             return False
         is_lost = isinstance(failure, ClusterTimeout | CredentialsUnusable) or (
-            isinstance(failure, ClusterUnreachable) and not failure.was_sent
+            isinstance(failure, ClusterError) and _was_nobody_reached(failure)
         )
         grace = self._lost if is_lost else self._grace
-        return self._clock.monotonic() - held.since >= grace
+        return self._clock.monotonic() - lapse.since >= grace
 
-    def note_version(self, cluster: str, resource: str, version: str) -> None:
+    def note_version(self, key: ListKey, version: str) -> None:
         """Remember that a cluster gave this version, just now."""
-        given = self._about(cluster, resource).given
+        given = self._promises_of(key).given
         given[version] = self._clock.monotonic()
         given.move_to_end(version)
         if len(given) > _MOST_VERSIONS:
             given.popitem(last=False)
 
-    def note_watch(self, cluster: str, resource: str) -> None:
-        """Remember that a watch of a cluster goes well."""
-        about = self._about(cluster, resource)
-        about.was_watched, about.expired_at = True, None
+    def note_open(self, key: ListKey) -> None:
+        """Remember that a cluster allows a watch."""
+        self._promises_of(key).refuses_watches = False
 
-    def believes_expiry(self, cluster: str, resource: str, version: str) -> bool:
+    def refuses_watches(self, key: ListKey) -> bool:
+        """Whether a cluster's last word about a watch was that it does not allow it."""
+        promises = self._promises.find(key.user, _listed(key))
+        return promises is not None and promises.refuses_watches
+
+    def note_watch(self, key: ListKey) -> None:
+        """Remember that a watch of a cluster goes well."""
+        promises = self._promises_of(key)
+        promises.was_watched, promises.expired_at = True, None
+
+    def believes_expiry(self, key: ListKey, version: str) -> bool:
         """Whether a cluster may have forgotten a version, as it says; if so that is remembered.
 
         Clients that are told so list everything again. No server forgets what it has just given:
@@ -226,22 +372,41 @@ class Lapses:
         because it had forgotten, is not heard, and counts as silent. Not for ever: whoever is
         wronged by this learns it after ten minutes.
         """
-        about, now = self._about(cluster, resource), self._clock.monotonic()
-        given = about.given.get(version)
+        promises, now = self._promises_of(key), self._clock.monotonic()
+        given = promises.given.get(version)
         if given is not None:
-            if about.expired_at is None:
-                is_absurd = not about.was_watched and now - given < _FRESH_SECONDS
+            if promises.expired_at is None:
+                is_absurd = not promises.was_watched and now - given < _FRESH_SECONDS
             else:
-                is_absurd = given > about.expired_at and now - given < _STUBBORN_SECONDS
+                is_absurd = given > promises.expired_at and now - given < _STUBBORN_SECONDS
             if is_absurd:
                 return False
-        about.expired_at, about.was_watched = now, False
+        promises.expired_at, promises.was_watched = now, False
         return True
 
-    def _about(self, cluster: str, resource: str) -> _Versions:
-        key = (cluster, resource)
-        about = self._versions.setdefault(key, _Versions())
-        self._versions.move_to_end(key)
-        if len(self._versions) > _MOST_KEYS:
-            self._versions.popitem(last=False)
-        return about
+    def note_refusal(self, key: ListKey, *, since: float | None) -> bool:
+        """Take note that a cluster refuses a watch; return whether its clients are to list again.
+
+        `since` is when the client's stream began, if there is a reason to believe that the cluster
+        took something back from it. One that lists well and refuses every watch would otherwise
+        have its clients list for ever. So it is heard once in ten minutes, by all streams that had
+        begun by then, of which there are many when a right is taken away; else it counts as silent.
+        """
+        promises, now = self._promises_of(key), self._clock.monotonic()
+        promises.refuses_watches = True
+        if since is None:
+            return False
+        heard_at = promises.refused_at
+        if heard_at is None or now - heard_at >= _STUBBORN_SECONDS:
+            promises.refused_at = now
+            return True
+        return since < heard_at
+
+    def _promises_of(self, key: ListKey) -> _Promises:
+        promises = self._promises.find(key.user, _listed(key)) or _Promises()
+        self._promises.put(key.user, _listed(key), promises)
+        return promises
+
+
+def _listed(key: ListKey) -> _Listed:
+    return key.cluster, _bounded(key.resource)

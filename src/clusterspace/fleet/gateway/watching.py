@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -15,36 +15,44 @@ from clusterspace.errors import ApiError, ClusterMisbehaved, Expired
 from clusterspace.kube import statuses
 from clusterspace.telemetry import metrics
 
-SLOW_BYTES: Final = 2 * 1024 * 1024
-"""A client with this much unread is cut off: it would cost memory and never catch up."""
+_UNREAD_BYTES: Final = 512 * 1024
+"""With this much unread a client is waited for, by whoever would write more."""
 
 
 class ClientStream:
     """The way to the client: whatever the merger returns goes out at once, or not at all."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, slow_seconds: float) -> None:
         self._stream = stream
+        self._slow_seconds = slow_seconds
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.turn = asyncio.Lock()
-        """Held to write: a page may fill the buffer, and nobody writes until it is read."""
+        """Held to write: what is much may fill the buffer, and nobody writes until it is read."""
 
     def write(self, lines: list[bytes]) -> None:
-        """Write what the merger has just returned; cut a client off that does not read."""
-        if not lines or self.ended.done():
-            return
-        self._stream.write(b"".join(lines))
-        if self._stream.buffered > SLOW_BYTES:
-            metrics.watcher_evicted()
-            self.end(Expired("the watch was too slow and has been closed; list again"))
+        """Write the little that the merger has just returned: a bookmark."""
+        if lines and not self.ended.done():
+            self._stream.write(b"".join(lines))
 
-    async def write_page(self, lines: list[bytes]) -> None:
-        """Write much at once, and wait until the client has read most of it."""
-        if self.ended.done():
-            return
-        self._stream.write(b"".join(lines))
-        # A client that has gone is not ours to report: whoever answers it is being cancelled.
-        with suppress(ConnectionResetError):
-            await self._stream.drain()
+    async def send(self, lines: list[bytes]) -> None:
+        """Write what the merger has just returned; with much unread, wait for the client.
+
+        The caller has the turn, and keeps it for as long as the client takes: what anybody else
+        wrote meanwhile would be read behind this all the same. A client that reads nothing is cut.
+        """
+        self.write(lines)
+        while self._stream.buffered > _UNREAD_BYTES and not self.ended.done():
+            unread = self._stream.buffered
+            try:
+                async with asyncio.timeout(self._slow_seconds):
+                    await self._stream.drain()
+            except TimeoutError:
+                if self._stream.buffered < unread:
+                    continue
+                metrics.watcher_evicted()
+                self.end(Expired("the watch was too slow and has been closed; list again"))
+            except ConnectionResetError:
+                return  # not ours to report: whoever answers the client is being cancelled
 
     def end(self, error: ApiError | None = None) -> None:
         """End the stream, telling the client why if there is a reason."""

@@ -30,7 +30,7 @@ from clusterspace.fleet.gateway.merge.failures import Verdict
 from clusterspace.fleet.gateway.routes import FleetRequest
 from clusterspace.fleet.gateway.sessions import Sessions
 from clusterspace.fleet.gateway.targets import Candidate, Targets, pick_targets
-from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.gateway.troubles import Lapses, ListKey
 from clusterspace.fleet.gateway.watching import ClientStreams
 
 
@@ -54,6 +54,13 @@ class FleetLimits:
     """How long a cluster may answer wrongly before informers are served without it."""
     lost_seconds: float = 300.0
     """The same for a cluster that cannot be reached."""
+    walk_seconds: float = 120.0
+    """For all pages of a cluster's list in a watch: time for a hundred thousand objects over a slow
+    line, and an end to a list that has none."""
+    slow_seconds: float = 10.0
+    """A client that watches and reads nothing for this long is cut off: it would never catch up."""
+    watched_objects: int = 500_000
+    """Of one cluster in one watch, which remembers what it told: more than any cluster has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,8 @@ class Asking:
             if cluster == HUB:
                 return Candidate(HUB)
             reason = reachable.find_refusal(cluster)
-            problem = directory.problem_with(cluster) or directory.troubles.find(cluster)
+            trouble = directory.troubles.find(cluster, self.context.user.name)
+            problem = directory.problem_with(cluster) or trouble
             refused = None if reason is None else self._refusal("get", cluster, reason)
             return Candidate(cluster, refused, problem)
 
@@ -145,15 +153,16 @@ class Asking:
         return [await self.fleet.directory.link(each) for each in clusters]
 
     def note(self, reply: Reply) -> Reply:
-        """Remember how asking a member went."""
+        """Remember how asking a member went, as one of many."""
         if reply.cluster != HUB:
-            self.fleet.directory.troubles.note(reply.cluster, reply.failure)
+            user = self.context.user.name
+            self.fleet.directory.troubles.note(reply.cluster, reply.failure, user)
         return reply
 
-    @property
-    def resource(self) -> str:
-        """What is asked for, whoever is asked and in whichever namespace."""
-        return f"{self.route.info.resource}.{self.route.info.group}"
+    def list_key(self, cluster: str) -> ListKey:
+        """Return what it is remembered under how a cluster lists this for the caller."""
+        info = self.route.info
+        return ListKey(cluster, f"{info.resource}.{info.group}", self.context.user.name)
 
     @property
     def api_version(self) -> str:
@@ -167,17 +176,17 @@ class Asking:
         if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
             failure = None  # an answer in good form: it has no such thing, or not for the caller
         if reply.cluster != HUB and (failure is not None or is_whole):
-            self.fleet.lapses.note(reply.cluster, self.resource, failure)
+            self.fleet.lapses.note(self.list_key(reply.cluster), failure)
 
     def note_skipped(self, skipped: Iterable[Skipped]) -> None:
         """Remember that clusters fail still: they were not asked because they would."""
         for each in skipped:
             if isinstance(each.error, ClusterError):
-                self.fleet.lapses.note(each.cluster, self.resource, each.error)
+                self.fleet.lapses.note(self.list_key(each.cluster), each.error)
 
     def is_given_up(self, cluster: str, failure: ApiError | ClusterError) -> bool:
         """Whether a cluster that failed has failed for so long that nobody waits for it."""
-        return self.fleet.lapses.is_set_aside(cluster, self.resource, failure)
+        return self.fleet.lapses.is_set_aside(self.list_key(cluster), failure)
 
     def refuse_or_warn(self, verdict: Verdict) -> None:
         """Raise what is to be answered instead, and warn of what is missing either way."""

@@ -213,7 +213,7 @@ class _Walk:
             asking.note_list(reply, is_whole=is_whole)
             if part is not None and part.metadata.resource_version:
                 version = part.metadata.resource_version
-                asking.fleet.lapses.note_version(link.cluster, asking.resource, version)
+                asking.fleet.lapses.note_version(asking.list_key(link.cluster), version)
             return _Received(reply, part)
 
         links = await asking.links(clusters)

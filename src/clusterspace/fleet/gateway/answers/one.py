@@ -12,7 +12,7 @@ from clusterspace.fleet.gateway.answers.asking import Asking
 from clusterspace.fleet.gateway.answers.follow_ups import note_found
 from clusterspace.fleet.gateway.answers.watches import relay_events
 from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.flow import Naming, Reply, Subject
+from clusterspace.fleet.gateway.flow import HUB, Naming, Reply, Subject
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.renaming.places import NOT_OBJECTS
 from clusterspace.fleet.gateway.rewriting import inbound, outbound, queries
@@ -26,7 +26,8 @@ async def answer_one(asking: Asking, naming: Naming) -> Response | None:
         asking.context.guards.append(lambda: asking.link(naming.cluster))
         return await _answer(asking, naming, link)
     except ClusterError as error:
-        asking.note(Reply(naming.cluster, failure=error))
+        if naming.cluster != HUB:
+            asking.fleet.directory.troubles.note_single(naming.cluster, error)
         is_write = asking.route.info.is_write
         raise failures.failure_of_one(error, is_write=is_write) from error
 
@@ -69,7 +70,9 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
     def make_ask(link: Link) -> ApiRequest:
         return asking.ask(link, query, body=body, seconds=seconds)
 
-    reply = asking.note(await fanout.ask_one(link, make_ask))
+    reply = await fanout.ask_one(link, make_ask)
+    if not isinstance(reply.failure, ClusterError):
+        asking.note(reply)
     _refuse_failure(reply)
     note_found(asking, reply)
     call.weigh(reply.body)

@@ -21,10 +21,11 @@ When it has forgotten how to go on it is listed again, and the difference to wha
 told of it is told. A stream that did not tell it all itself cannot know that difference: it ends.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from clusterspace.errors import ClusterMisbehaved, Expired
+from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, Expired
 from clusterspace.fleet.gateway.flow import Naming
 from clusterspace.fleet.gateway.merge.parts import Part
 from clusterspace.fleet.gateway.merge.sent_objects import SentObjects
@@ -54,9 +55,15 @@ class WatchMerger:
     """The state of one client's watch. Every call returns the lines to write, in their order."""
 
     def __init__(
-        self, style: Style, *, wants_bookmarks: bool = False, wants_initial_end: bool = False
+        self,
+        style: Style,
+        *,
+        wants_bookmarks: bool = False,
+        wants_initial_end: bool = False,
+        most_objects: int = sys.maxsize,
     ) -> None:
         self._style = style
+        self._most_objects = most_objects
         self._wants_bookmarks = wants_bookmarks
         self._owes_initial_end = wants_initial_end and wants_bookmarks
         self._members: dict[str, _Member] = {}
@@ -88,6 +95,7 @@ class WatchMerger:
     def feed(self, cluster: str, line: bytes) -> list[bytes]:
         """Take an event of a cluster that is followed; raise what it tells when it is an error."""
         member = self._members[cluster]
+        self._require_room(member)
         event = read_event(line, member.naming, member.columns)
         item, version = event.item, event.item.head.resource_version
         self._style.learn(item.part)
@@ -110,6 +118,7 @@ class WatchMerger:
         member, version = self._members[cluster], page.metadata.resource_version
         if not version:
             raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
+        self._require_room(member)
         self._style.learn(page)
         member.columns = page.columns
         member.like = replace(page, items=(), rows=())
@@ -138,22 +147,29 @@ class WatchMerger:
         del self._members[cluster]
         return self._end_of_wait(cluster)
 
-    def withdraw(self, cluster: str) -> list[bytes]:
-        """Take back what was told of a cluster that cannot be listed to its end.
+    def is_overfull(self, cluster: str) -> bool:
+        """Whether a cluster has told of more objects than any has: nothing more of it is taken."""
+        sent = self._members[cluster].sent
+        return sent is not None and len(sent) > self._most_objects
 
-        Afterwards the client has nothing of it, as before it was spliced in.
+    def withdraw(self, cluster: str, at_once: int) -> Iterator[list[bytes]]:
+        """Take back what was told of a cluster that cannot be listed to its end, bit by bit.
+
+        Afterwards the client has nothing of it, as before it was spliced in. The caller writes what
+        it is given before it takes more, and nobody else calls in between.
         """
         member = self._members[cluster]
-        lines: list[bytes] = []
         if member.sent is not None and member.like is not None:
             version = member.like.metadata.resource_version
-            lines += [
-                self._tell(member, Change.DELETED, gone(head, member.like), "")
-                for head in list(member.sent.missing((), version))
-            ]
+            heads = list(member.sent.missing((), version))
+            for start in range(0, len(heads), at_once):
+                yield [
+                    self._tell(member, Change.DELETED, gone(head, member.like), "")
+                    for head in heads[start : start + at_once]
+                ]
         self._members[cluster] = _Member(member.naming, None, SentObjects())
         self._vector.remove(cluster)
-        return lines + self._end_of_wait(cluster)
+        yield self._end_of_wait(cluster)
 
     def bookmark(self) -> list[bytes]:
         """Tell how far the stream has come, to clients that asked for it."""
@@ -164,6 +180,12 @@ class WatchMerger:
         if line:
             self._owes_initial_end = False
         return [line] if line else []
+
+    def _require_room(self, member: _Member) -> None:
+        cluster = member.naming.cluster
+        if self.is_overfull(cluster):
+            why = f"told of more than {self._most_objects} objects"
+            raise AnswerOverrun(cluster, why, code=200)
 
     def _differences(self, member: _Member, page: Part) -> Iterator[tuple[Change, Item]]:
         """Yield what a page changes; the last one ends what it does not have."""

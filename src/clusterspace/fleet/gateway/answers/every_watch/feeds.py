@@ -6,7 +6,9 @@
     └──────────────── the cluster forgot the version ────────────────┘
 
 What a cluster tells is put into the merger and written to the client in one step, with no wait in
-between: see `merge.watches` for what would go wrong otherwise.
+between: see `merge.watches` for what would go wrong otherwise. Behind a step that leaves much
+unread, the feed waits for the client before it reads on. So a cluster that floods is slowed down by
+the client, and clients are not cut off for what a cluster sends.
 """
 
 import asyncio
@@ -45,8 +47,6 @@ _log = structlog.get_logger(__name__)
 _LONGEST_DELAY: Final = 5.0
 _HEALTHY_SECONDS: Final = 10.0
 """A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
-_LONGEST_LIST: Final = 120.0
-"""Time for a hundred thousand objects over a slow line, and an end to a list that has none."""
 _MOST_ERROR_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -81,6 +81,9 @@ class ClusterFeed:
         self._is_awaited = is_awaited
         self._held_by_client = held
         self._takes_pages = True
+        self._began = self._clock.monotonic()
+        self._was_open = False
+        self._goes_well = False
         self.has_left = False
         """Whether the cluster is no member any more: the merger does not know it."""
 
@@ -97,7 +100,7 @@ class ClusterFeed:
             try:
                 await self._feed_once()
             except (ApiError, ClusterError) as error:
-                self._note(error)
+                await self._note(error)
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 delays = self._new_delays()
             # Even a stream that ended in good order is not asked for anew at once: a cluster that
@@ -113,9 +116,21 @@ class ClusterFeed:
             await self._list(link)
         try:
             await self._watch(link)
+        except Forbidden:
+            if await self._way.believes_refusal(link, self._began, was_open=self._was_open):
+                # The cluster took back what it had given: what the client has of it will not be
+                # told any more, which only a new list can say.
+                why = f"cluster {self.cluster} no longer allows this watch; list again"
+                self._client_stream.end(Expired(why))
+            raise
         except ApiError as error:
             if not statuses.is_about_the_version(error):
                 raise
+            if self._goes_well:
+                # It says so to readers that are too slow, too. Whether it has really forgotten how
+                # to go on from here is what it answers when it is asked to.
+                why = f"ended the watch: {error.message}"
+                raise ClusterMisbehaved(self.cluster, why, code=410) from error
             if not self._way.believes_expiry(self._position):
                 why = "says that the resourceVersion it has just given is too old"
                 raise ClusterMisbehaved(self.cluster, why, code=410) from error
@@ -132,21 +147,25 @@ class ClusterFeed:
         try:
             page = first or await self._page(link, "")
             await self._tell(page)
-            started = self._clock.monotonic()
+            seconds = 0.0
             while token := page.metadata.continue_token:
+                started = self._clock.monotonic()
                 page = await self._page(link, token)
-                if token == page.metadata.continue_token or self._has_taken_too_long(started):
+                # Not counted is what the client takes to read: that is not the cluster's doing.
+                seconds += self._clock.monotonic() - started
+                is_too_long = seconds > self._way.limits.walk_seconds
+                if token == page.metadata.continue_token or is_too_long:
                     raise AnswerOverrun(self.cluster, "its list goes on and on", code=200)
                 await self._tell(page)
         except Expired:
             # The cluster forgot the first page while we read the others. All at once, next time.
             self._takes_pages = False
             raise
+        except AnswerOverrun as endless:
+            # Each of its pages was in order, but no list has gone well.
+            self._way.note_list(endless)
+            raise
         self._is_awaited = False
-
-    def _has_taken_too_long(self, started: float) -> bool:
-        """Whether a client that waits for the end of a list has waited for long enough."""
-        return self._is_awaited and self._clock.monotonic() - started > _LONGEST_LIST
 
     async def _page(self, link: Link, token: str) -> Part:
         return await self._way.page(link, token, is_whole=not self._takes_pages)
@@ -156,28 +175,30 @@ class ClusterFeed:
         for piece in page.pieces(MOST_AT_ONCE):
             async with self._client_stream.turn:
                 self._require_member()
-                lines = self._merger.feed_page(self.cluster, piece)
-                await self._client_stream.write_page(lines)
+                await self._client_stream.send(self._merger.feed_page(self.cluster, piece))
             await asyncio.sleep(0)
 
     async def _watch(self, link: Link) -> None:
         """Pass events on until the cluster ends the stream."""
+        self._goes_well = False
         async with AsyncExitStack() as stack:
             ask = self._way.watch(link, self._position)
             answer = await open_answer(stack, link.connection, ask)
             await _raise_refusal(link.cluster, answer)
-            self._way.note(None)
+            self._way.note_open()
+            self._was_open = True
             lines_read = lines_of(link.cluster, answer, self._way.memory)
             batches = await stack.enter_async_context(aclosing(lines_read))
-            goes_well = False
             async for lines in batches:
-                async with self._client_stream.turn:
-                    for line in lines:
-                        told = self._merger.feed(link.cluster, line)
-                        self._client_stream.write(told)
-                if lines and not goes_well:
-                    goes_well = True
-                    self._way.note_watch()
+                for line in lines:
+                    # Each in a turn of its own: another cluster's event is not to wait behind all
+                    # that came with this one, nor a client to be flooded by it.
+                    async with self._client_stream.turn:
+                        await self._client_stream.send(self._merger.feed(link.cluster, line))
+                    if not self._goes_well:
+                        self._goes_well = True
+                        self._way.note_watch()
+                await asyncio.sleep(0)  # a cluster that sends without end leaves others their turn
 
     def _require_member(self) -> None:
         if self.has_left:
@@ -190,27 +211,28 @@ class ClusterFeed:
         except Expired as too_old:
             self._client_stream.end(too_old)
 
-    def _note(self, error: ApiError | ClusterError) -> None:
+    async def _note(self, error: ApiError | ClusterError) -> None:
         cluster = self.cluster
         self._way.note(error)
         _log.debug("watch of a cluster interrupted", cluster=cluster, reason=str(error))
-        if isinstance(error, Forbidden) and self._position:
-            # The cluster took back what it had given: what the client has of it will not be told
-            # any more, which only a new list can say.
-            why = f"cluster {cluster} no longer allows this watch; list again"
-            self._client_stream.end(Expired(why))
+        if self.has_left:
             return
-        if not self._is_awaited or isinstance(error, Expired) or self.has_left:
+        is_overfull = self._merger.is_overfull(cluster)
+        if not is_overfull and (not self._is_awaited or isinstance(error, Expired)):
             return
         # A client that waits for the end of the initial events would wait for ever.
-        if self._way.is_needed(error, self._held_by_client):
+        if self._is_awaited and self._way.is_needed(error, self._held_by_client):
             why = f"cluster {cluster} could not be listed to the end: {error}"
             self._client_stream.end(ServiceUnavailable(why, Details(retry_after_seconds=1)))
             return
-        # What was told of it is taken back, in one step with the end that it held up: the client
-        # begins without the cluster, which is spliced in when it can be listed.
+        # What was told of it is taken back, and with the last of it comes the end that it held up:
+        # the client goes on without the cluster, which is spliced in when it can be listed. Nobody
+        # else writes in between; a client that leaves here has a vector that says "in part".
         self._is_awaited = False
-        self._client_stream.write(self._merger.withdraw(cluster))
+        async with self._client_stream.turn:
+            if not self.has_left:
+                for lines in self._merger.withdraw(cluster, MOST_AT_ONCE):
+                    await self._client_stream.send(lines)
 
     def _new_delays(self) -> Iterator[float]:
         return backoff.jittered(0.1, _LONGEST_DELAY, self._random)

@@ -48,6 +48,10 @@ async def open_watch(asking: Asking, wish: WatchWish) -> Opening:
         is_given_up=asking.is_given_up,
     )
     asking.refuse_or_warn(verdict)
+    for reply in verdict.answered:
+        if fleet.lapses.refuses_watches(asking.list_key(reply.cluster)):
+            why = "does not allow this watch; its objects are shown as they were"
+            asking.context.warn(f"cluster {reply.cluster}: {why}")
     unreachable = [each.cluster for each in lost if failures.may_recover(each.failure)]
     unreachable += [each.cluster for each in targets.skipped if failures.may_recover(each.error)]
     return Opening(

@@ -51,7 +51,8 @@ async def _start(asking: Asking, wish: WatchWish) -> "_Watch":
     opening = await open_watch(asking, wish)
     hub = (await asking.fleet.directory.link(HUB)).connection
     stream = asking.context.request.start_stream(200, headers_for(asking.context, JSON))
-    return _Watch(asking, wish, opening, ClientStream(stream), hub.clock, hub.random)
+    client_stream = ClientStream(stream, slow_seconds=asking.fleet.limits.slow_seconds)
+    return _Watch(asking, wish, opening, client_stream, hub.clock, hub.random)
 
 
 class _Watch:
@@ -74,6 +75,7 @@ class _Watch:
             _style_of(asking, wish),
             wants_bookmarks=wish.wants_bookmarks,
             wants_initial_end=bool(wish.sends_initial),
+            most_objects=asking.fleet.limits.watched_objects,
         )
         self._around = Surroundings(merger, client_stream, clock, random)
         self._held_by_client = opening.held

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.requests import ApiRequest
-from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved
+from clusterspace.errors import ApiError, ClusterError, ClusterMisbehaved, Forbidden
 from clusterspace.fleet.gateway import fanout
-from clusterspace.fleet.gateway.answers.asking import Asking
+from clusterspace.fleet.gateway.answers.asking import Asking, FleetLimits
 from clusterspace.fleet.gateway.answers.every_watch.wishes import without_wish
 from clusterspace.fleet.gateway.answers.pages import Slice
 from clusterspace.fleet.gateway.directory import Link
@@ -43,6 +43,7 @@ class ClusterWay:
         self._asking = asking
         self.cluster = cluster
         self._naming = naming_in(asking.route, cluster)
+        self._key = asking.list_key(cluster)
         query = asking.route.info.query
         shared = queries.rewrite(without_wish(query), self._naming)
         # Rows without their objects could not be told apart.
@@ -57,7 +58,8 @@ class ClusterWay:
         """
         directory = self._asking.fleet.directory
         link = await directory.link(self.cluster)
-        while directory.troubles.find(self.cluster) is not None:
+        user = self._asking.context.user.name
+        while directory.troubles.find(self.cluster, user) is not None:
             await link.connection.clock.sleep(LOOK_SECONDS)
             link = await directory.link(self.cluster)
         return link
@@ -66,6 +68,10 @@ class ClusterWay:
         """Remember how asking went, for other requests too."""
         if failure is None or isinstance(failure, ApiError | ClusterError):
             self._asking.note(Reply(self.cluster, failure=failure))
+
+    def note_list(self, failure: ClusterError) -> None:
+        """Remember that a list of many pages failed."""
+        self._asking.note_list(Reply(self.cluster, failure=failure))
 
     async def first_page(self, link: Link, version: str, *, is_all: bool) -> Received:
         """Ask how the cluster begins: a list not older than a version, or just its version."""
@@ -103,8 +109,13 @@ class ClusterWay:
         self._asking.note_list(reply, is_whole=is_whole)
         if part is not None:
             version = part.metadata.resource_version
-            self._asking.fleet.lapses.note_version(self.cluster, self._asking.resource, version)
+            self._asking.fleet.lapses.note_version(self._key, version)
         return Received(reply, part)
+
+    @property
+    def limits(self) -> FleetLimits:
+        """How long the cluster may take."""
+        return self._asking.fleet.limits
 
     @property
     def memory(self) -> AnswerMemory:
@@ -113,12 +124,29 @@ class ClusterWay:
 
     def note_watch(self) -> None:
         """Remember that a watch goes well: what the cluster says of versions is worth something."""
-        self._asking.fleet.lapses.note_watch(self.cluster, self._asking.resource)
+        self._asking.fleet.lapses.note_watch(self._key)
+
+    def note_open(self) -> None:
+        """Remember that the cluster allows the watch."""
+        self.note(None)
+        self._asking.fleet.lapses.note_open(self._key)
+
+    async def believes_refusal(self, link: Link, began: float, *, was_open: bool) -> bool:
+        """Whether the cluster no longer lets the client watch, so that the client must list again.
+
+        It is believed by a stream that it had let watch before. A stream that has just begun, maybe
+        at a gateway that has just started, asks for a list too: if that is refused as well, the
+        client has objects that it would not be told of any more.
+        """
+        if not was_open:
+            received = await self._receive(link, Slice(1))
+            was_open = isinstance(received.reply.failure, Forbidden)
+        lapses = self._asking.fleet.lapses
+        return lapses.note_refusal(self._key, since=began if was_open else None)
 
     def believes_expiry(self, version: str) -> bool:
         """Whether the cluster may have forgotten a version, as it says."""
-        lapses = self._asking.fleet.lapses
-        return lapses.believes_expiry(self.cluster, self._asking.resource, version)
+        return self._asking.fleet.lapses.believes_expiry(self._key, version)
 
     def is_needed(self, failure: ApiError | ClusterError, held: Collection[str]) -> bool:
         """Whether the client would lose something if its stream went on without the cluster."""
