@@ -37,8 +37,8 @@ from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.interface import Event
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import Event
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK, AddressRules

@@ -14,8 +14,8 @@ from pathlib import Path
 import uvloop
 
 from clusterspace.apiserver.store.files import StoreFile
+from clusterspace.apiserver.store.interface import Event, EventType, KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import Event, EventType, KeyValue, Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 
 VALUE = b"x" * 2000

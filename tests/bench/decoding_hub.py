@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import Form
-from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.cli.main import main
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
+from clusterspace.apiserver.store.interface import Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import Revision
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient, ListOptions

@@ -8,9 +8,8 @@ import pytest
 from click.testing import CliRunner
 from tests.component.store_disk import damage_a_record
 
-from clusterspace.apiserver.store.backups import RESTORE_JUMP, back_up, restore
-from clusterspace.apiserver.store.inspection import inspect
-from clusterspace.apiserver.store.revisions import Revision
+from clusterspace.apiserver.store.backups import RESTORE_JUMP, back_up, inspect, restore
+from clusterspace.apiserver.store.interface import Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.commands.store import store as store_command
 from clusterspace.cli.output import ExitCode

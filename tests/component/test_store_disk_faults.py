@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.component.store_disk import UnreliableDisk
 
+from clusterspace.apiserver.store.backups import inspect
 from clusterspace.apiserver.store.commits import STORE_FAILED
-from clusterspace.apiserver.store.inspection import inspect
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.errors import StoreClosed, StoreFull
 

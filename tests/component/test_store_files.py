@@ -15,12 +15,12 @@ import pytest
 from hypothesis import strategies
 from tests.component.store_disk import damage_a_record
 
+from clusterspace.apiserver.store.backups import inspect, read_log
 from clusterspace.apiserver.store.files import FORMAT_VERSION, StoreFile
-from clusterspace.apiserver.store.inspection import inspect, read_log
-from clusterspace.apiserver.store.loading import load, superseded
-from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
+from clusterspace.apiserver.store.index import Delete, Put, decide
+from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
+from clusterspace.apiserver.store.records import load, superseded
 from clusterspace.apiserver.store.sqlite import SqliteStore
-from clusterspace.apiserver.store.writes import Delete, Put, decide
 from clusterspace.errors import StoreCorrupt, StoreError, StoreUnreadable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from typing import Any
 
 from clusterspace.apiserver.store import sqlite
 from clusterspace.apiserver.store.commits import GroupCommit, Submission, decide_batch
-from clusterspace.apiserver.store.revisions import Event, Revision
+from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.errors import Compacted, WatcherEvicted
 

@@ -17,7 +17,7 @@ from clusterspace.apiserver import feeds
 from clusterspace.apiserver.feeds import Change, Feeds, Missed
 from clusterspace.apiserver.store import sqlite
 from clusterspace.apiserver.store.commits import Submission, decide_batch
-from clusterspace.apiserver.store.revisions import Event, Revision
+from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.main import main
 from clusterspace.roots import hub

@@ -24,7 +24,7 @@ from tests.robustness.hub_load import VIEWS
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.builtin_resources import builtin_resources
-from clusterspace.apiserver.store.inspection import inspect, read_log
+from clusterspace.apiserver.store.backups import inspect, read_log
 from clusterspace.apiserver.store.sqlite import SqliteStore
 
 KILLS = 10

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.robustness.crash_checker import CrashChecker, read_aftermath, read_journal
 
-from clusterspace.apiserver.store.inspection import inspect, read_log
+from clusterspace.apiserver.store.backups import inspect, read_log
 
 KILLS = 20
 MANY_KILLS = 200

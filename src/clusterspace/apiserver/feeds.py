@@ -25,8 +25,7 @@ from typing import Final, Protocol
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.streams import Stream, frame_chunk
 from clusterspace.apiserver.selection import Selection
-from clusterspace.apiserver.store.interface import Store, Subscription
-from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
+from clusterspace.apiserver.store.interface import Event, KeyValue, Revision, Store, Subscription
 from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
@@ -64,13 +63,7 @@ class Change:
         key = (kind, style.key)
         framed = self._frames.get(key)
         if framed is None:
-            event, shown = self.event, self.event.item
-            if kind == "DELETED" and event.previous is not None:
-                # What left is shown as it last was, at the revision at which it left: a client
-                # that resumes from this event must not get it again.
-                last = event.previous
-                shown = KeyValue(last.key, last.value, last.create_revision, event.revision)
-            framed = self._frames[key] = frame_event(kind, style.render(shown))
+            framed = self._frames[key] = frame_event(kind, style.render(self._shown(kind)))
         return framed
 
     def decode(self, entry: KeyValue, form: forms.Form) -> Object:
@@ -80,6 +73,15 @@ class Change:
         if decoded is None:
             decoded = self._decoded[key] = forms.decode_stored(entry, form)
         return decoded
+
+    def _shown(self, kind: str) -> KeyValue:
+        event = self.event
+        if kind != "DELETED" or event.previous is None:
+            return event.item
+        # What left is shown as it last was, but at the revision at which it left: a client that
+        # resumed from an older one would be sent this event again.
+        last = event.previous
+        return KeyValue(last.key, last.value, last.create_revision, event.revision)
 
 
 def frame_event(kind: str, shown: bytes) -> bytes:

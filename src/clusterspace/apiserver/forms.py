@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.conversions import Conversion
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import RequestEntityTooLarge, StoreCorrupt

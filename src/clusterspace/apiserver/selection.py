@@ -9,7 +9,7 @@ from clusterspace.apiserver.catalog import METADATA_FIELDS, Served
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import ListOptions
-from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.errors import BadRequest
 from clusterspace.kube.objects import Object, labels_of, metadata_of
 from clusterspace.kube.selectors import (

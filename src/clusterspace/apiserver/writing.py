@@ -19,7 +19,7 @@ from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import Admission, Author, HubState
-from clusterspace.apiserver.store.revisions import ABSENT, KeyValue
+from clusterspace.apiserver.store.interface import ABSENT, KeyValue
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.kube import statuses

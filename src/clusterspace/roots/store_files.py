@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from clusterspace.apiserver.store import backups, inspection
+from clusterspace.apiserver.store import backups
+from clusterspace.apiserver.store.backups import Inspection
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
-from clusterspace.apiserver.store.inspection import Inspection
 
 
 def store_path(place: Path) -> Path:
@@ -24,4 +24,4 @@ def restore(backup: Path, data_directory: Path) -> int:
 
 def check(place: Path) -> Inspection:
     """Verify everything in a store file or a backup."""
-    return inspection.inspect(store_path(place))
+    return backups.inspect(store_path(place))

@@ -23,7 +23,7 @@ from clusterspace.apiserver.http.requests import IncomingBody, Request
 from clusterspace.apiserver.http.streams import Hijacked, Stream
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.revisions import Event
+from clusterspace.apiserver.store.interface import Event
 from clusterspace.errors import NotFound, StoreError
 from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
 from clusterspace.sim.api import Kind, Listener, kind_of

@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.apiserver.store.interface import Store, Watch
-from clusterspace.apiserver.store.revisions import ABSENT, Event, EventType, KeyValue, Revision
+from clusterspace.apiserver.store.interface import (
+    ABSENT,
+    Event,
+    EventType,
+    KeyValue,
+    Revision,
+    Store,
+    Watch,
+)
 from clusterspace.errors import (
     Compacted,
     FutureRevision,

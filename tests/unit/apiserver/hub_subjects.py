@@ -8,8 +8,8 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
 from clusterspace.kube.objects import Object
 from clusterspace.testing.clocks import ManualClock
 

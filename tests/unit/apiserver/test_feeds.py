@@ -11,8 +11,8 @@ from clusterspace.apiserver.feeds import SLOW_BYTES, Feeds, Watcher
 from clusterspace.apiserver.http.streams import Stream
 from clusterspace.apiserver.options import ListOptions
 from clusterspace.apiserver.selection import select
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
 from clusterspace.errors import Compacted
 
 PREFIX = CONFIG_MAPS.prefix()

@@ -10,7 +10,7 @@ from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of,
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import Form
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.errors import StoreCorrupt
 from clusterspace.kube.objects import Object
 

@@ -22,8 +22,7 @@ from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule, read_rules
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
-from clusterspace.apiserver.store.interface import Store, Subscription
-from clusterspace.apiserver.store.revisions import Event, KeyValue
+from clusterspace.apiserver.store.interface import Event, KeyValue, Store, Subscription
 from clusterspace.errors import StoreClosed, StoreError
 from clusterspace.kube.objects import Object, find_at
 

@@ -13,7 +13,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.state import Admission, HubState
-from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.kube.resources import GroupKind

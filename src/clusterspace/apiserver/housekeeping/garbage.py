@@ -19,7 +19,7 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.revisions import Event, KeyValue
+from clusterspace.apiserver.store.interface import Event, KeyValue
 from clusterspace.apiserver.writing import FOREGROUND, ORPHAN, REMOVER, edit_own, remove
 from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, StoreError
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of, with_metadata

@@ -19,7 +19,7 @@ import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.revisions import Event
+from clusterspace.apiserver.store.interface import Event
 from clusterspace.apiserver.writing import create_own, edit_own, write_of
 from clusterspace.errors import AlreadyExists, ApiError, StoreError
 from clusterspace.kube.objects import Object, find_at

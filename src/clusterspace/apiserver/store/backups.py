@@ -1,4 +1,4 @@
-"""Copies of a store file: making one while the store is running, and bringing one back.
+"""Store files beside a running store: checking one, copying one, bringing a copy back.
 
 A restored store must not continue the old count of revisions: clients may remember revisions that
 were made after the backup, and would take new events for old ones. So the revision jumps far ahead
@@ -6,8 +6,9 @@ and everything below counts as compacted; every watcher is told so and lists aga
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import apsw
@@ -21,13 +22,63 @@ from clusterspace.apiserver.store.files import (
     sync_directory,
     translated_errors,
 )
-from clusterspace.apiserver.store.loading import load
-from clusterspace.apiserver.store.records import State
-from clusterspace.apiserver.store.revisions import Revision
-from clusterspace.errors import StoreUnreadable
+from clusterspace.apiserver.store.interface import Revision
+from clusterspace.apiserver.store.records import Record, State, load
+from clusterspace.errors import StoreCorrupt, StoreUnreadable
 
 RESTORE_JUMP = 1_000_000_000
 """What etcd's documentation advises: a week of writes at 1,500 a second does not get there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a sound store file holds."""
+
+    path: Path
+    file_bytes: int
+    revision: Revision
+    oldest: Revision
+    keys: int
+    value_bytes: int
+    records: int
+    history_events: int
+    leftover_records: int
+
+
+def inspect(path: Path) -> Inspection:
+    """Check every page, checksum and revision of a store file; the store may be in use.
+
+    Raises `StoreCorrupt` or `StoreUnreadable`, which name the place.
+    """
+    if not path.is_file():
+        raise StoreUnreadable(f"there is no store at {path}")
+    settle_log(path)
+    with translated_errors(path), closing(connect(path, writable=False)) as connection:
+        connection.execute("BEGIN")  # all of it at one revision; closing ends it
+        state = read_state_of(path, connection)
+        for (finding,) in connection.execute("PRAGMA integrity_check(1)"):
+            if finding != "ok":
+                raise StoreCorrupt(str(finding))
+        loaded = load(read_records(connection, state), state)
+        present = loaded.index.page("", start_after=None, limit=None, at=None).items
+        return Inspection(
+            path=path,
+            file_bytes=path.stat().st_size,
+            revision=state.revision,
+            oldest=state.oldest,
+            keys=len(present),
+            value_bytes=sum(len(item.value) for item in present),
+            records=state.records,
+            history_events=loaded.index.history.events,
+            leftover_records=len(loaded.leftover),
+        )
+
+
+def read_log(path: Path) -> Iterator[Record]:
+    """Read the records of a store file in revision order, every checksum verified."""
+    with translated_errors(path), closing(connect(path, writable=False)) as connection:
+        connection.execute("BEGIN")
+        yield from read_records(connection, read_state_of(path, connection))
 
 
 def back_up(source: Path, target: Path) -> State:
@@ -49,7 +100,18 @@ def restore(backup: Path, target: Path, *, jump: int = RESTORE_JUMP) -> State:
     """
     if not backup.is_file():
         raise StoreUnreadable(f"there is no backup at {backup}")
-    return _make_file(target, lambda draft: _copy_ahead(backup, draft, jump))
+
+    def copy_ahead(draft: Path) -> State:
+        _copy(backup, draft)
+        with closing(StoreFile.open(draft, create=False)) as file:
+            ahead = Revision(file.state.revision + jump)
+            restored = replace(file.state, revision=ahead, oldest=ahead)
+            file.rewrite_state(restored)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        return restored
+
+    return _make_file(target, copy_ahead)
 
 
 def verify(path: Path, connection: apsw.Connection) -> State:
@@ -67,6 +129,8 @@ def _make_file(target: Path, fill: Callable[[Path], State]) -> State:
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = fill(draft)
+        # A crash before this line leaves a draft that nobody takes for a store; after it, the
+        # whole file under its name.
         os.link(draft, target)  # unlike a rename, this fails if somebody was quicker
         sync_directory(target.parent)
     except FileExistsError as error:
@@ -80,41 +144,12 @@ def _make_file(target: Path, fill: Callable[[Path], State]) -> State:
 
 
 def _copy(source: Path, draft: Path) -> State:
-    with translated_errors(source):
-        origin = connect(source, writable=False)
-        try:
-            read_state_of(source, origin)
-            return _copy_pages(origin, draft)
-        finally:
-            origin.close()
-
-
-def _copy_pages(origin: apsw.Connection, draft: Path) -> State:
-    copy = connect(draft, writable=True, create=True)
-    try:
-        copy.pragma("synchronous", "FULL")
-        with copy.backup("main", origin, "main") as pages:
-            pages.step(-1)  # in one go: a writer between two steps would make it start again
-        # Without the write-ahead log a backup is one file, and stays one when it is read.
-        copy.pragma("journal_mode", "delete")
-        return verify(draft, copy)
-    finally:
-        copy.close()
-
-
-def _copy_ahead(backup: Path, draft: Path, jump: int) -> State:
-    _copy(backup, draft)
-    file = StoreFile.open(draft, create=False)
-    try:
-        ahead = Revision(file.state.revision + jump)
-        restored = replace(file.state, revision=ahead, oldest=ahead)
-        file.rewrite_state(restored)
-    finally:
-        file.close()
-    _sync_file(draft)
-    return restored
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("rb") as written:
-        os.fsync(written.fileno())
+    with translated_errors(source), closing(connect(source, writable=False)) as origin:
+        read_state_of(source, origin)
+        with closing(connect(draft, writable=True, create=True)) as copy:
+            copy.pragma("synchronous", "FULL")
+            with copy.backup("main", origin, "main") as pages:
+                pages.step(-1)  # in one go: a writer between two steps would make it start again
+            # Without the write-ahead log a backup is one file, and stays one when it is read.
+            copy.pragma("journal_mode", "delete")
+            return verify(draft, copy)

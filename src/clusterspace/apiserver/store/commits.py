@@ -8,6 +8,18 @@
 
 While the disk works on one batch, the next one gathers; the slower the disk, the larger the
 batches. The queue needs no bound of its own: every caller waits for its own write.
+
+Two views of the present exist, and that is on purpose. `heads` is the writer thread's: what is on
+the disk. The index is the event loop's: what readers are shown. The thread is ahead by the batches
+that it has committed and the loop has not yet taken over, never behind:
+
+    thread   decide 7,8 on heads   fsync   heads = 8   decide 9 on heads …
+    loop     index at 6 ………………………………………………… publish 7,8   index at 8   answer 7, answer 8
+
+So a compare-and-set is decided against what is durable even when readers still see less, and no
+reader sees what a crash could take back. A crash before the fsync leaves no trace of the batch; a
+crash after it leaves writes that nobody was answered, which `Store` allows ("may or may not have
+happened"). Nothing but the queue and `call_soon_threadsafe` connects the two threads.
 """
 
 import asyncio
@@ -22,10 +34,12 @@ from typing import Any, TypeAlias
 
 import structlog
 
+from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver.store.files import StoreFile
-from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
-from clusterspace.apiserver.store.writes import Put, Write, decide
+from clusterspace.apiserver.store.index import Put, Write, decide
+from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
 from clusterspace.errors import StoreClosed, StoreError
+from clusterspace.telemetry import metrics
 
 STORE_FAILED = 74
 """The exit code of a process whose disk failed: EX_IOERR of sysexits.h."""
@@ -54,7 +68,7 @@ class Chore:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decided:
     """What became of a submission."""
 
     submission: Submission
@@ -75,25 +89,26 @@ def end_process(reason: str) -> None:
 
 def decide_batch(
     submissions: Sequence[Submission], heads: dict[str, KeyValue], revision: Revision
-) -> list[Verdict]:
+) -> list[Decided]:
     """Decide writes in order, each against what is committed and those before it.
 
     A write that loses its comparison costs the others nothing, not even a revision.
     """
     changed: dict[str, KeyValue | None] = {}
-    verdicts: list[Verdict] = []
+    decisions: list[Decided] = []
     for submission in submissions:
         key = submission.write.key
-        held = changed[key] if key in changed else heads.get(key)
+        # Not `changed.get(key) or …`: a delete earlier in the batch is a None that counts.
+        current = changed[key] if key in changed else heads.get(key)
         try:
-            event = decide(submission.write, held, Revision(revision + 1))
+            event = decide(submission.write, current, Revision(revision + 1))
         except StoreError as refusal:
-            verdicts.append(Verdict(submission, refusal))
+            decisions.append(Decided(submission, refusal))
             continue
         revision = event.revision
         changed[key] = None if event.is_delete else event.item
-        verdicts.append(Verdict(submission, event))
-    return verdicts
+        decisions.append(Decided(submission, event))
+    return decisions
 
 
 class GroupCommit:
@@ -110,11 +125,13 @@ class GroupCommit:
         *,
         publish: Callable[[tuple[Event, ...]], None],
         end_process: EndProcess = end_process,
+        clock: Clock | None = None,
     ) -> None:
         self._file = file
         self._heads = heads
         self._publish = publish
         self._end_process = end_process
+        self._clock = clock or SystemClock()
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Submission | Chore] = queue.SimpleQueue()
         self._set_aside: Chore | None = None
@@ -144,13 +161,24 @@ class GroupCommit:
             await self._last.done
         self._thread.join()
 
+    # -- in the writer thread ------------------------------------------------------------------
+
     def _run(self) -> None:
         while True:
             job = self._take()
             try:
-                self._refuse(job) if self._failed else self._perform(job)
+                if self._failed:
+                    self._refuse(job)
+                elif isinstance(job, Chore):
+                    self._perform(job)
+                else:
+                    self._commit(job)
+                    self._file.checkpoint_when_due()
             # A writer thread that died quietly would leave every caller waiting for ever.
             except Exception as error:  # noqa: BLE001 - whatever it was, the disk's state is unknown
+                # Outside of tests `end_process` does not return. Where it does, everything that
+                # is queued from now on is refused: going on could acknowledge a write on top of
+                # one that the disk has lost.
                 self._failed = True
                 self._end_process(f"{self._file.path}: {type(error).__name__}: {error}")
                 self._refuse(job)
@@ -159,6 +187,8 @@ class GroupCommit:
 
     def _take(self) -> list[Submission] | Chore:
         """Wait for work, then take every write that waits, up to the next chore."""
+        # A chore ends a batch and is done after it, never before: compaction and close must see
+        # the file with everything that was queued ahead of them.
         job = self._set_aside or self._queue.get()
         self._set_aside = None
         if isinstance(job, Chore):
@@ -176,14 +206,7 @@ class GroupCommit:
             size += _size_of(job)
         return batch
 
-    def _perform(self, job: list[Submission] | Chore) -> None:
-        if isinstance(job, Chore):
-            self._perform_chore(job)
-        else:
-            self._commit(job)
-            self._file.checkpoint_when_due()
-
-    def _perform_chore(self, chore: Chore) -> None:
+    def _perform(self, chore: Chore) -> None:
         try:
             chore.run()
         except StoreError as error:
@@ -192,16 +215,25 @@ class GroupCommit:
             self._call_loop(_settle, chore.done, None)
 
     def _commit(self, batch: list[Submission]) -> None:
-        verdicts = decide_batch(batch, self._heads, self._file.state.revision)
-        events = tuple([v.outcome for v in verdicts if isinstance(v.outcome, Event)])
+        decisions = decide_batch(batch, self._heads, self._file.state.revision)
+        events = tuple([each.outcome for each in decisions if isinstance(each.outcome, Event)])
+        started = self._clock.monotonic()
         if events:
             try:
                 self._file.append(events)
             except StoreError as error:
-                verdicts, events = [Verdict(s, type(error)(*error.args)) for s in batch], ()
+                # The file is as it was (full, or locked), so the whole batch is refused: some of
+                # its writes were decided on top of others that did not happen either.
+                decisions = [Decided(each, type(error)(*error.args)) for each in batch]
+                events = ()
+        # From here on the writes are on the disk. `heads` moves before the loop hears of it, so
+        # that the next batch is decided on what is durable, whenever the loop gets to publish.
         for event in events:
             self._advance(event)
-        self._call_loop(self._deliver, events, verdicts)
+        self._call_loop(self._deliver, events, decisions)
+        if events:
+            seconds = self._clock.monotonic() - started
+            self._call_loop(metrics.commit_finished, len(events), seconds)
 
     def _advance(self, event: Event) -> None:
         if event.is_delete:
@@ -209,11 +241,13 @@ class GroupCommit:
         else:
             self._heads[event.key] = event.item
 
-    def _deliver(self, events: tuple[Event, ...], verdicts: list[Verdict]) -> None:
+    def _deliver(self, events: tuple[Event, ...], decisions: list[Decided]) -> None:
+        # In the event loop. Published first, answered after: whoever was answered finds their
+        # write when they read, and its event in every watch that has caught up.
         if events:
             self._publish(events)
-        for verdict in verdicts:
-            _settle(verdict.submission.answer, verdict.outcome)
+        for decided in decisions:
+            _settle(decided.submission.answer, decided.outcome)
 
     def _refuse(self, job: list[Submission] | Chore) -> None:
         futures = [job.done] if isinstance(job, Chore) else [s.answer for s in job]

@@ -5,13 +5,14 @@ the past would take too much memory. A reader that still needs the forgotten par
 and lists again; it never gets a wrong answer. How a store forgets in small steps is its own affair.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.store.revisions import HistorySize, Revision
+from clusterspace.apiserver.store.interface import HistorySize, Revision
 from clusterspace.errors import StoreFull
 
 
@@ -86,12 +87,6 @@ async def compact_forever(store: Compactable, clock: Clock, policy: CompactionPo
         while marks and marks[0].revision < oldest:
             marks.popleft()
         if oldest > history.oldest:
-            await _compact_unless_full(store, oldest)
+            with contextlib.suppress(StoreFull):
+                await store.compact(oldest)
         await clock.sleep(policy.look_every_seconds)
-
-
-async def _compact_unless_full(store: Compactable, oldest: Revision) -> None:
-    try:
-        await store.compact(oldest)
-    except StoreFull:
-        return

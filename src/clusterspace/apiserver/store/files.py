@@ -14,6 +14,8 @@ from typing import IO
 
 import apsw
 
+from clusterspace.apiserver.store.index import MAXIMUM_VALUE_BYTES
+from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.records import (
     Record,
     State,
@@ -22,9 +24,7 @@ from clusterspace.apiserver.store.records import (
     row_of,
     state_row,
 )
-from clusterspace.apiserver.store.revisions import Event, Revision
 from clusterspace.apiserver.store.wal import check_log
-from clusterspace.apiserver.store.writes import MAXIMUM_VALUE_BYTES
 from clusterspace.errors import StoreCorrupt, StoreFull, StoreUnreadable
 
 STORE_FILE_NAME = "store.db"
@@ -67,7 +67,12 @@ class StoreFile:
         self.state = state
         self._connection = connection
         self._log_pages = 0
-        connection.set_wal_hook(self._note_log_pages)
+
+        def note_log_pages(_connection: apsw.Connection, _name: str, pages: int) -> int:
+            self._log_pages = pages
+            return apsw.SQLITE_OK
+
+        connection.set_wal_hook(note_log_pages)
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, vfs: str | None = None) -> "StoreFile":
@@ -107,7 +112,11 @@ class StoreFile:
         self._commit(state, lambda: self._connection.executemany(_INSERT, rows))
 
     def record_compaction(self, oldest: Revision) -> None:
-        """Write down that older revisions are forgotten, before any of them is erased."""
+        """Write down that older revisions are forgotten, before any of them is erased.
+
+        A crash in between leaves records that nobody needs, and `load` finds them. The other way
+        round it would leave a past with holes that the file still claims to have.
+        """
         self._commit(replace(self.state, oldest=oldest), lambda: None)
 
     def erase(self, revisions: Iterable[Revision]) -> None:
@@ -142,6 +151,8 @@ class StoreFile:
         self._connection.close()
 
     def _commit(self, state: State, change: Callable[[], object]) -> None:
+        # Rows and state in one transaction, and `self.state` only after it: whatever goes wrong,
+        # the counts in memory are those of the file.
         with self._transaction():
             change()
             self._connection.execute(_PUT_STATE, state_row(state))
@@ -163,10 +174,6 @@ class StoreFile:
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-
-    def _note_log_pages(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        self._log_pages = pages
-        return apsw.SQLITE_OK
 
 
 def take_lock(path: Path) -> IO[bytes]:
@@ -194,7 +201,12 @@ def connect(
     if tuple(map(int, sqlite.split("."))) < OLDEST_SAFE_SQLITE:
         raise StoreUnreadable(f"SQLite {sqlite} can lose commits; update apsw")
     if create:
-        _create_private(path)
+        # Made for its owner only, because it will hold Secrets. SQLite gives the files it makes
+        # beside it the same rights.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, mode=0o600))
+        except OSError as error:
+            raise StoreUnreadable(f"{path} cannot be opened: {error.strerror}") from error
     flags = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
     connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
     connection.set_busy_timeout(LOCKED_SECONDS * 1000)
@@ -281,44 +293,26 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _create_private(path: Path) -> None:
-    """Make the file if it is not there, for its owner only: it will hold Secrets.
-
-    SQLite gives the files it makes beside it the same rights.
-    """
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, mode=0o600))
-    except OSError as error:
-        raise StoreUnreadable(f"{path} cannot be opened: {error.strerror}") from error
-
-
 def _prepare(path: Path, connection: apsw.Connection, *, create: bool) -> State:
     """Read the state of a store, or make an empty file into one; commits are safe from now on."""
     connection.pragma("synchronous", "FULL")
     connection.wal_autocheckpoint(0)
-    is_new = create and _is_empty(connection)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    is_new = create and tables == 0 and connection.pragma("application_id") == 0
     # Before anything is believed: even a file that looks empty may have its tables in the log.
     log_frames, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     check_log(path, last_valid=max(log_frames, 0))
     if is_new:
         connection.pragma("journal_mode", "wal")
-        _create_tables(connection)
+        # One transaction: a crash leaves a file that is still empty, or a store.
+        with connection:
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", FORMAT_VERSION)
+            for statement in _SCHEMA.values():
+                connection.execute(statement)
+            connection.execute(_PUT_STATE, state_row(State()))
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         sync_directory(path.parent)
     state = read_state_of(path, connection)
     connection.pragma("journal_mode", "wal")  # a backup is a plain file until it is opened
     return state
-
-
-def _is_empty(connection: apsw.Connection) -> bool:
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    return tables == 0 and connection.pragma("application_id") == 0
-
-
-def _create_tables(connection: apsw.Connection) -> None:
-    with connection:
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", FORMAT_VERSION)
-        for statement in _SCHEMA.values():
-            connection.execute(statement)
-        connection.execute(_PUT_STATE, state_row(State()))

@@ -1,4 +1,4 @@
-"""What every key holds now, and what it held at any revision still kept, in memory.
+"""What every key holds now, what it held at any revision still kept, and what a write changes.
 
 The present is a dictionary and a sorted list of its keys. The past is the list of events since
 `oldest`, and for every key that changed since then its own events. A key's value at an older
@@ -20,17 +20,88 @@ An insertion moves the tail of one list, 20 microseconds at 100,000 keys; a comm
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from clusterspace.apiserver.store.revisions import (
+from clusterspace.apiserver.store.interface import (
+    ABSENT,
     FIRST_REVISION,
     Event,
+    EventType,
     HistorySize,
     KeyValue,
     Page,
     Revision,
 )
-from clusterspace.errors import Compacted, FutureRevision
+from clusterspace.errors import Compacted, FutureRevision, RevisionMismatch, Unstorable
+
+MAXIMUM_KEY_BYTES = 4096
+"""Five names of 253 bytes and their separators fit three times over."""
+
+MAXIMUM_VALUE_BYTES = 16 * 1024 * 1024
+"""A request body is 3 MiB at most; this is the fence behind that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a key; `expected` is its mod revision, 0 for "not there", None for "whatever is"."""
+
+    key: str
+    value: bytes
+    expected: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Take a key away, if it is still at the expected revision."""
+
+    key: str
+    expected: Revision
+
+
+Write: TypeAlias = Put | Delete
+
+
+def decide(write: Write, current: KeyValue | None, revision: Revision) -> Event:
+    """Return the change this write makes at `revision`, given what the key holds now.
+
+    Raises `RevisionMismatch` when the key is not at the expected revision.
+    """
+    actual = current.mod_revision if current is not None else ABSENT
+    if isinstance(write, Delete):
+        if current is None or write.expected != actual:
+            raise RevisionMismatch(write.key, write.expected, actual)
+        gone = KeyValue(write.key, b"", create_revision=ABSENT, mod_revision=revision)
+        return Event(EventType.DELETE, gone, previous=current)
+    if write.expected is not None and write.expected != actual:
+        raise RevisionMismatch(write.key, write.expected, actual)
+    created = current.create_revision if current is not None else revision
+    return Event(
+        EventType.PUT, KeyValue(write.key, write.value, created, revision), previous=current
+    )
+
+
+def answer_to(event: Event) -> KeyValue:
+    """Return what the caller of the write is told: the item put, or the last value deleted."""
+    if event.type is EventType.PUT or event.previous is None:
+        return event.item
+    last = event.previous
+    return KeyValue(last.key, last.value, last.create_revision, mod_revision=event.revision)
+
+
+def checked(write: Write) -> Write:
+    """Return the write, or raise `Unstorable` for what no store could keep and give back."""
+    try:
+        key_bytes = len(write.key.encode())
+    except UnicodeEncodeError as error:
+        raise Unstorable(f"the key {write.key!r} is not valid Unicode") from error
+    if not 0 < key_bytes <= MAXIMUM_KEY_BYTES:
+        raise Unstorable(f"a key of {key_bytes} bytes; 1 to {MAXIMUM_KEY_BYTES} are allowed")
+    if isinstance(write, Put) and len(write.value) > MAXIMUM_VALUE_BYTES:
+        size = len(write.value)
+        raise Unstorable(f"{write.key}: {size} bytes; at most {MAXIMUM_VALUE_BYTES} are allowed")
+    return write
 
 
 class Index:
@@ -57,23 +128,20 @@ class Index:
     def apply(self, events: Iterable[Event]) -> None:
         """Take in changes, in revision order; they are readable when this returns."""
         for event in events:
-            self._apply_one(event)
-
-    def _apply_one(self, event: Event) -> None:
-        key = event.item.key
-        if event.is_delete:
-            del self._present[key]
-            del self._keys[bisect_left(self._keys, key)]
-            insort(self._deleted_keys, key)
-        else:
-            if event.is_create:
-                insort(self._keys, key)
-                self._discard_deleted(key)
-            self._present[key] = event.item
-        self._events.append(event)
-        self._events_of.setdefault(key, []).append(event)
-        self._value_bytes += _held_bytes(event)
-        self.revision = event.item.mod_revision
+            key = event.item.key
+            if event.is_delete:
+                del self._present[key]
+                del self._keys[bisect_left(self._keys, key)]
+                insort(self._deleted_keys, key)
+            else:
+                if event.is_create:
+                    insort(self._keys, key)
+                    self._discard_deleted(key)
+                self._present[key] = event.item
+            self._events.append(event)
+            self._events_of.setdefault(key, []).append(event)
+            self._value_bytes += _past_bytes(event)
+            self.revision = event.item.mod_revision
 
     def _discard_deleted(self, key: str) -> None:
         place = bisect_left(self._deleted_keys, key)
@@ -92,9 +160,9 @@ class Index:
         if at is None:
             return self._present.get(key)
         self.check_readable(at)
-        return self._held_at(key, at)
+        return self._get_at(key, at)
 
-    def _held_at(self, key: str, at: Revision) -> KeyValue | None:
+    def _get_at(self, key: str, at: Revision) -> KeyValue | None:
         item = self._present.get(key)
         if item is not None and item.mod_revision <= at:
             return item
@@ -112,31 +180,21 @@ class Index:
         self, prefix: str, *, start_after: str | None, limit: int | None, at: Revision | None
     ) -> Page:
         """Return up to `limit` items of the prefix in key order, and how many come after."""
-        if at is None or at == self.revision:
-            return self._present_page(prefix, start_after, limit)
-        self.check_readable(at)
-        items = list(self._items_at(prefix, start_after, at))
-        cut = len(items) if limit is None else limit
-        return Page(tuple(items[:cut]), at, remaining=max(len(items) - cut, 0))
-
-    def _present_page(self, prefix: str, start_after: str | None, limit: int | None) -> Page:
         span = _span(self._keys, prefix, start_after)
-        taken = span if limit is None else span[:limit]
-        present = self._present
-        items = tuple([present[key] for key in self._keys[taken.start : taken.stop]])
-        return Page(items, self.revision, remaining=len(span) - len(taken))
-
-    def _items_at(self, prefix: str, start_after: str | None, at: Revision) -> Iterator[KeyValue]:
-        kept = _span(self._keys, prefix, start_after)
+        if at is None or at == self.revision:
+            taken = span if limit is None else span[:limit]
+            present = self._present
+            items = tuple([present[key] for key in self._keys[taken.start : taken.stop]])
+            return Page(items, self.revision, remaining=len(span) - len(taken))
+        self.check_readable(at)
+        keys = self._keys[span.start : span.stop]
         deleted = _span(self._deleted_keys, prefix, start_after)
-        keys = self._keys[kept.start : kept.stop]
         if deleted:
             # Two sorted runs: sorting them is one merge.
             keys = sorted(keys + self._deleted_keys[deleted.start : deleted.stop])
-        for key in keys:
-            item = self._held_at(key, at)
-            if item is not None:
-                yield item
+        past = [item for item in (self._get_at(key, at) for key in keys) if item is not None]
+        cut = len(past) if limit is None else limit
+        return Page(tuple(past[:cut]), at, remaining=max(len(past) - cut, 0))
 
     def events_after(self, revision: Revision, limit: int) -> list[Event]:
         """Return up to `limit` kept events above the revision, oldest first."""
@@ -146,7 +204,10 @@ class Index:
         return self._events[first : first + limit]
 
     def compact(self, revision: Revision) -> None:
-        """Refuse everything older from now on; `drop_compacted` then frees it."""
+        """Refuse everything older from now on; `drop_compacted` then frees it.
+
+        In this order, so that between two steps of `drop_compacted` no read finds half of a past.
+        """
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         self.oldest = max(self.oldest, revision)
@@ -156,17 +217,16 @@ class Index:
         compacted = bisect_right(self._events, self.oldest, key=_revision_of)
         dropped = self._events[: min(compacted, limit)]
         del self._events[: len(dropped)]
+        # The list of all events is in revision order, and so is each key's own: what is dropped
+        # of a key is the head of its list.
         for key, times in Counter(event.key for event in dropped).items():
-            self._drop_events_of(key, times)
-        self._value_bytes -= sum(_held_bytes(event) for event in dropped)
+            events = self._events_of[key]
+            del events[:times]
+            if not events:
+                del self._events_of[key]
+                self._discard_deleted(key)
+        self._value_bytes -= sum(_past_bytes(event) for event in dropped)
         return dropped
-
-    def _drop_events_of(self, key: str, times: int) -> None:
-        events = self._events_of[key]
-        del events[:times]
-        if not events:
-            del self._events_of[key]
-            self._discard_deleted(key)
 
 
 def _span(keys: list[str], prefix: str, start_after: str | None = None) -> range:
@@ -174,20 +234,19 @@ def _span(keys: list[str], prefix: str, start_after: str | None = None) -> range
     first = bisect_left(keys, prefix)
     if start_after is not None:
         first = max(first, bisect_right(keys, start_after))
-    end = _end_of_prefix(prefix)
-    return range(first, len(keys) if end is None else max(first, bisect_left(keys, end)))
-
-
-def _end_of_prefix(prefix: str) -> str | None:
-    """Return the first text above all texts with the prefix, or None when there is none."""
+    # The first text above all texts with the prefix has its last character one higher; the
+    # highest character has none above it, so it is the one before it that counts.
     kept = prefix.rstrip("\U0010ffff")
-    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else None
+    if not kept:
+        return range(first, len(keys))
+    end = kept[:-1] + chr(ord(kept[-1]) + 1)
+    return range(first, max(first, bisect_left(keys, end)))
 
 
 def _revision_of(event: Event) -> Revision:
     return event.item.mod_revision
 
 
-def _held_bytes(event: Event) -> int:
+def _past_bytes(event: Event) -> int:
     """Return the bytes that only the past holds on to, once the key has moved on."""
     return len(event.previous.value) if event.previous is not None else 0

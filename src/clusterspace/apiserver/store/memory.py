@@ -1,15 +1,106 @@
-"""The reference implementation: a store in memory, for tests and simulated members."""
+"""Reading and watching an index, which every store does alike; and a store in memory on top of it.
+
+The memory store is the reference implementation: for tests and simulated members.
+"""
 
 import asyncio
 
-from clusterspace.apiserver.store.index import Index
-from clusterspace.apiserver.store.indexed import IndexedStore
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
-from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
-from clusterspace.apiserver.store.writes import Delete, Put, Write, answer_to, checked, decide
+from clusterspace.apiserver.store.index import Delete, Index, Put, Write, answer_to, checked, decide
+from clusterspace.apiserver.store.interface import (
+    Event,
+    HistorySize,
+    KeyValue,
+    Page,
+    Revision,
+    Sink,
+)
+from clusterspace.apiserver.store.watchers import (
+    MAXIMUM_WAITING_EVENTS,
+    BufferedWatch,
+    SinkSubscription,
+    Watchers,
+)
+from clusterspace.errors import StoreClosed
 
 COMPACTION_BATCH = 1_000
 """How many events are forgotten in one step of the loop: about a millisecond."""
+
+
+class IndexedStore:
+    """The reading half of a Store, over an index in memory.
+
+    `maximum_waiting_events` is how many events may wait for one watch before it is evicted.
+    """
+
+    def __init__(
+        self, index: Index, *, maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS
+    ) -> None:
+        self._index = index
+        self._watchers = Watchers(index)
+        self._maximum_waiting_events = maximum_waiting_events
+        self._closed = False
+
+    @property
+    def current_revision(self) -> Revision:
+        """The newest revision a read can show."""
+        return self._index.revision
+
+    @property
+    def oldest_revision(self) -> Revision:
+        """The oldest revision that can still be read, and watched `after`."""
+        return self._index.oldest
+
+    @property
+    def history(self) -> HistorySize:
+        """How much of the past is in memory; what compaction is decided by."""
+        return self._index.history
+
+    async def get(self, key: str, *, at: Revision | None = None) -> KeyValue | None:
+        """Return the key as it is, or was at a revision; None when it is not there."""
+        self._check_open()
+        return self._index.get(key, at)
+
+    async def range(
+        self,
+        prefix: str,
+        *,
+        start_after: str | None = None,
+        limit: int | None = None,
+        at: Revision | None = None,
+    ) -> Page:
+        """Return the keys with the prefix in order, from just behind `start_after` on."""
+        self._check_open()
+        return self._index.page(prefix, start_after=start_after, limit=limit, at=at)
+
+    async def count(self, prefix: str) -> int:
+        """Return how many keys have the prefix now."""
+        self._check_open()
+        return self._index.count(prefix)
+
+    def watch(self, prefix: str, *, after: Revision) -> BufferedWatch:
+        """Watch the keys with the prefix for changes above the revision."""
+        self._check_open()
+        return BufferedWatch(
+            self._watchers, prefix, after=after, maximum_waiting=self._maximum_waiting_events
+        )
+
+    def subscribe(self, prefix: str, *, after: Revision, sink: Sink) -> SinkSubscription:
+        """Deliver changes above the revision to a sink."""
+        self._check_open()
+        return SinkSubscription(self._watchers, prefix, after=after, sink=sink)
+
+    def _publish(self, events: tuple[Event, ...]) -> None:
+        """Make committed changes readable, then hand them to the watchers.
+
+        In this order and in one step of the loop: a reader that was woken by an event and reads
+        finds at least what the event shows.
+        """
+        self._index.apply(events)
+        self._watchers.publish(events)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store is closed")
 
 
 class MemoryStore(IndexedStore):
@@ -42,7 +133,7 @@ class MemoryStore(IndexedStore):
 
     def _write(self, write: Write) -> KeyValue:
         self._check_open()
-        held = self._index.get(checked(write).key)
-        event = decide(write, held, Revision(self._index.revision + 1))
+        current = self._index.get(checked(write).key)
+        event = decide(write, current, Revision(self._index.revision + 1))
         self._publish((event,))
         return answer_to(event)

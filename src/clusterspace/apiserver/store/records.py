@@ -1,4 +1,4 @@
-"""One change as a row on disk, with the checksum that proves it was read back as written.
+"""One change as a row on disk, and rows replayed into an index.
 
 A record's checksum covers its revision, its key and its value, so a row that was damaged, or that
 ended up in another row's place, is noticed. The state row holds how many records there are and the
@@ -7,11 +7,13 @@ exclusive-or of their checksums, so a row that is missing is noticed too.
 
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from clusterspace.apiserver.store.revisions import ABSENT, FIRST_REVISION, Event, Revision
-from clusterspace.errors import StoreCorrupt
+from clusterspace.apiserver.store.index import Delete, Index, Put, Write, decide
+from clusterspace.apiserver.store.interface import ABSENT, FIRST_REVISION, Event, KeyValue, Revision
+from clusterspace.errors import StoreCorrupt, StoreError
 
 Row: TypeAlias = tuple[int, bytes, bytes | None, int, int]
 """revision, key, value (NULL for a delete), create revision, checksum."""
@@ -90,3 +92,80 @@ def read_state(row: tuple[Any, ...] | None) -> State:
         raise StoreCorrupt("the state row fails its checksum")
     revision, oldest, records, digest = fields
     return State(Revision(revision), Revision(oldest), records, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a file holds: the index, and records that a crash kept compaction from erasing."""
+
+    index: Index
+    leftover: tuple[Revision, ...]
+
+
+def load(records: Iterable[Record], state: State) -> Loaded:
+    """Replay records in revision order; `StoreCorrupt` when they do not follow from each other.
+
+    Up to the compacted revision only the newest record of a key counts, and the others should be
+    gone: those that a crash kept compaction from erasing are returned, to be erased after all.
+    Above it every revision must have its record.
+
+        state: oldest 5, newest 7     3 PUT web   4 PUT db   5 DELETE db   6 PUT web   7 PUT api
+        index at 5                    web as of 3;  leftover: 4 (replaced), 5 (a delete)
+        replayed                      6 and 7
+    """
+    present: dict[str, KeyValue] = {}
+    leftover: list[Revision] = []
+    recent: list[Record] = []
+    for record in records:
+        if record.revision > state.oldest:
+            recent.append(record)
+            continue
+        replaced = present.pop(record.key, None)
+        if replaced is not None:
+            leftover.append(replaced.mod_revision)
+        if record.value is None:
+            leftover.append(record.revision)
+        else:
+            present[record.key] = KeyValue(
+                record.key, record.value, record.create_revision, record.revision
+            )
+    index = Index(present.values(), revision=state.oldest)
+    for record in recent:
+        index.apply((_replay(record, index),))
+    if index.revision != state.revision:
+        raise StoreCorrupt(f"the last revision is {state.revision}, its record is missing")
+    return Loaded(index, tuple(leftover))
+
+
+def _replay(record: Record, index: Index) -> Event:
+    """Make the event of a record again; it must come out as it was written."""
+    if record.revision != index.revision + 1:
+        raise StoreCorrupt(f"the record at revision {index.revision + 1} is missing")
+    current = index.get(record.key)
+    if record.value is not None:
+        write: Write = Put(record.key, record.value, expected=None)
+    else:
+        write = Delete(record.key, expected=current.mod_revision if current else ABSENT)
+    described = f"the record at revision {record.revision}, key {record.key}"
+    try:
+        event = decide(write, current, record.revision)
+    except StoreError as error:
+        raise StoreCorrupt(f"{described}, deletes what is not there") from error
+    if event.item.create_revision != record.create_revision:
+        raise StoreCorrupt(f"{described}, does not follow from the one before")
+    return event
+
+
+def superseded(events: Iterable[Event]) -> list[Revision]:
+    """Return the records that nobody needs once these events are forgotten, in a safe order.
+
+    The value a delete took away comes before the delete itself: erased the other way round, a
+    crash in between would bring the value back.
+    """
+    needless: list[Revision] = []
+    for event in events:
+        if event.previous is not None:
+            needless.append(event.previous.mod_revision)
+        if event.is_delete:
+            needless.append(event.revision)
+    return needless

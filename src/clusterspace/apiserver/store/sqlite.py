@@ -1,7 +1,13 @@
-"""The durable implementation: the index of `indexed.py` over a log in a SQLite file.
+"""The durable implementation: the index of `memory.py` over a log in a SQLite file.
 
 Reads come from memory and never touch the disk. A write is in the file, fsynced, before it is in
 the index; so nothing is ever shown that a crash could take back.
+
+Compaction has three steps, each of them safe to be the last:
+
+    the file says oldest = R        after a crash here, the next start refuses what is older
+    the index refuses older reads   from now on nobody needs the records before R
+    records are erased in batches   what a crash leaves of them, the next compaction erases
 """
 
 import asyncio
@@ -13,11 +19,11 @@ from typing import IO
 
 from clusterspace.apiserver.store.commits import EndProcess, GroupCommit, end_process
 from clusterspace.apiserver.store.files import StoreFile, take_lock
-from clusterspace.apiserver.store.indexed import IndexedStore
-from clusterspace.apiserver.store.loading import Loaded, load, superseded
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
+from clusterspace.apiserver.store.index import Delete, Put, Write, answer_to, checked
+from clusterspace.apiserver.store.interface import KeyValue, Revision
+from clusterspace.apiserver.store.memory import IndexedStore
+from clusterspace.apiserver.store.records import Loaded, load, superseded
 from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
-from clusterspace.apiserver.store.writes import Delete, Put, Write, answer_to, checked
 from clusterspace.errors import FutureRevision
 
 COMPACTION_BATCH = 500
@@ -66,8 +72,7 @@ class SqliteStore(IndexedStore):
         """
         lock = take_lock(path)
         try:
-            file = await asyncio.to_thread(partial(StoreFile.open, path, vfs=vfs))
-            loaded = await asyncio.to_thread(_load_or_close, file)
+            file, loaded = await asyncio.to_thread(_open_and_load, path, vfs)
         except BaseException:
             lock.close()
             raise
@@ -96,6 +101,7 @@ class SqliteStore(IndexedStore):
         self._check_open()
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
+        # One at a time: two would take the same needless records out of the queue.
         async with self._compacting:
             if revision > self._index.oldest:
                 await self._commits.run(partial(self._file.record_compaction, revision))
@@ -110,6 +116,8 @@ class SqliteStore(IndexedStore):
         if self._closed:
             return
         self._closed = True
+        # Commits first, while watchers still listen: the last writes reach them. The lock last:
+        # the next process must find a file that is closed.
         await self._commits.stop()
         self._watchers.close()
         self._lock.close()
@@ -122,14 +130,18 @@ class SqliteStore(IndexedStore):
         while self._needless:
             self._check_open()
             batch = list(islice(self._needless, COMPACTION_BATCH))
+            # A chore between two commits: writers wait for one batch at most. What is queued here
+            # is let go only when it is erased, so a failure or cancellation loses none of it;
+            # erasing a record twice does nothing.
             await self._commits.run(partial(self._file.erase, batch))
             for _ in batch:
                 self._needless.popleft()
 
 
-def _load_or_close(file: StoreFile) -> Loaded:
+def _open_and_load(path: Path, vfs: str | None) -> tuple[StoreFile, Loaded]:
+    file = StoreFile.open(path, vfs=vfs)
     try:
-        return load(file.records(), file.state)
+        return file, load(file.records(), file.state)
     except BaseException:
         file.close()
         raise

@@ -1,13 +1,22 @@
 """Watchers that are in sync, catching up, or evicted.
 
-    catching up   its place is a revision in the kept past; it reads from there, buffers nothing,
-                  and gets `Compacted` if the past is forgotten before it has read it
+    catching up   it has reached a revision in the kept past; it reads on from there, buffers
+                  nothing, and gets `Compacted` if the past is forgotten before it has read it
     in sync       it has seen everything there is; each commit is put into its buffer
     evicted       its buffer overflowed; the buffer is gone and its next read says so
 
 A watcher moves from the first to the second state between two steps of the event loop, in which
 nothing can be committed: that is why there is no gap. Watchers of one prefix share one tuple of
 events per commit, so a thousand of them cost a thousand appends and no copies.
+
+    watch(/pods/, after=2)         reached 2, index at 4, catching up
+    reader: __anext__              reads 3 and 4 from the index, reached 4, joins: in sync
+    commit 5 (/pods/web)           waiting = [(5)]
+    commit 6 (/nodes/n1)           not for /pods/: nothing waits, but `Watchers.revision` is 6
+    .revision                      4: event 5 has not been handed out
+    reader: __anext__              hands out 5, reached 5, waiting = []
+    .revision                      6: everything up to there was handed out or is not for it
+    watch(/pods/, after=6)         resumes without a gap and without a repeat
 """
 
 import asyncio
@@ -15,8 +24,7 @@ from collections import deque
 from typing import Protocol, Self
 
 from clusterspace.apiserver.store.index import Index
-from clusterspace.apiserver.store.interface import Sink
-from clusterspace.apiserver.store.revisions import Event, Revision
+from clusterspace.apiserver.store.interface import Event, Revision, Sink
 from clusterspace.errors import Compacted, StoreClosed, StoreError, WatcherEvicted
 
 MAXIMUM_WAITING_EVENTS = 10_000
@@ -74,6 +82,7 @@ class Watchers:
             # A copy: a receiver may leave, or a new one come, while we go through them.
             for receiver in tuple(receivers):
                 receiver.receive(matching)
+        # Last: only now has everyone been handed them.
         self.revision = events[-1].revision
 
     def close(self) -> None:
@@ -103,7 +112,8 @@ class BufferedWatch:
         self._watchers = watchers
         self._prefix = prefix
         self._maximum_waiting = maximum_waiting
-        self._place = after  # all at or below it is delivered, buffered, or not wanted
+        self._reached = after
+        """Everything at or below it was handed out, or is not for this watch."""
         self._in_sync = False
         self._waiting: deque[tuple[Event, ...]] = deque()
         self._waiting_events = 0
@@ -119,8 +129,8 @@ class BufferedWatch:
         if self._waiting:
             return Revision(self._waiting[0][0].revision - 1)
         if self._in_sync:
-            return max(self._place, self._watchers.revision)
-        return self._place
+            return max(self._reached, self._watchers.revision)
+        return self._reached
 
     def __aiter__(self) -> Self:
         return self
@@ -130,11 +140,19 @@ class BufferedWatch:
             if self._closed:
                 raise StopAsyncIteration
             if self._waiting:
-                return self._take()
+                events = self._waiting.popleft()
+                self._waiting_events -= len(events)
+                self._reached = max(self._reached, events[-1].revision)
+                return events
+            # Only after what waits: a store that closes lets its readers have the rest.
             if self._end is not None:
                 raise self._end
             if self._in_sync:
-                await self._wait()
+                self._reader = asyncio.get_running_loop().create_future()
+                try:
+                    await self._reader
+                finally:
+                    self._reader = None
             elif events := self._catch_up():
                 return events
             else:
@@ -142,12 +160,17 @@ class BufferedWatch:
 
     def receive(self, events: tuple[Event, ...]) -> None:
         """Buffer the events of a commit, or evict a reader that has too many waiting."""
-        if events[0].revision <= self._place:
-            events = tuple(event for event in events if event.revision > self._place)
+        # `after` may lie in the future: then commits up to it are not for this watch.
+        if events[0].revision <= self._reached:
+            events = tuple(event for event in events if event.revision > self._reached)
         if not events or self._end is not None:
             return
         if self._waiting_events + len(events) > self._maximum_waiting:
-            self._evict()
+            # All that waits is dropped, not only what does not fit: a reader that got the older
+            # half would believe it is merely late. It learns of the eviction at its next step.
+            self._drop_waiting()
+            late = f"{self._maximum_waiting} events were waiting for a reader of {self._prefix!r}"
+            self.end(WatcherEvicted(late))
             return
         self._waiting.append(events)
         self._waiting_events += len(events)
@@ -166,18 +189,14 @@ class BufferedWatch:
             self._closed = True
             self._leave()
 
-    def _take(self) -> tuple[Event, ...]:
-        events = self._waiting.popleft()
-        self._waiting_events -= len(events)
-        self._place = max(self._place, events[-1].revision)
-        return events
-
     def _catch_up(self) -> tuple[Event, ...]:
         """Read on in the kept past; join the others when there is no more of it."""
-        past = self._watchers.index.events_after(self._place, CATCH_UP_EVENTS)
+        past = self._watchers.index.events_after(self._reached, CATCH_UP_EVENTS)
         if past:
-            self._place = past[-1].revision
-        if self._place >= self._watchers.index.revision:
+            self._reached = past[-1].revision
+        # Compared and joined with no await in between: a commit is either in the index, and then
+        # was read above or will be at the next call, or comes after the joining.
+        if self._reached >= self._watchers.index.revision:
             self._join()
         return tuple([event for event in past if event.item.key.startswith(self._prefix)])
 
@@ -185,13 +204,10 @@ class BufferedWatch:
         self._watchers.add(self._prefix, self)
         self._in_sync = True
 
-    def _evict(self) -> None:
-        self._drop_waiting()
-        late = f"{self._maximum_waiting} events were waiting for a reader of {self._prefix!r}"
-        self.end(WatcherEvicted(late))
-
     def _drop_waiting(self) -> None:
-        self._place = self.revision  # what is dropped was never handed out
+        # Set while `_waiting` still says what was never handed out: a watch that resumes from
+        # `revision` gets those events again.
+        self._reached = self.revision
         self._in_sync = False
         self._waiting.clear()
         self._waiting_events = 0
@@ -199,13 +215,6 @@ class BufferedWatch:
     def _leave(self) -> None:
         self._watchers.remove(self._prefix, self)
         self._wake()
-
-    async def _wait(self) -> None:
-        self._reader = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -222,6 +231,8 @@ class SinkSubscription:
         self._sink = sink
         self._after = after
         self._ended_at: Revision | None = None
+        # The past is read and the subscription added in one step of the loop: no gap. It is
+        # delivered from here, before anything new can be published.
         past = watchers.index.events_after(after, limit=watchers.index.history.events)
         watchers.add(prefix, self)
         matching = tuple(event for event in past if event.item.key.startswith(prefix))
@@ -243,7 +254,9 @@ class SinkSubscription:
         try:
             self._sink.receive(events)
         except Exception as error:  # noqa: BLE001 - somebody else's bug must not cost the others an event
-            self._report(error)
+            message = f"the subscriber of {self._prefix!r} failed and gets no more events"
+            context = {"message": message, "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
             self._stop(Revision(events[0].revision - 1))
 
     def end(self, reason: StoreError) -> None:
@@ -260,8 +273,3 @@ class SinkSubscription:
     def _stop(self, reached: Revision) -> None:
         self._ended_at = reached
         self._watchers.remove(self._prefix, self)
-
-    def _report(self, error: Exception) -> None:
-        message = f"the subscriber of {self._prefix!r} failed and gets no more events"
-        context = {"message": message, "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)

@@ -18,7 +18,7 @@ from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
 from clusterspace.apiserver.selection import Selection, select_for
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_entry
 from clusterspace.errors import BadRequest, Compacted, Expired, FutureRevision
 from clusterspace.kube import statuses

@@ -14,7 +14,7 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.revisions import KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import ApiError, BadRequest, Cause, RequestEntityTooLarge
 from clusterspace.kube import statuses

@@ -14,7 +14,7 @@ from clusterspace.apiserver.http.responses import headers_for
 from clusterspace.apiserver.http.streams import Stream
 from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
 from clusterspace.apiserver.selection import Selection, select_for
-from clusterspace.apiserver.store.revisions import KeyValue, Revision
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.read import selected, wait_for_version
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.errors import ApiError, BadRequest, Compacted, Expired

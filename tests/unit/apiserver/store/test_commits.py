@@ -1,8 +1,8 @@
 import asyncio
 
 from clusterspace.apiserver.store.commits import Submission, decide_batch
-from clusterspace.apiserver.store.revisions import ABSENT, Event, KeyValue, Revision
-from clusterspace.apiserver.store.writes import Delete, Put, Write
+from clusterspace.apiserver.store.index import Delete, Put, Write
+from clusterspace.apiserver.store.interface import ABSENT, Event, KeyValue, Revision
 from clusterspace.errors import RevisionMismatch
 
 HELD = KeyValue("/a", b"old", Revision(2), Revision(5))

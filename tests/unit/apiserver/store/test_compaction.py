@@ -6,8 +6,8 @@ from clusterspace.apiserver.store.compaction import (
     compact_forever,
     plan_compaction,
 )
+from clusterspace.apiserver.store.interface import HistorySize, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import HistorySize, Revision
 from clusterspace.errors import StoreFull
 from clusterspace.testing.clocks import ManualClock
 

@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.store.index import Index
-from clusterspace.apiserver.store.revisions import Event, KeyValue, Revision
-from clusterspace.apiserver.store.writes import Delete, Put, decide
+from clusterspace.apiserver.store.index import Delete, Index, Put, decide
+from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
 from clusterspace.errors import Compacted, FutureRevision
 
 KEYS = ["a", "a/", "a/1", "a/2", "b", "b/1", "ä/1", "\U0010ffff", "\U0010ffffx"]

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusterspace.apiserver.store.interface import Event, EventType, KeyValue, Revision
 from clusterspace.apiserver.store.records import State, read_record, read_state, row_of, state_row
-from clusterspace.apiserver.store.revisions import Event, EventType, KeyValue, Revision
 from clusterspace.errors import StoreCorrupt
 
 revisions = st.integers(1, 2**62).map(Revision)

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
+from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.revisions import Event, Revision
 from clusterspace.errors import Compacted, StoreClosed
 from clusterspace.testing.store_contract import ListSink
 

@@ -1,7 +1,6 @@
 import pytest
 
-from clusterspace.apiserver.store.revisions import ABSENT, EventType, KeyValue, Revision
-from clusterspace.apiserver.store.writes import (
+from clusterspace.apiserver.store.index import (
     MAXIMUM_VALUE_BYTES,
     Delete,
     Put,
@@ -9,6 +8,7 @@ from clusterspace.apiserver.store.writes import (
     checked,
     decide,
 )
+from clusterspace.apiserver.store.interface import ABSENT, EventType, KeyValue, Revision
 from clusterspace.errors import RevisionMismatch, Unstorable
 
 HELD = KeyValue("/a", b"old", create_revision=Revision(3), mod_revision=Revision(5))
