@@ -22,6 +22,7 @@ Joiners stay: several scripts, and half of the emoji, cannot be written without 
 """
 
 REPLACEMENT: Final = "\ufffd"
+_DEEPEST: Final = 64
 
 
 def line(text: str, most: int = 0) -> str:
@@ -38,16 +39,23 @@ def paragraph(text: str) -> str:
 
 def cell(value: Any) -> Any:
     """Return the cell of a table as it may be printed; numbers and the like are what they are."""
+    if isinstance(value, list | dict):
+        return lines_of_json(value)
     return line(value) if isinstance(value, str) and not value.isprintable() else value
 
 
-def lines_of_json(value: Any) -> Any:
-    """Return a decoded JSON value with every string in it made one line, keys too."""
+def lines_of_json(value: Any, deepest: int = _DEEPEST) -> Any:
+    """Return a decoded JSON value with every string in it made one line, keys too.
+
+    What is nested more deeply than anybody prints is replaced: JSON can be deeper than a stack.
+    """
     if isinstance(value, str):
         return line(value)
+    if not isinstance(value, list | dict):
+        return value
+    if deepest == 0:
+        return REPLACEMENT
     if isinstance(value, list):
-        return [lines_of_json(each) for each in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        return {line(key): lines_of_json(each) for key, each in held.items()}
-    return value
+        return [lines_of_json(each, deepest - 1) for each in cast("list[Any]", value)]
+    fields = cast("dict[str, Any]", value)
+    return {line(key): lines_of_json(each, deepest - 1) for key, each in fields.items()}

@@ -13,6 +13,7 @@ likes on a terminal. So nothing passes because nobody thought of it:
 """
 
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -46,6 +47,12 @@ _LONGEST_WARNING: Final = 256
 """A cluster's warnings together stay below what one server's warnings may be: 4096 characters."""
 _WARNING: Final = re.compile(r'299 \S{1,256} "((?:[^"\\]|\\.){0,4096})"')
 _ESCAPED: Final = re.compile(r"\\(.)")
+
+_LONGEST_KIND: Final = 64
+_MOST_ROW_BYTES: Final = 64 * 1024
+"""Of the cells of one row, and of all columns: what is decoded in one go is never long."""
+_MOST_ROWS: Final = 100_000
+"""Clients ask for 500 at a time; whoever asks for all at once in such a cluster wants no Table."""
 
 
 def require_fit(context: RequestContext, cluster: str, status: int) -> None:
@@ -125,13 +132,70 @@ def _is_status(decoded: Any) -> bool:
 
 
 class _Row(msgspec.Struct, rename={"beside": "object"}, omit_defaults=True):
-    cells: list[Any]
+    cells: msgspec.Raw
     conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+class _Table(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A Table whose parts are text still; what it has besides has no meaning, and is dropped."""
+
+    kind: msgspec.Raw = msgspec.Raw(b"null")
+    api_version: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    column_definitions: msgspec.Raw = msgspec.Raw(b"null")
+    rows: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct, rename={"beside": "object"}):
+    type: msgspec.Raw
+    beside: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_read_table: Final = msgspec.json.Decoder(_Table).decode
 _read_rows: Final = msgspec.json.Decoder(list[_Row] | None).decode
+_read_cells: Final = msgspec.json.Decoder(list[Any]).decode
+_read_columns: Final = msgspec.json.Decoder(
+    list[dict[str, str | int | float | bool | None]] | None
+).decode
+_read_event: Final = msgspec.json.Decoder(_Event).decode
+
+
+class _Count(threading.local):
+    """What a decoder has left to count, in the thread that it runs in."""
+
+    left: int = 0
+    why: str = ""
+
+
+_count: Final = _Count()
+
+
+class _Counted(msgspec.Struct, gc=False):
+    """Any object; nothing of it is kept."""
+
+    def __post_init__(self) -> None:
+        _count.left -= 1
+        if _count.left < 0:
+            raise ValueError(_count.why)
+
+
+class _CountedList(msgspec.Struct):
+    items: list[_Counted] | None = None
+    rows: list[_Counted] | None = None
+
+
+_count_elements: Final = msgspec.json.Decoder(_CountedList).decode
+
+
+def require_elements(body: bytes, most: int, why: str) -> None:
+    """Raise one of UNREADABLE, with this reason, when a list has more than so many elements.
+
+    An element takes hundreds of bytes whatever it was made from, so of a hundred megabytes of `{},`
+    there would be gigabytes. Counting skips what it counts, and keeps next to nothing.
+    """
+    _count.left, _count.why = most, why
+    _count_elements(body)
 
 
 def wants_table(context: RequestContext) -> bool:
@@ -140,39 +204,57 @@ def wants_table(context: RequestContext) -> bool:
 
 
 def clean_table(cluster: str, body: bytes) -> bytes:
-    """Return a Table whose cells and columns can be printed; what is no Table stays as it is."""
+    """Return a Table whose cells and columns can be printed; what is no Table stays as it is.
+
+    Each step of it is short, whoever wrote the Table: rows are counted before they are taken apart,
+    and looked into one by one. A long Table takes many steps, and is for the lane beside the loop.
+    """
+    is_changed = False
     try:
-        fields: dict[str, Any] = dict(_read_fields(body))
-        if msgspec.json.decode(fields.get("kind", b"null")) != "Table":  # it may be escaped
-            return body
-        rows = _read_rows(fields.get("rows", b"null"))
-        columns: Any = msgspec.json.decode(fields.get("columnDefinitions", b"null"))
+        table = _read_table(body)
+        if len(table.kind) > _LONGEST_KIND or msgspec.json.decode(table.kind) != "Table":
+            return body  # its kind may be escaped, so it is decoded
+        if len(body) > _MOST_ROW_BYTES:
+            require_elements(body, _MOST_ROWS, "it has too many rows")
+        if len(table.column_definitions) > _MOST_ROW_BYTES:
+            raise ClusterMisbehaved(cluster, "the columns of its Table are too long", code=200)
+        columns = _read_columns(table.column_definitions)
+        shown = plain_text.lines_of_json(columns)
+        if shown != columns:
+            is_changed, table.column_definitions = True, msgspec.Raw(msgspec.json.encode(shown))
+        rows: list[_Row] = _read_rows(table.rows) or []
+        for row in rows:
+            if len(row.cells) > _MOST_ROW_BYTES:
+                raise ClusterMisbehaved(cluster, "a row of its Table is too long", code=200)
+            cells = _read_cells(row.cells)
+            cleaned = [plain_text.cell(each) for each in cells]
+            if cleaned != cells:
+                is_changed, row.cells = True, msgspec.Raw(msgspec.json.encode(cleaned))
     except UNREADABLE as error:
         raise ClusterMisbehaved(cluster, "its Table cannot be read", code=200) from error
-    cleaned = [[plain_text.cell(each) for each in row.cells] for row in rows or ()]
-    shown = plain_text.lines_of_json(columns)
-    if shown == columns and all(
-        new == row.cells for new, row in zip(cleaned, rows or (), strict=True)
-    ):
-        return body
-    for row, cells in zip(rows or (), cleaned, strict=True):
-        row.cells = cells
-    return msgspec.json.encode({**fields, "columnDefinitions": shown, "rows": rows})
+    if is_changed:
+        table.rows = msgspec.Raw(msgspec.json.encode(rows))
+        return msgspec.json.encode(table)
+    return body
 
 
 def clean_event(cluster: str, line: bytes, *, has_rows: bool) -> bytes:
     """Return one line of a watch, its error or the rows of its Table fit to be printed."""
     try:
-        fields: dict[str, Any] = dict(_read_fields(line))
-        kind: Any = msgspec.json.decode(fields.get("type", b"null"))
+        event = _read_event(line)
+        is_long = len(event.type) > _LONGEST_KIND
+        kind: Any = None if is_long else msgspec.json.decode(event.type)
     except UNREADABLE as error:
         raise ClusterMisbehaved(cluster, "its event cannot be read", code=200) from error
-    held = bytes(fields.get("object", b"null"))
+    content = bytes(event.beside)
     if kind == "ERROR":
-        shown = clean_failure(held, "application/json")
+        shown = clean_failure(content, "application/json")
     else:
-        shown = clean_table(cluster, held) if has_rows and held.startswith(b"{") else held
-    return line if shown == held else msgspec.json.encode({**fields, "object": msgspec.Raw(shown)})
+        shown = clean_table(cluster, content) if has_rows and content.startswith(b"{") else content
+    if shown == content:
+        return line
+    event.beside = msgspec.Raw(shown)
+    return msgspec.json.encode(event)
 
 
 def is_watch(context: RequestContext) -> bool:

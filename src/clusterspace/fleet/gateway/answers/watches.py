@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,9 @@ from clusterspace.fleet.gateway.flow import Naming, Reply, Subject
 from clusterspace.fleet.gateway.rewriting import outbound
 from clusterspace.fleet.gateway.watching import lines_of
 from clusterspace.kube.json_errors import UNREADABLE
+
+_SHORT_BYTES: Final = 1024 * 1024
+"""For the refusal of a watch, or a watch that is over at once."""
 
 
 class _Event(msgspec.Struct):
@@ -46,7 +50,7 @@ async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query)
         answer = await open_answer(stack, link.connection, ask)
         require_fit(call, link.cluster, answer.status)
         if is_short(answer):
-            whole = await answer.read(ask.most_bytes, ask.hold)
+            whole = await answer.read(_SHORT_BYTES, ask.hold)
             refuse_stranger(link.cluster, whole)
             reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
             body = outbound.rewrite(whole.body, naming, subject) if whole.status >= 400 else b""

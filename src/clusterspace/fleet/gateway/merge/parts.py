@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.apiserver.http.foreign_answers import require_elements
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.flow import Naming
 from clusterspace.fleet.gateway.names import MARKER
@@ -25,6 +26,13 @@ _LEAST_BYTES: Final = 32
 VERSION: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LONGEST_TOKEN: Final = 4096
 _MOST_COLUMNS: Final = 100
+_LEAST_FIELD_BYTES: Final = 16
+_FREE_FIELDS: Final = 64
+"""A field at the top of an object takes two hundred bytes here, whatever it was made from. Among
+those of a list is always `metadata`, which makes up for many that are short."""
+_SHORT_FIELDS: Final = f"it has fields of less than {_LEAST_FIELD_BYTES} bytes each"
+_MOST_OBJECT_BYTES: Final = 4 * 1024 * 1024
+_MOST_CELLS_BYTES: Final = 64 * 1024
 
 _FIRST_ELEMENTS: Final = 8
 _MOST_ELEMENTS: Final = 128
@@ -119,12 +127,10 @@ def read_part(body: bytes, naming: Naming, api_version: str = "") -> Part:
     `api_version` is that of what was asked for, where it is known.
     """
     try:
-        if len(body) > _LONG_BYTES:
-            _count(body)
-        answer = _decoder.decode(body)
+        answer = _decoder.decode(body) if len(body) <= _LONG_BYTES else _decode_long(body)
     except UNREADABLE as error:
         raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {error}") from error
-    if nonsense := _nonsense_in(answer, api_version):
+    if nonsense := _nonsense_in(answer, api_version, len(body)):
         raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {nonsense}")
     if naming.qualifies_marked and _MARKER not in body:
         naming = replace(naming, qualifies_marked=False)  # nothing to rename, nothing to look into
@@ -134,38 +140,76 @@ def read_part(body: bytes, naming: Naming, api_version: str = "") -> Part:
     return _part_of(answer, naming)
 
 
-class _Counter:
-    """Counts what is decoded, and stops it in time."""
+class _LongAnswer(msgspec.Struct, rename="camel"):
+    """An answer whose elements are text still."""
 
-    left: int = 0
-
-
-class _Counted(msgspec.Struct, gc=False):
-    def __post_init__(self) -> None:
-        _Counter.left -= 1
-        if _Counter.left < 0:
-            raise ValueError(f"it has elements of less than {_LEAST_BYTES} bytes each")
+    kind: str
+    api_version: str = ""
+    metadata: _Metadata | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+    column_definitions: msgspec.Raw = msgspec.Raw(b"null")
+    rows: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _CountedAnswer(msgspec.Struct):
-    items: list[_Counted] | None = None
-    rows: list[_Counted] | None = None
+class _RowText(msgspec.Struct, rename={"beside": "object"}):
+    cells: msgspec.Raw
+    conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_counting: Final = msgspec.json.Decoder(_CountedAnswer)
+_long_decoder: Final = msgspec.json.Decoder(_LongAnswer)
+_item_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_row_decoder: Final = msgspec.json.Decoder(_RowText)
+_cells_decoder: Final = msgspec.json.Decoder(list[Any])
+_columns_decoder: Final = msgspec.json.Decoder(list[dict[str, Any]] | None)
 
 
-def _count(body: bytes) -> None:
-    """Raise unless the elements of a long answer have the size that objects have.
+def _decode_long(body: bytes) -> _Answer:
+    """Take a long answer apart element by element, and stop at one that is none.
 
-    A dictionary takes hundreds of bytes whatever it was made from, so of a hundred megabytes of
-    `{},` there would be gigabytes. Counting skips what it counts and keeps next to nothing.
+    What is made of a hundred megabytes must not be gigabytes: neither by elements of two bytes, nor
+    by one element with a million fields or cells. Raises one of UNREADABLE.
     """
-    _Counter.left = len(body) // _LEAST_BYTES
-    _counting.decode(body)
+    too_many = f"it has elements of less than {_LEAST_BYTES} bytes each"
+    require_elements(body, len(body) // _LEAST_BYTES, too_many)
+    answer = _long_decoder.decode(body)
+    if len(answer.column_definitions) > _MOST_CELLS_BYTES:
+        raise msgspec.DecodeError("its columns are too long")
+    return _Answer(
+        answer.kind,
+        answer.api_version,
+        answer.metadata,
+        msgspec.UNSET if answer.items is msgspec.UNSET else _read_items(answer.items, len(body)),
+        _columns_decoder.decode(answer.column_definitions),
+        msgspec.UNSET if answer.rows is msgspec.UNSET else _read_rows(answer.rows),
+    )
 
 
-def _nonsense_in(answer: _Answer, api_version: str) -> str:
+def _read_items(texts: list[msgspec.Raw] | None, size: int) -> list[dict[str, msgspec.Raw]]:
+    items: list[dict[str, msgspec.Raw]] = []
+    left = _most_fields(size)
+    for text in texts or ():
+        if len(text) > _MOST_OBJECT_BYTES:
+            raise msgspec.DecodeError("it has an element that is too long")
+        item = _item_decoder.decode(text)
+        left -= len(item)
+        if left < 0:
+            raise msgspec.DecodeError(_SHORT_FIELDS)
+        items.append(item)
+    return items
+
+
+def _read_rows(texts: list[msgspec.Raw] | None) -> list[Row]:
+    rows: list[Row] = []
+    for text in texts or ():
+        row = _row_decoder.decode(text)
+        if len(row.cells) > _MOST_CELLS_BYTES:
+            raise msgspec.DecodeError("it has a row that is too long")
+        rows.append(Row(_cells_decoder.decode(row.cells), row.conditions, row.beside))
+    return rows
+
+
+def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
     """Return what no list of a Kubernetes API has, if there is something of the kind.
 
     Versions and tokens become part of ours, which must fit a URL: a cluster that writes long ones
@@ -180,12 +224,21 @@ def _nonsense_in(answer: _Answer, api_version: str) -> str:
         return "it has nothing and says that it goes on"
     if len(answer.column_definitions or ()) > _MOST_COLUMNS:
         return f"it has more than {_MOST_COLUMNS} columns"
+    if any(len(row.cells) > _MOST_COLUMNS for row in answer.rows or ()):
+        return f"it has a row of more than {_MOST_COLUMNS} cells"
+    if sum(map(len, answer.items or ())) > _most_fields(size):
+        return _SHORT_FIELDS
     is_meta = answer.api_version.startswith("meta.k8s.io/")
     if answer.kind != "Table" and not answer.kind.endswith("List"):
         return f"it is a {plain_text.line(answer.kind, 64)}"
     if api_version and not is_meta and answer.api_version != api_version:
         return f"it is of {plain_text.line(answer.api_version, 64)}, not of {api_version}"
     return ""
+
+
+def _most_fields(size: int) -> int:
+    """Return how many fields all elements of an answer of so many bytes may have, at their top."""
+    return _FREE_FIELDS + size // _LEAST_FIELD_BYTES
 
 
 def _is_plain(text: str) -> bool:
