@@ -29,7 +29,7 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.caches import Cache, by_label, by_owner_uid
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.informers import Informer
-from clusterspace.controllers.reconcile import Done, Outcome, Request
+from clusterspace.controllers.reconcile import Done, Request, Result, Watch
 from clusterspace.telemetry.logs import Format, Level, configure
 from clusterspace.testing.builders import PODS
 
@@ -163,7 +163,7 @@ async def follow(port: int, begin: Callable[[], None], *, reconciles: bool) -> N
         if seen == EVENTS:
             all_seen.set()
 
-    async def reconcile(_request: Request) -> Outcome:
+    async def reconcile(_request: Request) -> Result:
         nonlocal reconciled
         reconciled += 1
         return Done()
@@ -171,7 +171,7 @@ async def follow(port: int, begin: Callable[[], None], *, reconciles: bool) -> N
     tasks = [asyncio.create_task(informer.run())]
     if reconciles:
         controller = Controller("bench", reconcile, clock=SystemClock(), random=Random(1))
-        controller.watch(informer)
+        controller.watch(Watch(informer))
         tasks.append(asyncio.create_task(controller.run()))
     await informer.wait_synced()
     informer.add_handler(count)

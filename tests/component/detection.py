@@ -6,25 +6,21 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import SystemRandom
+from typing import Any
+
+from tests.component.reconcilers import reconciling
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
-from clusterspace.apis.policies import (
-    CLUSTER_OVERRIDE_POLICIES,
-    CLUSTER_PROPAGATION_POLICIES,
-    OVERRIDE_POLICIES,
-    PROPAGATION_POLICIES,
-)
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.propagation.dependencies import BINDING_INDEXES
-from clusterspace.fleet.propagation.detector import Detector
-from clusterspace.fleet.propagation.distributor import DependencyDistributor
-from clusterspace.fleet.propagation.policy_upkeep import PolicyUpkeep
-from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.fleet.propagation.triggers import Sources
+from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
+from clusterspace.fleet.propagation.detector.controller import Detector
+from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle
+from clusterspace.fleet.propagation.templates import TemplateInformers
 from clusterspace.kube.objects import resource_version_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import NAMESPACES, namespace
@@ -39,7 +35,7 @@ CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "cluster
 class Life:
     """One life of the controllers; it is over when one of them was killed."""
 
-    sources: Sources
+    templates: TemplateInformers
     events: EventRecorder
     tasks: list[asyncio.Task[None]]
 
@@ -48,47 +44,30 @@ class Life:
         return any(task.done() for task in self.tasks)
 
 
+class BlindCaches(HubCaches):
+    """Caches in which no policy is ever seen."""
+
+    def informer(
+        self, resource: GroupVersionResource, namespace: str = "", **options: Any
+    ) -> Informer:
+        if resource == PROPAGATION_POLICIES:
+            options["selection"] = ListOptions(label_selector="nobody-has=this")
+        return super().informer(resource, namespace, **options)
+
+
 @asynccontextmanager
 async def detecting(
     hub_client: ClusterClient, writer: Client | None = None, *, sees_policies: bool = True
 ) -> AsyncGenerator[Life]:
-    """Run detector, policy upkeep and distributor for as long as the block lasts."""
-    seen = ListOptions() if sees_policies else ListOptions(label_selector="nobody-has=this")
-    clock, random = SystemClock(), SystemRandom()
-    definitions = Informer(hub_client, Place(DEFINITIONS))
-    templates = TemplateInformers(hub_client, definitions, clock=clock)
-    sources = Sources(
-        templates,
-        policies=Informer(hub_client, Place(PROPAGATION_POLICIES), selection=seen),
-        cluster_policies=Informer(hub_client, Place(CLUSTER_PROPAGATION_POLICIES)),
-        overrides=Informer(hub_client, Place(OVERRIDE_POLICIES)),
-        cluster_overrides=Informer(hub_client, Place(CLUSTER_OVERRIDE_POLICIES)),
-        bindings=Informer(hub_client, Place(RESOURCE_BINDINGS), indexes=BINDING_INDEXES),
-        cluster_bindings=Informer(hub_client, Place(CLUSTER_RESOURCE_BINDINGS)),
-    )
-    events = EventRecorder(hub_client, component="detector", clock=clock)
-    writes = writer or hub_client
-    workers = [
-        each(writes, sources, events, clock=clock, random=random)
-        for each in (Detector, PolicyUpkeep, DependencyDistributor)
+    """Run detector, policy lifecycle and distributor for as long as the block lasts."""
+    caches = HubCaches(hub_client) if sees_policies else BlindCaches(hub_client)
+    events = EventRecorder(hub_client, component="detector", clock=SystemClock())
+    reconcilers = [
+        each(writer or hub_client, caches, events, random=SystemRandom())
+        for each in (Detector, PolicyLifecycle, DependencyDistributor)
     ]
-    informers = [
-        definitions,
-        sources.policies,
-        sources.cluster_policies,
-        sources.overrides,
-        sources.cluster_overrides,
-        sources.bindings,
-        sources.cluster_bindings,
-    ]
-    runs = [each.run for each in (*informers, templates, *workers)]
-    tasks = [asyncio.create_task(run(), name=str(run)) for run in runs]
-    try:
-        yield Life(sources, events, tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    async with reconciling(caches, *reconcilers) as tasks:
+        yield Life(caches.shared(TemplateInformers), events, tasks)
 
 
 @asynccontextmanager

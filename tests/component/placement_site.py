@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import (
     API_VERSION,
@@ -17,38 +16,24 @@ from clusterspace.apis.fleet_placements import (
     PARENT,
     PLACEMENTS,
 )
-from clusterspace.apis.policies import (
-    CLUSTER_OVERRIDE_POLICIES,
-    CLUSTER_PROPAGATION_POLICIES,
-    OVERRIDE_POLICIES,
-    PROPAGATION_POLICIES,
-)
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.manager import ControllerManager
 from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.execution.controller import Executors, HubView
-from clusterspace.fleet.propagation import dependencies
-from clusterspace.fleet.propagation.detector import Detector
-from clusterspace.fleet.propagation.distributor import DependencyDistributor
-from clusterspace.fleet.propagation.placements.sources import PlacementInformers, PlacementSources
-from clusterspace.fleet.propagation.placements.triggers import placement_tasks
-from clusterspace.fleet.propagation.policy_upkeep import PolicyUpkeep
-from clusterspace.fleet.propagation.scheduling.scheduler import Scheduler, SchedulerSources
-from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.fleet.propagation.triggers import Sources
-from clusterspace.fleet.propagation.work_controllers import (
-    Tools,
-    WorkCaches,
-    build_work_controllers,
-)
-from clusterspace.fleet.propagation.works.known_works import WORK_INDEXES
-from clusterspace.fleet.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
+from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
+from clusterspace.fleet.propagation.detector.controller import Detector
+from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
+from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle
+from clusterspace.fleet.propagation.scheduler.controller import Scheduler
+from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
@@ -270,65 +255,21 @@ def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[s
     """Return everything that runs, as a process puts it together."""
     clock, random = SystemClock(), Random(1)
     events = EventRecorder(hub, component="test", clock=clock)
-    definitions = Informer(hub, Place(DEFINITIONS))
-    templates = TemplateInformers(hub, definitions, clock=clock)
-    indexes = {**dependencies.BINDING_INDEXES, **BINDING_INDEXES}
-    bindings = Informer(hub, Place(RESOURCE_BINDINGS), indexes=indexes)
-    cluster_bindings = Informer(hub, Place(CLUSTER_RESOURCE_BINDINGS), indexes=indexes)
-    works = Informer(hub, Place(WORKS), indexes=WORK_INDEXES)
-    clusters = Informer(hub, Place(CLUSTERS))
-    namespaces = Informer(hub, Place(NAMESPACES))
-    overrides = Informer(hub, Place(OVERRIDE_POLICIES), indexes=OVERRIDE_INDEXES)
-    cluster_overrides = Informer(hub, Place(CLUSTER_OVERRIDE_POLICIES))
-    claims = Sources(
-        templates,
-        policies=Informer(hub, Place(PROPAGATION_POLICIES)),
-        cluster_policies=Informer(hub, Place(CLUSTER_PROPAGATION_POLICIES)),
-        overrides=overrides,
-        cluster_overrides=cluster_overrides,
-        bindings=bindings,
-        cluster_bindings=cluster_bindings,
+    caches = HubCaches(hub)
+    reconcilers = (
+        Detector(hub, caches, events, random=random),
+        PolicyLifecycle(hub, caches, events, random=random),
+        DependencyDistributor(hub, caches, events, random=random),
+        PlacementController(writer, caches, events, clock, random=random),
+        Scheduler(hub, caches, events, clock),
+        BindingWorks(hub, caches, events, clock),
+        NamespaceWorks(hub, caches, events),
+        BindingStatuses(hub, caches, events, clock),
     )
-    own = PlacementInformers.of(hub)
-    caches = WorkCaches(
-        bindings=bindings,
-        cluster_bindings=cluster_bindings,
-        works=works,
-        clusters=clusters,
-        namespaces=namespaces,
-        override_policies=overrides,
-        cluster_override_policies=cluster_overrides,
-        templates=templates,
-        snapshots=own.resource_snapshots,
-    )
-    scheduler = Scheduler(
-        hub, SchedulerSources(bindings, cluster_bindings, clusters), events, clock
-    )
-    scheduling = Controller("scheduler", scheduler.reconcile, clock=clock, random=random)
-    scheduling.watch(bindings)
-    scheduling.watch(cluster_bindings)
-    scheduling.watch(clusters, scheduler.affected_by)
-    sources = PlacementSources(
-        own=own,
-        bindings=bindings,
-        cluster_bindings=cluster_bindings,
-        works=works,
-        clusters=clusters,
-        templates=templates,
-    )
-    placements = placement_tasks(writer, sources, events, clock=clock, random=random)
-    workers = [
-        each(hub, claims, events, clock=clock, random=random)
-        for each in (Detector, PolicyUpkeep, DependencyDistributor)
-    ]
-    followed = (
-        definitions, templates, bindings, cluster_bindings, works, clusters, namespaces,
-        overrides, cluster_overrides, claims.policies, claims.cluster_policies,
-    )  # fmt: skip
-    controllers = build_work_controllers(Tools(hub, events, clock, random), caches)
+    clusters, works = caches.informer(CLUSTERS), caches.informer(WORKS)
     executors = Executors(HubView(hub, clusters, works, events, clock, random), site.reach)
-    parts = (*followed, *workers, scheduling, *controllers, executors, events)
-    return {**{f"part {number}": each.run for number, each in enumerate(parts)}, **placements}
+    manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
+    return {"execution": executors.run, **manager.tasks()}
 
 
 @asynccontextmanager

@@ -4,21 +4,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from random import Random
 from typing import Any
+
+from tests.component.reconcilers import reconciling
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, clusters_of
+from clusterspace.apis.bindings import RESOURCE_BINDINGS, clusters_of
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.propagation.scheduling.scheduler import Scheduler, SchedulerSources
+from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.testing.steps import until
@@ -31,7 +32,7 @@ class Running:
     """A scheduler at work."""
 
     scheduler: Scheduler
-    sources: SchedulerSources
+    clusters: Informer
     events: EventRecorder
     task: asyncio.Task[None]
 
@@ -41,33 +42,11 @@ async def running_scheduler(
     hub_client: ClusterClient, writer: Client | None = None
 ) -> AsyncGenerator[Running]:
     """Run one life of the scheduler; its task ends when it is killed."""
-    sources = SchedulerSources(
-        bindings=Informer(hub_client, Place(RESOURCE_BINDINGS)),
-        cluster_bindings=Informer(hub_client, Place(CLUSTER_RESOURCE_BINDINGS)),
-        clusters=Informer(hub_client, Place(CLUSTERS)),
-    )
-    clock = SystemClock()
+    caches, clock = HubCaches(hub_client), SystemClock()
     events = EventRecorder(hub_client, component="default-scheduler", clock=clock)
-    scheduler = Scheduler(writer or hub_client, sources, events, clock)
-    controller = Controller(
-        "scheduler",
-        scheduler.reconcile,
-        clock=clock,
-        random=Random(1),
-        settings=ControllerSettings(workers=4),
-    )
-    controller.watch(sources.bindings)
-    controller.watch(sources.cluster_bindings)
-    controller.watch(sources.clusters, scheduler.affected_by)
-    informers = (sources.bindings, sources.cluster_bindings, sources.clusters)
-    tasks = [asyncio.create_task(each.run()) for each in informers]
-    task = asyncio.create_task(controller.run())
-    try:
-        yield Running(scheduler, sources, events, task)
-    finally:
-        for each in (task, *tasks):
-            each.cancel()
-        await asyncio.wait([task, *tasks])
+    scheduler = Scheduler(writer or hub_client, caches, events, clock)
+    async with reconciling(caches, scheduler) as (task,):
+        yield Running(scheduler, caches.informer(CLUSTERS), events, task)
 
 
 @dataclass

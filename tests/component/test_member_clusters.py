@@ -21,7 +21,7 @@ from clusterspace.client.settings import ConnectionSettings, Identity
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.reconcile import Outcome, Request, RequeueAfter
+from clusterspace.controllers.reconcile import Request, RequeueAfter, Result
 from clusterspace.errors import Invalid
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.member_clusters import places
@@ -60,11 +60,11 @@ class Doorway:
     agent: MembershipAgent
     clock: ShiftedClock
 
-    async def look(self) -> Outcome:
+    async def look(self) -> Result:
         """Let the hub's end take a step."""
         return await self.upkeep.reconcile(Request("west"))
 
-    async def report(self) -> Outcome:
+    async def report(self) -> Result:
         """Let the member's end take a step."""
         return await self.agent.reconcile(Request("west", "fleet-member-west"))
 

@@ -19,7 +19,7 @@ from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.claims import claim_of, is_marked
-from clusterspace.fleet.propagation.template_informers import DEFINITIONS
+from clusterspace.fleet.propagation.templates import DEFINITIONS
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -111,7 +111,7 @@ async def test_nothing_is_written_when_nothing_changed(
         # A life that has seen a later change of the same kind has seen all that was there before.
         await create(hub_client, config_map("later", namespace=space))
         await until(lambda: follows(hub_client, space, "later", "all"))
-        assert life.sources.templates.has_synced
+        assert life.templates.has_synced
 
     assert await versions(hub_client, *places) == before
     assert counting.writes == 2  # the stamp and the binding of the later one
@@ -389,7 +389,7 @@ async def test_kinds_that_appear_later_are_bound_too(hub_client: ClusterClient, 
 
         async def is_forgotten() -> bool:
             kind = GroupVersionKind("example.com", "v1", "Gadget")
-            return life.sources.templates.find_resource(kind) is None
+            return life.templates.find_resource(kind) is None
 
         await until(is_forgotten)
         assert not life.is_over

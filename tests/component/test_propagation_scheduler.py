@@ -15,7 +15,7 @@ from clusterspace.client.places import Place
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
 from clusterspace.controllers.reconcile import Request, RequeueAfter
-from clusterspace.fleet.propagation.scheduling.candidates import candidate_of
+from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
@@ -184,7 +184,7 @@ async def test_a_memory_that_lost_a_cluster_removes_nothing(fleet: Fleet) -> Non
         await fleet.until_told(place, "Success")
         await _quiet(counting)
         before = counting.writes
-        running.sources.clusters.cache.remove("member2")
+        running.clusters.cache.remove("member2")
         await running.scheduler.reconcile(Request(place.name, place.namespace))
 
         assert await fleet.targets(place) == {"member1": 2, "member2": 2}
@@ -195,8 +195,8 @@ async def test_while_nothing_is_heard_of_the_clusters_nothing_is_removed(fleet: 
     async with running_scheduler(fleet.hub_client) as running:
         place = await fleet.bind("web", {})
         await fleet.until_told(place, "Success")
-        running.sources.clusters.cache.remove("member2")
-        running.sources.clusters._follower.last_heard -= STALE_SECONDS
+        running.clusters.cache.remove("member2")
+        running.clusters._follower.last_heard -= STALE_SECONDS
 
         outcome = await running.scheduler.reconcile(Request(place.name, place.namespace))
 
@@ -215,7 +215,7 @@ async def test_a_settled_fleet_is_not_written_to(fleet: Fleet) -> None:
         assert counting.writes == 2 * len(places)
 
         async def is_known() -> bool:
-            held = running.sources.clusters.cache.find("member1")
+            held = running.clusters.cache.find("member1")
             return held is not None and len(candidate_of(held).taints) == 1
 
         await fleet.change(

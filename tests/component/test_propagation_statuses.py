@@ -13,7 +13,7 @@ from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
 from clusterspace.client.writes import PatchType, WriteOptions
-from clusterspace.fleet.propagation.statuses import SETTLE_SECONDS
+from clusterspace.fleet.propagation.statuses.controller import SETTLE_SECONDS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment

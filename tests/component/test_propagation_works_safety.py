@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.component.reconcilers import following
 from tests.component.works_site import (
-    ConfigMapTemplates,
+    ConfigMapCaches,
     Site,
-    caches_of,
-    informers_in,
     running_works,
 )
 
@@ -24,9 +23,7 @@ from clusterspace.client.resources import Client
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.reconcile import Request
 from clusterspace.errors import ClusterUnreachable, Conflict
-from clusterspace.fleet.propagation.works.binding_works import BindingWorks
-from clusterspace.fleet.propagation.works.known_works import KnownWorks
-from clusterspace.fleet.propagation.works.sources import ClusterCredentials, WorkSources
+from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, resource_version_of, with_metadata, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
@@ -63,37 +60,24 @@ async def frozen_works(
     site: Site, tell: Callable[[Object | None], Object | None]
 ) -> AsyncGenerator[BindingWorks]:
     """Return a reconciler whose caches hold what is there now, and hear nothing from then on."""
-    templates = ConfigMapTemplates(site.hub_client)
-    caches = caches_of(site.hub_client, templates)
-    followed = (*informers_in(caches), templates.informer)
-    known = KnownWorks(caches.works)
-    tasks = [asyncio.create_task(each.run()) for each in followed]
-    for each in followed:
-        await each.wait_synced()
+    caches, clock = ConfigMapCaches(site.hub_client), SystemClock()
+    events = EventRecorder(site.hub_client, component="test", clock=clock)
+    works = BindingWorks(Teller(site.hub_client, tell), caches, events, clock)
+    tasks = following(caches)
+    for informer in caches._informers.values():
+        await informer.wait_synced()
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    sources = WorkSources(
-        bindings=caches.bindings,
-        cluster_bindings=caches.cluster_bindings,
-        clusters=caches.clusters,
-        override_policies=caches.override_policies,
-        cluster_override_policies=caches.cluster_override_policies,
-        templates=templates,
-        works=known,
-        credentials=ClusterCredentials(caches.clusters.cache),
-    )
-    clock = SystemClock()
-    events = EventRecorder(site.hub_client, component="test", clock=clock)
-    yield BindingWorks(Teller(site.hub_client, tell), sources, events, clock=clock)
+    yield works
 
 
 async def move_behind_the_cache(site: Site, name: str) -> Place:
     """Have a binding with Works in two clusters that, by the caches, wants only one of them."""
     template = await site.put(CONFIG_MAPS, config_map(name, {"a": "1"}))
     place = await site.bind(template, "member1", "member2")
-    templates = ConfigMapTemplates(site.hub_client)
-    async with running_works(site.hub_client, templates=templates):
+    caches = ConfigMapCaches(site.hub_client)
+    async with running_works(site.hub_client, caches=caches):
         await site.until_works(place, "member1", "member2")
     await site.change(
         place, lambda held: with_value(held, [{"name": "member1"}], "spec", "clusters")
@@ -186,13 +170,13 @@ async def test_a_work_that_the_cache_does_not_show_is_withdrawn_before_its_bindi
     template = await site.put(CONFIG_MAPS, config_map("unseen", {"a": "1"}))
     place = await site.bind(template, "member1")
     async with frozen_works(site, lambda live: live) as works:
-        templates = ConfigMapTemplates(site.hub_client)
-        async with running_works(site.hub_client, templates=templates):
+        caches = ConfigMapCaches(site.hub_client)
+        async with running_works(site.hub_client, caches=caches):
             await site.until_works(place, "member1")
         await site.delete(place)
         # By the frozen cache the binding lives, and has no Works: only the hub knows better.
         known = read_raw_object(await site.hub_client.get_raw(place))
-        works._sources.bindings.cache.put(known)
+        works._bindings.cache.put(known)
         await works.reconcile(request_for(place))
 
     assert await leaving(site, place) == {"member1"}
@@ -208,8 +192,8 @@ async def living(site: Site, first: Client) -> AsyncGenerator[Callable[[], bool]
         nonlocal was_killed
         writer: Client | None = first
         while True:
-            templates = ConfigMapTemplates(site.hub_client)
-            async with running_works(site.hub_client, writer, templates) as running:
+            caches = ConfigMapCaches(site.hub_client)
+            async with running_works(site.hub_client, writer, caches) as running:
                 with suppress(BaseExceptionGroup):
                     await running.task
             was_killed, writer = True, None

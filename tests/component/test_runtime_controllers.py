@@ -20,7 +20,7 @@ from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer, Update
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
-from clusterspace.controllers.reconcile import Done, Outcome, Request
+from clusterspace.controllers.reconcile import Done, Request, Result, Watch
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_metadata
 from clusterspace.telemetry.request_ids import current_request_id
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, config_map, namespace
@@ -63,7 +63,7 @@ class Copier:
     def __init__(self, hub_client: Client) -> None:
         self._hub_client = hub_client
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         place = Place(CONFIG_MAPS, request.namespace, request.name)
         # Asked live, so that the number of writes does not depend on how far a cache lags.
         original = await self._hub_client.find(place)
@@ -98,7 +98,7 @@ class Copier:
         present = await self._hub_client.find(copy)
         return present or await self._hub_client.create(copy.collection, wanted)
 
-    async def _clean_up(self, place: Place, copy: Place, original: Object) -> Outcome:
+    async def _clean_up(self, place: Place, copy: Place, original: Object) -> Result:
         if HOLD not in finalizers.finalizers_of(original):
             return Done()
         present = await self._hub_client.find(copy)
@@ -126,8 +126,8 @@ async def copier(
         random=Random(1),
         settings=ControllerSettings(workers=1),
     )
-    controller.watch(originals)
-    controller.watch(copies, lambda update: owners_of(update, space))
+    controller.watch(Watch(originals))
+    controller.watch(Watch(copies, to=lambda update: owners_of(update, space)))
     informers = [asyncio.create_task(each.run()) for each in (originals, copies)]
     task = asyncio.create_task(controller.run())
     try:
@@ -230,7 +230,7 @@ async def test_one_key_is_never_worked_on_twice_at_once(hub_client: ClusterClien
     finished: list[Request] = []
     ids: set[str] = set()
 
-    async def reconcile(request: Request) -> Outcome:
+    async def reconcile(request: Request) -> Result:
         assert request not in at_work
         at_work.add(request)
         ids.add(current_request_id())
@@ -241,7 +241,7 @@ async def test_one_key_is_never_worked_on_twice_at_once(hub_client: ClusterClien
 
     informer = Informer(hub_client, maps)
     controller = Controller("serial", reconcile, clock=SystemClock(), random=Random(1))
-    controller.watch(informer)
+    controller.watch(Watch(informer))
     tasks = [asyncio.create_task(each.run()) for each in (informer, controller)]
     try:
         made = await hub_client.create(maps, config_map("a", namespace=space))

@@ -7,29 +7,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.component.reconcilers import following
+
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import bindings, stamps
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, reference_to
+from clusterspace.apis.bindings import reference_to
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
-from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
 from clusterspace.apis.works import binding_key_of, cluster_of, identifier_of, manifests_of
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.finalizers import release
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.errors import Conflict, NotFound
-from clusterspace.fleet.propagation.template_informers import DEFINITIONS, TemplateInformers
-from clusterspace.fleet.propagation.work_controllers import (
-    Tools,
-    WorkCaches,
-    build_work_controllers,
-)
-from clusterspace.fleet.propagation.works.known_works import WORK_INDEXES
-from clusterspace.fleet.propagation.works.sources import Templates
-from clusterspace.fleet.propagation.works.triggers import BINDING_INDEXES, OVERRIDE_INDEXES
+from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
+from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.templates import TemplateInformers
+from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
@@ -44,7 +41,6 @@ APPLIED = {"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "
 class Running:
     """The controllers at work; `task` ends when one of them is killed."""
 
-    caches: WorkCaches
     events: EventRecorder
     task: asyncio.Task[None]
 
@@ -52,8 +48,8 @@ class Running:
 class ConfigMapTemplates:
     """Templates of one kind: enough for many short lives."""
 
-    def __init__(self, hub_client: ClusterClient) -> None:
-        self.informer = Informer(hub_client, Place(CONFIG_MAPS))
+    def __init__(self, caches: HubCaches) -> None:
+        self.informer = caches.informer(CONFIG_MAPS)
 
     @property
     def has_synced(self) -> bool:
@@ -68,64 +64,39 @@ class ConfigMapTemplates:
     def _is_ours(self, kind: GroupVersionKind) -> bool:
         return kind == GroupVersionKind("", "v1", "ConfigMap")
 
-    async def run(self) -> None:
-        await self.informer.run()
 
+class ConfigMapCaches(HubCaches):
+    """Caches in which ConfigMaps are the only templates."""
 
-def caches_of(hub_client: ClusterClient, templates: Templates) -> WorkCaches:
-    """Return the caches the controllers need, not running yet."""
-    return WorkCaches(
-        bindings=Informer(hub_client, Place(RESOURCE_BINDINGS), indexes=BINDING_INDEXES),
-        cluster_bindings=Informer(
-            hub_client, Place(CLUSTER_RESOURCE_BINDINGS), indexes=BINDING_INDEXES
-        ),
-        works=Informer(hub_client, Place(WORKS), indexes=WORK_INDEXES),
-        clusters=Informer(hub_client, Place(CLUSTERS)),
-        namespaces=Informer(hub_client, Place(NAMESPACES)),
-        override_policies=Informer(hub_client, Place(OVERRIDE_POLICIES), indexes=OVERRIDE_INDEXES),
-        cluster_override_policies=Informer(hub_client, Place(CLUSTER_OVERRIDE_POLICIES)),
-        templates=templates,
-    )
-
-
-def informers_in(caches: WorkCaches) -> tuple[Informer, ...]:
-    return (
-        caches.bindings,
-        caches.cluster_bindings,
-        caches.works,
-        caches.clusters,
-        caches.namespaces,
-        caches.override_policies,
-        caches.cluster_override_policies,
-    )
+    def shared(self, make: Any) -> Any:
+        return super().shared(ConfigMapTemplates if make is TemplateInformers else make)
 
 
 @asynccontextmanager
 async def running_works(
-    hub_client: ClusterClient,
-    writer: Client | None = None,
-    templates: ConfigMapTemplates | None = None,
+    hub_client: ClusterClient, writer: Client | None = None, caches: HubCaches | None = None
 ) -> AsyncGenerator[Running]:
     """Run one life of the three controllers."""
-    clock = SystemClock()
-    definitions = Informer(hub_client, Place(DEFINITIONS))
-    known = templates or TemplateInformers(hub_client, definitions, clock=clock)
-    caches = caches_of(hub_client, known)
+    caches, clock, hub = caches or HubCaches(hub_client), SystemClock(), writer or hub_client
     events = EventRecorder(hub_client, component="test", clock=clock)
-    tools = Tools(writer or hub_client, events, clock, Random(1))
-    controllers = build_work_controllers(tools, caches)
+    reconcilers = (
+        BindingWorks(hub, caches, events, clock),
+        NamespaceWorks(hub, caches, events),
+        BindingStatuses(hub, caches, events, clock),
+    )
+    templates = caches.shared(TemplateInformers)
 
     async def control() -> None:
-        await until(lambda: _told(known))
+        await until(lambda: _told(templates))
         async with asyncio.TaskGroup() as group:
             for each in controllers:
                 group.create_task(each.run())
 
-    followed = (definitions, known, *informers_in(caches))
-    running = [asyncio.create_task(each.run()) for each in followed]
+    controllers = [Controller.of(each, clock=clock, random=Random(1)) for each in reconcilers]
+    running = following(caches)
     task = asyncio.create_task(control())
     try:
-        yield Running(caches, events, task)
+        yield Running(events, task)
     finally:
         for each in (task, *running):
             each.cancel()

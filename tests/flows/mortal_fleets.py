@@ -35,11 +35,13 @@ from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.connection import Connection
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.fleet.execution.controller import Executors, HubView
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
+from clusterspace.roots.controllers import propagation_controllers
 from clusterspace.roots.member_execution import run_member_execution
-from clusterspace.roots.propagation import Propagation, Surroundings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
 from clusterspace.testing.steps import until_equal
@@ -93,7 +95,7 @@ class MortalFleet(Stage):
     def _propagation(self, fuse: Fuse) -> list[Callable[[], Awaitable[None]]]:
         clock, random = SystemClock(), Random(next(_ids))
         hub = MortalClient(self.hub.connection, fuse)
-        clusters = Informer(hub, Place(CLUSTERS))
+        caches = HubCaches(hub)
         # Events are for people: when they are written decides nothing.
         events = EventRecorder(self.hub, component="mortal", clock=clock)
 
@@ -103,8 +105,11 @@ class MortalFleet(Stage):
         clients = {
             name: MortalClient(each.client.connection, fuse) for name, each in self.members.items()
         }
-        around = Surroundings(hub, clusters, events, clock, random)
-        return [clusters.run, *Propagation(around, reach).tasks().values()]
+        reconcilers = propagation_controllers(hub, caches, events, clock, random)
+        clusters, works = caches.informer(CLUSTERS), caches.informer(WORKS)
+        executors = Executors(HubView(hub, clusters, works, events, clock, random), reach)
+        controllers = (Controller.of(each, clock=clock, random=random) for each in reconcilers)
+        return [executors.run, *(each.run for each in controllers), *caches.tasks().values()]
 
     def _agent(
         self, name: str, connection: Connection, fuse: Fuse

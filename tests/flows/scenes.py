@@ -18,7 +18,7 @@ from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES
 from clusterspace.client.places import Place
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.membership.taints import CORDON
-from clusterspace.fleet.propagation.statuses import FULLY_APPLIED
+from clusterspace.fleet.propagation.statuses.controller import FULLY_APPLIED
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.roots.promoting import PromoteRequest, look, promote

@@ -37,7 +37,7 @@ from clusterspace.apis.policies import (
 from clusterspace.client.places import Place
 from clusterspace.controllers.reconcile import Request
 from clusterspace.fleet.execution.prune import Pruner
-from clusterspace.fleet.propagation.works.binding_works import BindingWorks
+from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import (

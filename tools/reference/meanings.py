@@ -34,8 +34,8 @@ KINDS: Final = {
 
 _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.writing:SYNC_FAILED",
-    "clusterspace.fleet.propagation.works.binding_works:OVERRIDE_FAILED",
-    "clusterspace.fleet.propagation.works.binding_works:STAYS_HOME",
+    "clusterspace.fleet.propagation.works.controller:OVERRIDE_FAILED",
+    "clusterspace.fleet.propagation.works.controller:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
     ("clusterspace.builtins.definitions.acceptance", "reason"): (
@@ -45,12 +45,12 @@ INDIRECT: Final[Indirect] = {
         "KindConflict",
         "ListKindConflict",
     ),
-    ("clusterspace.fleet.propagation.scheduling.results", "decision.reason.value"): (
-        "clusterspace.fleet.propagation.scheduling.decisions:Reason",
+    ("clusterspace.fleet.propagation.scheduler.results", "decision.reason.value"): (
+        "clusterspace.fleet.propagation.scheduler.decisions:Reason",
     ),
-    ("clusterspace.fleet.propagation.works.binding_works", "failures[0].reason"): _FAILURES,
-    ("clusterspace.fleet.propagation.works.binding_works", "each.reason"): _FAILURES,
-    ("clusterspace.fleet.propagation.works.namespace_works", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.works.controller", "failures[0].reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.works.controller", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.namespaces.controller", "each.reason"): _FAILURES,
     # These repeat the reason of a condition, which the page says once.
     ("clusterspace.fleet.membership.status", "reason"): (),
     ("clusterspace.fleet.membership.member_clusters.upkeep", "condition.reason"): (
@@ -59,7 +59,7 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.fleet.membership.member_clusters.upkeep", "reason"): (
         "clusterspace.fleet.membership.member_clusters.heartbeats:LOST",
     ),
-    ("clusterspace.fleet.propagation.placements.upkeep", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
     ("clusterspace.fleet.propagation.placements.reports", "each.reason"): (
         "FailedToTakeOver",
         "NotTakenOver",

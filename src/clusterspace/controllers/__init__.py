@@ -1,11 +1,13 @@
 """The machinery every controller stands on.
 
-    source ──changes──> requests ──queue──> workers ──> reconcile ──> Done | RequeueAfter | error
+    informer ──changes──> Watch ──requests──> queue ──> workers ──> Reconciler ──> Done, or again
 
     caches.py       objects as bytes under their keys, with indexes
-    informers.py    list, then watch, into a cache; tells handlers what changed
-    reconcile.py    Request, Done, RequeueAfter, Terminal: what a reconciler is asked and answers
-    controller.py   source to queue to workers; retries, metrics, one id per attempt
+    informers.py    list, then watch, into a cache; our own latest writes on top of one
+    hub_caches.py   HubCaches: the informers that all controllers of a process share
+    reconcile.py    Reconciler, Watch, Request, Result: what a controller is made of
+    controller.py   Controller: one reconciler with its queue, workers, retries and metrics
+    manager.py      ControllerManager: all reconcilers of a process, with informers and events
     commit.py       before and after to the smallest patch; spec or status, never both
     finalizers.py   holding an object until its cleanup is done
     events.py       Kubernetes Events, aggregated and rate-limited

@@ -20,8 +20,9 @@ class Cache:
 
     def __init__(self, indexes: Mapping[str, IndexKeys] | None = None) -> None:
         self._objects: dict[str, bytes] = {}
-        self._index_keys = dict(indexes or {})
-        self._indexes: dict[str, dict[str, set[str]]] = {name: {} for name in self._index_keys}
+        self._index_keys: dict[str, IndexKeys] = {}
+        self._indexes: dict[str, dict[str, set[str]]] = {}
+        self.add_indexes(indexes or {})
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -31,6 +32,19 @@ class Cache:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._objects)
+
+    def add_indexes(self, indexes: Mapping[str, IndexKeys]) -> None:
+        """Keep these indexes as well; one that is kept already may be asked for again."""
+        for name, keys_of in indexes.items():
+            known = self._index_keys.get(name)
+            if known is not None and known is not keys_of:
+                raise ValueError(f"there is another index called {name}")
+            if known is None:
+                self._index_keys[name] = keys_of
+                index = self._indexes[name] = {}
+                for key, raw in self._objects.items():
+                    for word in keys_of(decode_object(raw)):
+                        index.setdefault(word, set()).add(key)
 
     def keys(self) -> KeysView[str]:
         """Return the keys of all objects."""
@@ -53,9 +67,9 @@ class Cache:
     def objects(self, selector: LabelSelector | None = None) -> Iterator[Object]:
         """Yield the objects, or those whose labels match."""
         for raw in list(self._objects.values()):
-            held = decode_object(raw)
-            if selector is None or selector.matches(labels_of(held)):
-                yield held
+            kube_object = decode_object(raw)
+            if selector is None or selector.matches(labels_of(kube_object)):
+                yield kube_object
 
     def keys_at(self, index: str, word: str) -> frozenset[str]:
         """Return the keys an index has under a word."""
@@ -64,6 +78,10 @@ class Cache:
     def objects_at(self, index: str, word: str) -> list[Object]:
         """Return the objects an index has under a word, in the order of their keys."""
         return [decode_object(self._objects[key]) for key in sorted(self.keys_at(index, word))]
+
+    def words_of(self, index: str, kube_object: Object) -> Iterable[str]:
+        """Return the words under which an index would have an object."""
+        return self._index_keys[index](kube_object)
 
     def put(self, item: RawObject) -> None:
         """Add an object or replace it."""

@@ -1,33 +1,37 @@
-"""Source to queue to workers; retries, metrics, one id per attempt."""
+"""Changes to queue to workers: runs one reconciler, with retries, metrics and an id per attempt."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import structlog
 
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
-from clusterspace.controllers.informers import Informer, Update
-from clusterspace.controllers.reconcile import Reconciler, Request, RequeueAfter, request_for
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Reconcile,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Source,
+    Watch,
+)
 from clusterspace.errors import ApiError, ClusterError, Conflict, Terminal
 from clusterspace.telemetry import logs
-from clusterspace.telemetry.metrics import QueueMetrics
+from clusterspace.telemetry.metrics import QueueMetrics, ReconcileMetrics
 from clusterspace.telemetry.request_ids import make_request_id, request_id_of
 
 _log = structlog.get_logger(__name__)
 
-ToRequests: TypeAlias = Callable[[Update], Iterable[Request]]
-"""Which objects are to be reconciled because one changed."""
-
 _ATTEMPT_SECONDS: Final = 120.0
 
 
-class Result(Enum):
+class AttemptResult(Enum):
     """How an attempt ended."""
 
     DONE = "success"
@@ -36,11 +40,11 @@ class Result(Enum):
     TERMINAL = "terminal"
 
 
-class ControllerObserver(Protocol):
-    """Told how attempts end, to count and measure them."""
+class AttemptObserver(Protocol):
+    """Counts and measures attempts."""
 
-    def attempted(self, result: Result, seconds: float) -> None:
-        """Note how one attempt ended and how long it took."""
+    def attempted(self, result: AttemptResult, seconds: float) -> None:
+        """Count one attempt by how it ended and how long it took."""
         ...
 
 
@@ -52,22 +56,24 @@ class ControllerSettings:
     attempt_seconds: float = _ATTEMPT_SECONDS
     first_retry_seconds: float = 0.05
     longest_retry_seconds: float = 300.0
-    observer: ControllerObserver | None = None
+    observer: AttemptObserver | None = None
+    """Instead of the metrics of the process."""
 
 
 class Controller:
-    """Reconciles what its sources say has changed: each key by one worker at a time.
+    """Reconciles what its watches say has changed: each key by one worker at a time.
 
-    works = Controller("works", reconcile_work, clock=clock, random=random)
-    works.watch(work_informer)
-    works.watch(object_informer, owners_of)
-    tasks.keep("works", works.run)
+    A ControllerManager makes one for each Reconciler. Made by hand it is
+
+        works = Controller("works", reconcile_work, clock=clock, random=random)
+        works.watch(Watch(work_informer))
+        tasks.keep("works", works.run)
     """
 
     def __init__(
         self,
         name: str,
-        reconcile: Reconciler,
+        reconcile: Reconcile,
         *,
         clock: Clock,
         random: Random,
@@ -78,37 +84,48 @@ class Controller:
         self._clock = clock
         self._random = random
         self._settings = settings or ControllerSettings()
-        self._informers: list[Informer] = []
+        self._observer = self._settings.observer or ReconcileMetrics(name)
+        self._sources: list[Source] = []
         self._queue = WorkQueue[Request](clock, self._delays, QueueMetrics(name))
 
-    def watch(
-        self,
-        informer: Informer,
-        to_requests: ToRequests | None = None,
-        *,
-        settle_seconds: float = 0,
-    ) -> None:
-        """Reconcile when an object of this informer changes: that object, unless told others.
+    @classmethod
+    def of(cls, reconciler: Reconciler, *, clock: Clock, random: Random) -> "Controller":
+        """Return the controller that runs a reconciler, woken by everything that watches."""
+        settings = ControllerSettings(
+            workers=reconciler.workers, longest_retry_seconds=reconciler.longest_retry_seconds
+        )
+        controller = cls(
+            reconciler.name, reconciler.reconcile, clock=clock, random=random, settings=settings
+        )
+        for watch in reconciler.watches():
+            controller.watch(watch)
+        for request in reconciler.at_start:
+            controller.add(request)
+        return controller
 
-        With `settle_seconds` it waits so long for more: a burst of changes is one attempt.
-        """
-        self._informers.append(informer)
-        choose = to_requests or _itself
+    def watch(self, watch: Watch) -> None:
+        """Reconcile the objects that a change of this source concerns."""
+        self._sources.append(watch.source)
 
         def enqueue(update: Update) -> None:
-            for request in choose(update):
-                self._queue.add_after(request, settle_seconds)
+            if watch.when is not None and not watch.when(update):
+                return
+            for request in watch.to(update):
+                self._queue.add_after(request, watch.settle_seconds)
 
-        informer.add_handler(enqueue)
+        watch.source.add_handler(enqueue)
 
     def add(self, request: Request, *, after_seconds: float = 0) -> None:
         """Reconcile an object now, or after a while."""
         self._queue.add_after(request, after_seconds)
 
     async def run(self) -> None:
-        """Reconcile until cancelled; begins when every informer has synced."""
-        for informer in self._informers:
-            await informer.wait_synced()
+        """Reconcile until cancelled; begins when every source has synced.
+
+        Before that a cache lacks objects, and an object that is missing would look deleted.
+        """
+        for source in self._sources:
+            await source.wait_synced()
         _log.info("controller started", controller=self.name, workers=self._settings.workers)
         try:
             async with asyncio.TaskGroup() as group:
@@ -137,30 +154,29 @@ class Controller:
             started = self._clock.monotonic()
             result = await self._run_once(request)
             seconds = self._clock.monotonic() - started
-            if self._settings.observer is not None:
-                self._settings.observer.attempted(result, seconds)
+            self._observer.attempted(result, seconds)
             _log.debug("reconciled", result=result.value, seconds=seconds)
 
-    async def _run_once(self, request: Request) -> Result:
+    async def _run_once(self, request: Request) -> AttemptResult:
         try:
             async with asyncio.timeout(self._settings.attempt_seconds):
                 outcome = await self._reconcile(request)
         except Terminal as failure:
             self._queue.forget(request)
             _log.error("reconcile cannot succeed", reason=str(failure))
-            return Result.TERMINAL
+            return AttemptResult.TERMINAL
         except (ApiError, ClusterError, TimeoutError) as failure:
             self._retry(request, str(failure) or "the attempt took too long", failure)
-            return Result.FAILED
+            return AttemptResult.FAILED
         except Exception as failure:  # noqa: BLE001 - a bug costs one attempt of one object, not all
             _log.error("reconcile failed", exc_info=failure)
             self._queue.retry(request)
-            return Result.FAILED
+            return AttemptResult.FAILED
         self._queue.forget(request)
         if isinstance(outcome, RequeueAfter):
             self._queue.add_after(request, outcome.seconds)
-            return Result.AGAIN_LATER
-        return Result.DONE
+            return AttemptResult.AGAIN_LATER
+        return AttemptResult.DONE
 
     def _retry(self, request: Request, reason: str, failure: Exception) -> None:
         fields = {"reason": reason, "retry_seconds": self._queue.retry(request)}
@@ -175,7 +191,3 @@ class Controller:
         return backoff.jittered(
             settings.first_retry_seconds, settings.longest_retry_seconds, self._random
         )
-
-
-def _itself(update: Update) -> Iterable[Request]:
-    return (request_for(update.key),)

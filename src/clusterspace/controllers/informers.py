@@ -1,4 +1,4 @@
-"""List, then watch, into a cache; tells handlers what changed."""
+"""List, then watch, into a cache; handlers are called for every change."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,12 +12,13 @@ import structlog
 from clusterspace.aio.clocks import Alarm
 from clusterspace.client.changes import Change
 from clusterspace.client.following import Batch, Follower
-from clusterspace.client.places import Place
-from clusterspace.client.raw_objects import decode_object
+from clusterspace.client.places import Place, key_of
+from clusterspace.client.raw_objects import decode_object, version_in
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
 from clusterspace.controllers.caches import Cache, IndexKeys
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, name_of, namespace_of, resource_version_of
+from clusterspace.kube.resources import GroupVersionResource
 
 _log = structlog.get_logger(__name__)
 
@@ -25,6 +26,7 @@ STALE_SECONDS: Final = 300.0
 """Twice the silence after which a watch is opened anew: by now somebody should look."""
 
 _CHECK_SECONDS: Final = STALE_SECONDS / 10
+_UNNAMED: Final = GroupVersionResource("", "", "")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Update:
     key: str
     before: bytes | None
     after: bytes | None
+    resource: GroupVersionResource = _UNNAMED
+    """The collection it is in, for handlers that follow several."""
 
     @property
     def is_deletion(self) -> bool:
@@ -99,7 +103,7 @@ class Informer:
         """Tell a handler of every change from now on, and of what is there already as added."""
         self._handlers.append(handler)
         for key in list(self.cache.keys()):
-            handler(Update(key, None, self.cache.find_raw(key)))
+            handler(Update(key, None, self.cache.find_raw(key), self.place.resource))
 
     @property
     def has_synced(self) -> bool:
@@ -151,10 +155,10 @@ class Informer:
         if change.type is EventType.DELETED:
             before = self.cache.remove(key)
             # The event of a deletion carries the last state; absence in a list does not.
-            return Update(key, change.item.raw or before, None)
+            return Update(key, change.item.raw or before, None, self.place.resource)
         before = self.cache.find_raw(key)
         self.cache.put(change.item)
-        return Update(key, before, change.item.raw)
+        return Update(key, before, change.item.raw, self.place.resource)
 
     def _check_staleness(self) -> None:
         """Log once when the cluster falls silent, and once when it speaks again."""
@@ -169,3 +173,65 @@ class Informer:
             silent_seconds=round(self.silent_seconds),
             reason=str(self.trouble or ""),
         )
+
+
+class OwnWrites:
+    """A cache with our own latest writes on top of it.
+
+    A cache lags behind our own writes. Who plans by it alone creates an object twice, takes back
+    what was written a moment ago, or lets go of an object while one that it owns is on its way
+    into the cache. So what the hub answered to a write is kept here until the informer has seen
+    that version or a later one. The two may come in any order: an event can be faster than the
+    answer to the write that caused it, and then there is nothing to keep.
+    """
+
+    def __init__(self, informer: Informer) -> None:
+        self._cache = informer.cache
+        self._unseen: dict[str, Object | None] = {}
+        """Objects as written, by key; None for one that we deleted."""
+        informer.add_handler(self._see)
+
+    def find(self, key: str) -> Object | None:
+        """Return the latest known state of an object, or None."""
+        return self._unseen[key] if key in self._unseen else self._cache.find(key)
+
+    def objects_at(self, index: str, word: str) -> list[Object]:
+        """Return the objects an index of the cache has under a word, in the order of their keys."""
+        keys = set(self._cache.keys_at(index, word))
+        keys |= {
+            key
+            for key, each in self._unseen.items()
+            if each is not None and word in self._cache.words_of(index, each)
+        }
+        objects = (self.find(key) for key in sorted(keys))
+        return [each for each in objects if each is not None]
+
+    def note(self, written: Object) -> None:
+        """Remember an object as the hub answered it, until the cache is as far."""
+        key = key_of(namespace_of(written), name_of(written))
+        cached = self._cache.find_version(key)
+        if cached is None or int(cached.resource_version) < int(resource_version_of(written)):
+            self._unseen[key] = written
+
+    def note_deleted(self, deleted: Object) -> None:
+        """Remember that we deleted an object, until the cache is as far."""
+        key = key_of(namespace_of(deleted), name_of(deleted))
+        if key in self._cache:
+            self._unseen[key] = None
+        else:
+            self._unseen.pop(key, None)
+
+    def forget(self, key: str) -> None:
+        """Drop what was noted of an object: the hub says that there is none."""
+        self._unseen.pop(key, None)
+
+    def _see(self, update: Update) -> None:
+        if update.key not in self._unseen:
+            return
+        noted = self._unseen[update.key]
+        if update.after is None:
+            del self._unseen[update.key]
+        elif noted is not None:
+            seen = int(version_in(update.after).resource_version)
+            if seen >= int(resource_version_of(noted)):
+                del self._unseen[update.key]

@@ -9,24 +9,27 @@ import os
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import Final
 
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS
 from clusterspace.apis.parts import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules, Network
 from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.background import Tasks, keep_all, report
+from clusterspace.controllers.background import keep_all, report
 from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+from clusterspace.controllers.manager import ControllerManager
+from clusterspace.controllers.reconcile import Reconciler, Watch
+from clusterspace.fleet.execution.controller import Executors, HubView
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.fleet.membership.connections import MemberClients
@@ -41,12 +44,19 @@ from clusterspace.fleet.membership.push_status import (
 )
 from clusterspace.fleet.membership.status import StatusKeeper
 from clusterspace.fleet.membership.upkeep import ClusterUpkeep
+from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
+from clusterspace.fleet.propagation.detector.controller import Detector
+from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
+from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle
+from clusterspace.fleet.propagation.scheduler.controller import Scheduler
+from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.roots.clients import connect, member_rules
 from clusterspace.roots.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
 from clusterspace.roots.member_clusters import member_cluster_tasks
 from clusterspace.roots.metrics_site import serving_metrics
-from clusterspace.roots.propagation import Propagation, Surroundings
 from clusterspace.roots.stopping import stop_event
 
 _log = structlog.get_logger(__name__)
@@ -77,6 +87,22 @@ class ControllersSettings:
     """Where members may be besides where they may be anyway."""
 
 
+def propagation_controllers(
+    hub: Client, caches: HubCaches, events: EventRecorder, clock: Clock, random: Random
+) -> tuple[Reconciler, ...]:
+    """Return what carries templates to bindings to Works, and statuses back."""
+    return (
+        Detector(hub, caches, events, random=random),
+        PolicyLifecycle(hub, caches, events, random=random),
+        DependencyDistributor(hub, caches, events, random=random),
+        PlacementController(hub, caches, events, clock, random=random),
+        Scheduler(hub, caches, events, clock),
+        BindingWorks(hub, caches, events, clock),
+        NamespaceWorks(hub, caches, events),
+        BindingStatuses(hub, caches, events, clock),
+    )
+
+
 class Controllers:
     """All controllers of one process, built around one client of the hub."""
 
@@ -93,8 +119,9 @@ class Controllers:
         self._random = SystemRandom()
         self._members = MemberClients(hub, lambda each: connect(each, clock), rules)
         self._events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-        self._clusters = Informer(hub, Place(CLUSTERS))
-        self._leases = Informer(hub, Place(names.LEASES, CLUSTER_NAMESPACE))
+        self._caches = HubCaches(hub)
+        self._clusters = self._caches.informer(CLUSTERS)
+        self._leases = self._caches.informer(names.LEASES, CLUSTER_NAMESPACE)
 
     async def work(self) -> None:
         """Run all controllers until cancelled."""
@@ -106,32 +133,30 @@ class Controllers:
             await self._members.close()
 
     def _start(self, tasks: Supervisor) -> None:
-        keep_all(tasks, self._membership())
-        around = (self._hub, self._clusters, self._events, self._clock)
-        keep_all(tasks, member_cluster_tasks(*around, self._settings.member_clusters))
-        if self._settings.federation:
-            keep_all(tasks, self._propagation().tasks())
-
-    def _membership(self) -> Tasks:
-        return {
-            "events": self._events.run,
-            "clusters": self._clusters.run,
-            "leases": self._leases.run,
+        hub, caches, events = self._hub, self._caches, self._events
+        clock, random = self._clock, self._random
+        around = (hub, self._clusters, events, clock)
+        own = {
             "cluster upkeep": self._upkeep().run,
             "push status": self._push_status().run,
             "monitor": self._monitor,
+            **member_cluster_tasks(*around, self._settings.member_clusters),
         }
-
-    def _propagation(self) -> Propagation:
-        around = Surroundings(self._hub, self._clusters, self._events, self._clock, self._random)
-        return Propagation(around, self._members.reach)
+        reconcilers: tuple[Reconciler, ...] = ()
+        if self._settings.federation:
+            works = caches.informer(WORKS)
+            view = HubView(hub, self._clusters, works, events, clock, random)
+            own["execution"] = Executors(view, self._members.reach).run
+            reconcilers = propagation_controllers(hub, caches, events, clock, random)
+        manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
+        keep_all(tasks, {**own, **manager.tasks()})
 
     def _upkeep(self) -> Controller:
         upkeep = ClusterUpkeep(self._hub, self._leave, self._events, self._clock)
         controller = Controller(
             "cluster-upkeep", upkeep.reconcile, clock=self._clock, random=self._random
         )
-        controller.watch(self._clusters)
+        controller.watch(Watch(self._clusters))
         return controller
 
     def _push_status(self) -> Controller:
@@ -150,7 +175,7 @@ class Controllers:
         controller = Controller(
             "push-status", status.reconcile, clock=self._clock, random=self._random, settings=hard
         )
-        controller.watch(self._clusters, when_reachable_anew)
+        controller.watch(Watch(self._clusters, to=when_reachable_anew))
         return controller
 
     async def _monitor(self) -> None:

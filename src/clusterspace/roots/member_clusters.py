@@ -11,6 +11,7 @@ from clusterspace.controllers.background import Tasks
 from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.reconcile import Watch
 from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent, when_told_anew
 from clusterspace.fleet.membership.member_clusters.upkeep import (
@@ -39,9 +40,9 @@ def member_cluster_tasks(
     controller = Controller(
         "member-clusters", upkeep.reconcile, clock=clock, random=SystemRandom(), settings=hard
     )
-    controller.watch(members, when_asked_anew)
-    controller.watch(internals, for_its_member)
-    controller.watch(clusters, when_asked_anew)
+    controller.watch(Watch(members, to=when_asked_anew))
+    controller.watch(Watch(internals, to=for_its_member))
+    controller.watch(Watch(clusters, to=when_asked_anew))
     return {
         "member clusters": members.run,
         "internal member clusters": internals.run,
@@ -59,5 +60,5 @@ def membership_agent_tasks(
     controller = Controller(
         "membership-agent", agent.reconcile, clock=clock, random=SystemRandom(), settings=hard
     )
-    controller.watch(internals, when_told_anew)
+    controller.watch(Watch(internals, to=when_told_anew))
     return {"internal member cluster": internals.run, "membership": controller.run}

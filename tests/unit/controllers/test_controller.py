@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from clusterspace.controllers.controller import Controller, ControllerSettings, Result
+from clusterspace.controllers.controller import AttemptResult, Controller, ControllerSettings
 from clusterspace.controllers.reconcile import (
     Done,
-    Outcome,
     Request,
     RequeueAfter,
+    Result,
     Terminal,
     request_for,
 )
@@ -24,12 +24,12 @@ WEB = Request("web", "default")
 class Counted:
     """Answers in turn, the last answer for ever; counts what the controller made of it."""
 
-    def __init__(self, *answers: Outcome | Exception) -> None:
+    def __init__(self, *answers: Result | Exception) -> None:
         self._answers = list(answers)
         self.ids: list[str] = []
-        self.results: list[Result] = []
+        self.results: list[AttemptResult] = []
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         assert request == WEB
         self.ids.append(current_request_id())
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -37,14 +37,14 @@ class Counted:
             raise answer
         return answer
 
-    def attempted(self, result: Result, seconds: float) -> None:
+    def attempted(self, result: AttemptResult, seconds: float) -> None:
         assert seconds >= 0
         self.results.append(result)
 
 
 @asynccontextmanager
 async def running(
-    reconcile: Callable[[Request], Awaitable[Outcome]], clock: ManualClock, observer: Counted
+    reconcile: Callable[[Request], Awaitable[Result]], clock: ManualClock, observer: Counted
 ) -> AsyncGenerator[Controller]:
     settings = ControllerSettings(first_retry_seconds=1, observer=observer)
     controller = Controller("test", reconcile, clock=clock, random=Random(1), settings=settings)
@@ -61,18 +61,18 @@ async def test_done_is_done_until_something_changes():
     async with running(counted.reconcile, clock, counted) as controller:
         controller.add(WEB)
         await clock.advance(3600)
-        assert counted.results == [Result.DONE]
+        assert counted.results == [AttemptResult.DONE]
         controller.add(WEB)
         await settle()
 
-    assert counted.results == [Result.DONE] * 2
+    assert counted.results == [AttemptResult.DONE] * 2
     assert len(set(counted.ids)) == 2
 
 
 async def test_thousands_of_attempts_with_nothing_to_do_do_not_keep_others_waiting():
     reconciled: list[str] = []
 
-    async def reconcile(request: Request) -> Outcome:
+    async def reconcile(request: Request) -> Result:
         reconciled.append(request.name)
         return Done()
 
@@ -94,7 +94,7 @@ async def test_requeue_after_comes_back_in_time():
         controller.add(WEB)
         await clock.advance(35)
 
-    assert counted.results == [Result.AGAIN_LATER] * 4
+    assert counted.results == [AttemptResult.AGAIN_LATER] * 4
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_a_failure_is_tried_again_later_and_later(failure: Exception):
 
     assert soon == 2
     assert 4 <= len(counted.results) <= 9
-    assert set(counted.results) == {Result.FAILED}
+    assert set(counted.results) == {AttemptResult.FAILED}
 
 
 async def test_success_makes_the_next_retry_a_quick_one_again():
@@ -131,7 +131,7 @@ async def test_terminal_is_not_tried_again():
         controller.add(WEB)
         await clock.advance(3600)
 
-    assert counted.results == [Result.TERMINAL]
+    assert counted.results == [AttemptResult.TERMINAL]
 
 
 def test_a_key_and_its_request_lead_to_each_other():

@@ -32,7 +32,14 @@ from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
 from clusterspace.controllers.informers import Informer, Update
-from clusterspace.controllers.reconcile import Done, Outcome, Request, RequeueAfter, request_for
+from clusterspace.controllers.reconcile import (
+    Done,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    request_for,
+)
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.deletion_budget import DeletionBudget
@@ -160,7 +167,7 @@ class Executor:
             for request in tuple(self._paused):
                 self._controller.add(request)
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Bring the member to one Work."""
         work = self._office.works.find(request.key)
         if work is None:
@@ -186,7 +193,7 @@ class Executor:
         self._failed.discard(request)
         return outcome
 
-    async def _dispatch(self, request: Request, work: Object) -> Outcome:
+    async def _dispatch(self, request: Request, work: Object) -> Result:
         """Apply the manifests of a Work, prune what it dropped, write its status; in this order.
 
         Of what it dropped only its status knows. So the status is written last, when all that had
@@ -228,7 +235,7 @@ def _is_ready(cluster: Object) -> bool:
     return is_true(conditions_of(cluster), _READY)
 
 
-def _requeue(*waits: float) -> Outcome:
+def _requeue(*waits: float) -> Result:
     """Return when to look again: at the earliest of these times, or when something happens."""
     due = [each for each in waits if each > 0]
     return RequeueAfter(min(due)) if due else Done()
@@ -277,7 +284,7 @@ class Executors:
         self._controller = Controller(
             "executors", self.reconcile, clock=view.clock, random=view.random
         )
-        self._controller.watch(view.clusters)
+        self._controller.watch(Watch(view.clusters))
         view.clusters.add_handler(self._cluster_changed)
         view.works.add_handler(self._work_changed)
 
@@ -292,7 +299,7 @@ class Executors:
             self._group = None
             self._running.clear()
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Start, replace or stop the executor of one cluster."""
         cluster = self._view.clusters.cache.find(request.name)
         if cluster is None or is_pull(cluster):

@@ -10,7 +10,7 @@ from clusterspace.client.discovery import Discovery
 from clusterspace.client.resources import ClusterClient, Reader
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Outcome, Request, RequeueAfter, request_for
+from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
 from clusterspace.errors import (
     AddressNotAllowed,
     CredentialsUnclaimed,
@@ -64,7 +64,7 @@ class PushStatus:
         self._frequency_seconds = frequency_seconds
         self._known: dict[str, _Member] = {}
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Look at one member and write what changed."""
         cluster = await self._hub.find(names.cluster_place(request.name))
         if cluster is None:

@@ -15,7 +15,7 @@ from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
-from clusterspace.controllers.reconcile import Done, Outcome, Request, RequeueAfter
+from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result
 from clusterspace.errors import AlreadyExists, CannotLeave
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.taints import health_taints, with_taints
@@ -38,7 +38,7 @@ class ClusterUpkeep:
         self._events = events
         self._clock = clock
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Give a Cluster what it needs, or let it go."""
         place = names.cluster_place(request.name)
         cluster = await self._hub.find(place)
@@ -51,7 +51,7 @@ class ClusterUpkeep:
         await self._taint(held)
         return Done()
 
-    async def _let_go(self, cluster: Object) -> Outcome:
+    async def _let_go(self, cluster: Object) -> Result:
         try:
             await self._leave(cluster)
         except CannotLeave as waiting:

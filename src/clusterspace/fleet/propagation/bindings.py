@@ -4,8 +4,6 @@ A binding is written by several hands. The detector's are the claim, the templat
 policy says; the chosen clusters, the dependents and the statuses are never touched here.
 """
 
-from typing import Any, Final
-
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import (
     API_VERSION,
@@ -18,10 +16,7 @@ from clusterspace.apis.bindings import (
     template_of,
 )
 from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.interpreter.replicas import replicas_in
 from clusterspace.client.places import Place
-from clusterspace.fleet.propagation.claims import with_claim
-from clusterspace.fleet.propagation.policies import Policy
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -30,19 +25,6 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-
-_POLICY_FIELDS: Final = (
-    "conflictResolution",
-    "failover",
-    "placement",
-    "preserveResourcesOnDeletion",
-    "propagateDeps",
-    "schedulerName",
-)
-"""What a binding takes over from its policy as it is."""
-
-_SCHEDULING: Final = "scheduling"
-"""The one part of a suspension that is the binding's own."""
 
 
 def binding_place(template: Object) -> Place:
@@ -76,62 +58,10 @@ def new_binding(template: Object, binding_id: str) -> Object:
         "metadata": {key: value for key, value in metadata.items() if value},
         "spec": {"resource": reference_to(template)},
     }
-    return _held_by(binding, template)
+    return with_owner(binding, template)
 
 
-def bound(binding: Object, template: Object, policy: Policy, *, takes_version: bool) -> Object:
-    """Return the binding as it is to be while its template follows a policy.
-
-    Every new version of a binding is looked at by all who work on it. So it takes the template's
-    version only when the template said something new, and not when its status moved.
-    """
-    claimed = with_claim(_held_by(binding, template), policy.claim)
-    spec: Object = claimed.get("spec") or {}
-    others = {key: value for key, value in spec.items() if key not in _replaced_fields()}
-    ours = {
-        **_from_policy(policy.spec),
-        **_from_template(template),
-        "suspension": _suspension(spec.get("suspension") or {}, policy.spec.get("suspension")),
-        "resource": _reference(binding, template, takes_version=takes_version),
-    }
-    return {**claimed, "spec": {**others, **{k: v for k, v in ours.items() if v is not None}}}
-
-
-def _replaced_fields() -> tuple[str, ...]:
-    return (*_POLICY_FIELDS, "replicas", "replicaRequirements", "suspension", "resource")
-
-
-def _from_policy(policy_spec: Object) -> dict[str, Any]:
-    taken = {key: policy_spec.get(key) for key in _POLICY_FIELDS}
-    return {
-        **taken,
-        "placement": taken["placement"] or {},
-        "propagateDeps": True if taken["propagateDeps"] else None,
-    }
-
-
-def _from_template(template: Object) -> dict[str, Any]:
-    replicas = replicas_in(template)
-    if replicas is None:
-        return {}
-    return {"replicas": replicas.count or None, "replicaRequirements": replicas.requirements}
-
-
-def _suspension(present: Object, wanted: Object | None) -> Object | None:
-    kept = {_SCHEDULING: present[_SCHEDULING]} if _SCHEDULING in present else {}
-    return {**(wanted or {}), **kept} or None
-
-
-def _reference(binding: Object, template: Object, *, takes_version: bool) -> Object:
-    reference = reference_to(template)
-    known = template_of(binding)
-    is_same = known.uid == uid_of(template) and bool(known.resource_version)
-    if is_same and not takes_version:
-        return {**reference, "resourceVersion": known.resource_version}
-    return reference
-
-
-def _held_by(binding: Object, template: Object) -> Object:
+def with_owner(binding: Object, template: Object) -> Object:
     """Return the binding, owned by its template and held until its Works are gone."""
     is_namespaced = bool(namespace_of(template))
     finalizer = stamps.BINDING_FINALIZER if is_namespaced else stamps.CLUSTER_BINDING_FINALIZER

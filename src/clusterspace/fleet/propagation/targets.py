@@ -11,7 +11,7 @@ from clusterspace.apis.bindings import (
     template_of,
 )
 from clusterspace.apis.stamps import fnv1a_32
-from clusterspace.fleet.propagation.scheduling.division import allot
+from clusterspace.fleet.propagation.scheduler.division import allot
 from clusterspace.kube.objects import Object, find_at
 
 _PURGED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})

@@ -1,21 +1,58 @@
-"""Which objects are templates, and when they changed."""
+"""Which objects of the hub are templates, and the caches that follow all of them.
 
-from collections.abc import Iterable, Mapping
+Kinds come and go. A kind that discovery could not tell of just now is not gone: its informer
+stays. One that is no longer served takes its informer with it, and no handler is called for its
+objects: they were not deleted, they can only not be seen.
+"""
+
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Protocol
 
+import structlog
+
+from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import stamps
-from clusterspace.apis.confinement import why_at_home
-from clusterspace.client.discovery import ServedResources
-from clusterspace.client.places import Place
+from clusterspace.apis.bindings import TemplateReference, template_of
+from clusterspace.apis.confinement import why_at_home, why_not_carried
+from clusterspace.apis.policies import ResourceSelector
+from clusterspace.client.discovery import Discovery, ServedResources
+from clusterspace.client.places import Place, key_of
+from clusterspace.client.resources import Reader
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Handler, Informer
 from clusterspace.controllers.reconcile import Request
+from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
+from clusterspace.fleet.propagation.claims import by_claim
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     labels_of,
     metadata_of,
     name_of,
+    resource_version_of,
+    uid_of,
 )
-from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo
+from clusterspace.kube.resources import (
+    GroupResource,
+    GroupVersionKind,
+    GroupVersionResource,
+    ResourceInfo,
+)
+
+_log = structlog.get_logger(__name__)
+
+DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+REFRESH_SECONDS: Final = 60.0
+"""Kinds that come without a definition, from aggregated API servers, are noticed after this."""
+
+SETTLE_SECONDS: Final = 0.2
+"""Definitions come by the dozen; one look serves them all."""
+
+RETRY_SECONDS: Final = 2.0
+_CLAIM: Final = "claim"
 
 _OWN_GROUPS: Final = frozenset(
     f"{group}.karmada.io"
@@ -48,10 +85,10 @@ _MADE_BY_EVERY_CLUSTER: Final = frozenset(
 
 _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation"})
 _OURS: Final = ".karmada.io"
-_WISHES: Final = frozenset(
+_USERS_KEYS: Final = frozenset(
     {stamps.CONFLICT_RESOLUTION, stamps.RETAIN_REPLICAS, stamps.TEMPLATE_CLAIMED_BY}
 )
-"""Words with our prefix that users write."""
+"""Labels and annotations with our prefix that users write."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
@@ -79,7 +116,8 @@ def template_resources(served: ServedResources) -> tuple[ResourceInfo, ...]:
     """Return the resources whose objects may be templates, each at its preferred version."""
     chosen: dict[GroupResource, ResourceInfo] = {}
     for resource in served.resources:
-        if _may_hold_templates(resource):
+        is_own = resource.group in _OWN_GROUPS or resource.group_resource in _SKIPPED
+        if not is_own and frozenset(resource.verbs) >= _NEEDED_VERBS:
             chosen.setdefault(resource.group_resource, resource)
     return tuple(chosen.values())
 
@@ -96,17 +134,13 @@ def users_part(template: Object) -> Object:
     """Return what users wrote in a template: no status, and nothing that the control plane adds."""
     metadata = {key: each for key, each in metadata_of(template).items() if key not in _SERVERS}
     rest = {key: each for key, each in template.items() if key not in ("status", "metadata")}
-    theirs = {key: _users_words(metadata.get(key) or {}) for key in ("labels", "annotations")}
+    theirs: Object = {}
+    for field, pairs in (
+        ("labels", labels_of(template)),
+        ("annotations", annotations_of(template)),
+    ):
+        theirs[field] = {k: v for k, v in pairs.items() if _OURS not in k or k in _USERS_KEYS}
     return {**rest, "metadata": {**metadata, **theirs}}
-
-
-def _users_words(words: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: each for key, each in words.items() if _OURS not in key or key in _WISHES}
-
-
-def _may_hold_templates(resource: ResourceInfo) -> bool:
-    is_own = resource.group in _OWN_GROUPS or resource.group_resource in _SKIPPED
-    return not is_own and frozenset(resource.verbs) >= _NEEDED_VERBS
 
 
 def keys_in(keys: Iterable[str], *, namespace: str = "", name: str = "") -> list[str]:
@@ -117,3 +151,182 @@ def keys_in(keys: Iterable[str], *, namespace: str = "", name: str = "") -> list
         if (not namespace or key.startswith(f"{namespace}/"))
         and (not name or key == name or key.endswith(f"/{name}"))
     ]
+
+
+class TemplateInformers:
+    """Caches of everything on the hub that may be a template; made by `caches.shared`."""
+
+    def __init__(self, caches: HubCaches) -> None:
+        self._hub = caches.hub
+        self._discovery = Discovery(caches.hub.connection)
+        self._clock = caches.hub.connection.clock
+        self._informers: dict[GroupVersionResource, Informer] = {}
+        self._kinds: dict[GroupVersionKind, ResourceInfo] = {}
+        self._running: dict[GroupVersionResource, asyncio.Task[None]] = {}
+        self._handlers: list[Handler] = []
+        self._is_discovery_due = asyncio.Event()
+        self._is_discovered = asyncio.Event()
+        self._alarm = Alarm(self._clock, self._is_discovery_due.set)
+        caches.informer(DEFINITIONS).add_handler(lambda _: self._is_discovery_due.set())
+
+    def add_handler(self, handler: Handler) -> None:
+        """Call a handler for every change from now on, and for what is known already as added."""
+        self._handlers.append(handler)
+        for informer in self._informers.values():
+            informer.add_handler(handler)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every kind has been listed; one that cannot be listed is not waited for."""
+        informers = self._informers.values()
+        is_listed = (each.has_synced or each.trouble is not None for each in informers)
+        return self._is_discovered.is_set() and all(is_listed)
+
+    async def wait_synced(self) -> None:
+        """Wait until the served kinds are known; their objects may not be.
+
+        Kinds come and go, and one that cannot be listed must not keep the templates of others
+        waiting. Who takes the absence of a template for an answer asks `has_synced` first.
+        """
+        await self._is_discovered.wait()
+
+    def find_resource(self, kind: GroupVersionKind) -> GroupVersionResource | None:
+        """Return how URLs name a kind; None when none of its objects may be templates."""
+        found = self._kinds.get(kind)
+        return None if found is None else found.group_version_resource
+
+    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        """Return all that is known of a kind; None when none of its objects may be templates."""
+        return self._kinds.get(kind)
+
+    def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
+        """Return a template from the cache, or None; ask the hub before acting on a None."""
+        resource = self.find_resource(kind)
+        return None if resource is None else self.find_at(Place(resource, namespace, name))
+
+    def find_at(self, place: Place) -> Object | None:
+        """Return the template at a place from the cache, or None."""
+        informer = self._informers.get(place.resource)
+        if informer is None:
+            return None
+        return informer.cache.find(key_of(place.namespace, place.name))
+
+    def claimed_by(self, policy_key: str) -> list[TemplateRequest]:
+        """Return the templates that follow a policy."""
+        return [
+            template_request(resource, key)
+            for resource, informer in self._informers.items()
+            for key in informer.cache.keys_at(_CLAIM, policy_key)
+        ]
+
+    def selected_by(self, selector: ResourceSelector, namespace: str = "") -> list[TemplateRequest]:
+        """Return the templates a selector may mean, labels not looked at."""
+        resource = self.find_resource(GroupVersionKind.of(selector.api_version, selector.kind))
+        if resource is None:
+            return []
+        keys = self._informers[resource].cache.keys()
+        selected = keys_in(keys, namespace=selector.namespace or namespace, name=selector.name)
+        return [template_request(resource, key) for key in selected]
+
+    def within(self, namespace: str) -> list[TemplateRequest]:
+        """Return everything in a namespace that may be a template."""
+        return [
+            template_request(resource, key)
+            for resource, informer in self._informers.items()
+            for key in keys_in(informer.cache.keys(), namespace=namespace)
+        ]
+
+    async def run(self) -> None:
+        """Follow every kind until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    # Cleared before discovery: a definition that comes during it is due again.
+                    self._is_discovery_due.clear()
+                    self._alarm.set(await self._discover(group))
+                    await self._is_discovery_due.wait()
+                    await self._clock.sleep(SETTLE_SECONDS)
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # the first is the reason
+        finally:
+            self._alarm.cancel()
+            self._running.clear()
+
+    async def _discover(self, group: asyncio.TaskGroup) -> float:
+        """Start and stop informers by what is served; return when to discover again at latest."""
+        self._discovery.forget()
+        try:
+            served = await self._discovery.served()
+        except (ApiError, ClusterError) as error:
+            _log.warning("kinds not discovered", reason=str(error))
+            return RETRY_SECONDS
+        desired = {each.group_version_resource: each for each in template_resources(served)}
+        unsure = set(served.failed)
+        for resource in list(self._informers):
+            if resource in desired or resource.group_version in unsure:
+                continue
+            _log.info("kind is no longer served", resource=str(resource))
+            del self._informers[resource]
+            self._kinds = {
+                kind: info
+                for kind, info in self._kinds.items()
+                if info.group_version_resource != resource
+            }
+            self._running.pop(resource).cancel()
+        for resource, info in desired.items():
+            if resource in self._running:
+                continue
+            # After a restart of this task the informer is there and not running: its cache goes
+            # on from where it was.
+            informer = self._informers.get(resource)
+            if informer is None:
+                informer = Informer(self._hub, Place(resource), indexes={_CLAIM: by_claim})
+                for handler in self._handlers:
+                    informer.add_handler(handler)
+                self._informers[resource] = informer
+            self._kinds[info.group_version_kind] = info
+            self._running[resource] = group.create_task(
+                informer.run(), name=f"templates {resource}"
+            )
+        self._is_discovered.set()
+        return REFRESH_SECONDS
+
+
+class Templates(Protocol):
+    """What those who read templates need of them."""
+
+    def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
+        """Return a template from the cache, or None."""
+        ...
+
+    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
+        """Return what is known of a kind, or None when it is not served."""
+        ...
+
+
+def why_not_carried_here(templates: Templates, binding: Object) -> str:
+    """Return why a binding may not carry what it names, as far as the hub tells of kinds."""
+    try:
+        info = templates.find_info(template_of(binding).group_version_kind)
+    except Malformed as error:
+        return f"spec.resource names no kind: {error}"
+    return why_not_carried(binding, is_namespaced=None if info is None else info.namespaced)
+
+
+async def find_live_template(
+    hub: Reader, templates: Templates, reference: TemplateReference
+) -> Object | None:
+    """Return a template as the hub has it now; None when it is gone or another took its place.
+
+    NotServed when its kind is not known: it may be about to be, so try again.
+    """
+    info = templates.find_info(reference.group_version_kind)
+    if info is None:
+        raise NotServed(f"the hub does not serve {reference.group_version_kind}, as far as we know")
+    live = await hub.find(Place(info.group_version_resource, reference.namespace, reference.name))
+    return live if live is not None and uid_of(live) == reference.uid else None
+
+
+def is_older(kube_object: Object, version: str) -> bool:
+    """Whether an object is in a state from before a version; versions of the hub are numbers."""
+    return version.isdecimal() and int(resource_version_of(kube_object)) < int(version)

@@ -26,7 +26,7 @@ from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Outcome, Request, RequeueAfter, request_for
+from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.identity import read_identity
@@ -111,7 +111,7 @@ class MembershipAgent:
         self._patience_seconds = patience_seconds
         self._leaving_since: tuple[str, float] | None = None
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Do what we are told, and say how it goes."""
         internal = await self._hub.find(places.internal_place(request.name))
         if internal is None or is_being_deleted(internal):
@@ -125,7 +125,7 @@ class MembershipAgent:
                 _log.warning("told to do what no agent does", cluster=request.name, state=state)
                 return Done()
 
-    async def _stay(self, internal: Object) -> Outcome:
+    async def _stay(self, internal: Object) -> Result:
         self._leaving_since = None
         report = await collect(self._member, self._discovery)
         cluster_id = "" if report.inventory is None else (await read_identity(self._member)).id
@@ -137,7 +137,7 @@ class MembershipAgent:
         # Stamps have whole seconds: two in the same one would look as if one were missing.
         return RequeueAfter(max(period_of(internal) * spread, 1.0))
 
-    async def _go(self, internal: Object) -> Outcome:
+    async def _go(self, internal: Object) -> Result:
         generation, now = generation_of(internal), self._clock.now()
         try:
             obstacle = await self._find_obstacle(name_of(internal))

@@ -17,7 +17,7 @@ from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import is_being_deleted, with_finalizer
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Outcome, Request, RequeueAfter, request_for
+from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
 from clusterspace.errors import CannotJoin, CannotLeave
 from clusterspace.fleet.membership.member_clusters import places
 from clusterspace.fleet.membership.member_clusters.enlisting import Enlistment
@@ -76,7 +76,7 @@ class MemberClusterUpkeep:
         self._settings = settings or MemberClusterSettings()
         self._heartbeats = Heartbeats()
 
-    async def reconcile(self, request: Request) -> Outcome:
+    async def reconcile(self, request: Request) -> Result:
         """Give a member what it needs and say how it is, or let it go."""
         member_cluster = await self._hub.find(places.member_cluster_place(request.name))
         if member_cluster is None:
@@ -93,7 +93,7 @@ class MemberClusterUpkeep:
             return await self._not_ready(held, obstacle.why)
         return await self._hear(held, internal, provider)
 
-    async def _let_go(self, member_cluster: Object) -> Outcome:
+    async def _let_go(self, member_cluster: Object) -> Result:
         if FINALIZER not in (metadata_of(member_cluster).get("finalizers") or ()):
             return Done()
         leave = MemberLeave(
@@ -119,7 +119,7 @@ class MemberClusterUpkeep:
         held = with_finalizer(labelled, FINALIZER)
         return await commit(self._hub, places.member_cluster_place(name), member_cluster, held)
 
-    async def _not_ready(self, member_cluster: Object, why: str) -> Outcome:
+    async def _not_ready(self, member_cluster: Object, why: str) -> Result:
         condition = ready_condition(generation_of(member_cluster), why)
         held: Object = member_cluster.get("status") or {}
         status = with_conditions(held, (condition,), self._clock.now())
@@ -129,7 +129,7 @@ class MemberClusterUpkeep:
 
     async def _hear(
         self, member_cluster: Object, internal: Object | None, provider: Provider
-    ) -> Outcome:
+    ) -> Result:
         """Say what the agent told; `internal` is None when it was made just now."""
         pulse, enlisted = Pulse(), _Enlisted()
         if internal is not None:

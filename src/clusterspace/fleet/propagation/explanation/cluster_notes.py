@@ -13,9 +13,9 @@ from clusterspace.apis.works import cluster_of, report_of, suspends_dispatching
 from clusterspace.client.places import key_of
 from clusterspace.fleet.propagation.explanation.evidence import Evidence
 from clusterspace.fleet.propagation.explanation.notes import ClusterNote, Standing, WorkNote
-from clusterspace.fleet.propagation.scheduling.candidates import candidate_of
-from clusterspace.fleet.propagation.scheduling.decisions import plan_for
-from clusterspace.fleet.propagation.scheduling.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
+from clusterspace.fleet.propagation.scheduler.decisions import plan_for
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.targets import targets_of
 from clusterspace.kube.objects import Object, annotations_of, name_of
 

@@ -16,9 +16,9 @@ from clusterspace.fleet.propagation.explanation.policy_notes import (
     followed_policy,
     lost_notes,
 )
-from clusterspace.fleet.propagation.policies import Policy, read_policy
-from clusterspace.fleet.propagation.scheduling.results import SCHEDULED
-from clusterspace.fleet.propagation.works.binding_works import WORKS_WRITTEN
+from clusterspace.fleet.propagation.policies.selection import Policy, read_policy
+from clusterspace.fleet.propagation.scheduler.results import SCHEDULED
+from clusterspace.fleet.propagation.works.controller import WORKS_WRITTEN
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
 

@@ -10,7 +10,7 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.fleet.propagation.claims import claim_of
 from clusterspace.fleet.propagation.explanation.notes import PolicyNote
-from clusterspace.fleet.propagation.policies import Policy, choose_policy
+from clusterspace.fleet.propagation.policies.selection import Policy, choose_policy
 from clusterspace.kube.objects import Object
 
 _SELECTS: Final = {

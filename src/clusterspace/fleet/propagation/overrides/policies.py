@@ -9,7 +9,7 @@ import msgspec
 from clusterspace.apis.policies import Precision, best_precision, selectors_of
 from clusterspace.errors import MalformedSelector, OverrideFailed
 from clusterspace.fleet.propagation.overrides.overriders import apply_overriders
-from clusterspace.fleet.propagation.scheduling.affinities import Traits, read_affinity
+from clusterspace.fleet.propagation.scheduler.affinities import Traits, read_affinity
 from clusterspace.kube.objects import Object, name_of
 
 _FIELD_ORDER: Final = {

@@ -1,4 +1,4 @@
-"""A ClusterResourcePlacement, compiled into the engine's bindings: picked, rolled out, told.
+"""A ClusterResourcePlacement, compiled into the engine's bindings: picked, rolled out, reported.
 
     selectors ──> objects ──> snapshot ─┐
                                         ├──> rollout ──> bindings of the engine ──> (Works)
@@ -19,14 +19,9 @@ Decisions, which know nothing of a hub:
     reports.py      what became of it on one cluster, by its Works
     statuses.py     what a placement says of itself
 
-Steps, which read, decide and write:
-    sources.py      caches, writes, and our own latest ones
-    choosing.py     policy to clusters to bindings
-    gathering.py    selectors to objects to snapshot
-    rolling.py      bindings moved on, and handed to the engine
-    withdrawing.py  the end of a placement
-    upkeep.py       the steps in their order
-    triggers.py     what wakes them
+With a hub:
+    controller.py   PlacementController: what wakes it, the steps in their order, the end
+    steps.py        picking, selecting and rolling out: each reads, decides and writes
 
 It schedules and applies nothing itself: filters, Works, takeover, drift and statuses are those of
 policies. docs/decisions/0009-placements-become-bindings.md has the reasons.

@@ -19,7 +19,7 @@ from clusterspace.apis.fleet_placements import (
     UNSCHEDULED,
     owner_reference,
 )
-from clusterspace.fleet.propagation.placements.picking import Held, Picking, Score
+from clusterspace.fleet.propagation.placements.picking import PickedCluster, Picking, Score
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -76,10 +76,10 @@ def was_bound(binding: Object) -> bool:
     return state == BOUND or (state == UNSCHEDULED and previous == BOUND)
 
 
-def held_by(binding: Object, policy_snapshot: str) -> Held:
+def picked_by(binding: Object, policy_snapshot: str) -> PickedCluster:
     """Return what the choice of clusters has to know of a binding."""
     score: Object = find_at(binding, "spec", "clusterDecision", "clusterScore") or {}
-    return Held(
+    return PickedCluster(
         cluster=cluster_of(binding),
         state=state_of(binding),
         is_current=find_at(binding, "spec", "schedulingPolicySnapshotName") == policy_snapshot,
@@ -91,13 +91,13 @@ def plan_bindings(
     placement: Object,
     picking: Picking,
     policy_snapshot: str,
-    present: Mapping[str, Object],
+    existing: Mapping[str, Object],
 ) -> tuple[BindingChange, ...]:
-    """Return the bindings to write so that they say what was picked; `present` is by cluster."""
+    """Return the bindings to write so that they say what was picked; `existing` is by cluster."""
     changes: list[BindingChange] = []
     strategy: Object = find_at(placement, "spec", "strategy", "applyStrategy") or {}
     for cluster, decision in sorted(picking.picked.items()):
-        before = present.get(cluster)
+        before = existing.get(cluster)
         picked = {
             "schedulingPolicySnapshotName": policy_snapshot,
             "clusterDecision": decision.to_object(),
@@ -108,7 +108,7 @@ def plan_bindings(
         else:
             after = _picked_again(before, picked, strategy)
             changes.append(BindingChange(cluster, after, before))
-    for cluster, before in sorted(present.items()):
+    for cluster, before in sorted(existing.items()):
         if cluster not in picking.picked:
             changes.append(BindingChange(cluster, _let_go(before), before))
     return tuple(each for each in changes if each.after != each.before)

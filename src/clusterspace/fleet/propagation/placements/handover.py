@@ -53,7 +53,7 @@ _MANAGED_BY: Final = "clusterresourceplacement"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlacedObject:
     """Where one object is to be, and in which state there."""
 
     identity: Identity
@@ -90,50 +90,52 @@ def merge_states(by_cluster: Mapping[str, Contents]) -> dict[Identity, dict[str,
 
 
 def obstacle_to(
-    wish: Wish, placement: Object, present: Object | None, template: Object | None
+    placed: PlacedObject, placement: Object, existing: Object | None, template: Object | None
 ) -> Obstacle | None:
     """Tell whether somebody else has the object: another placement, or a policy."""
-    if present is not None and is_of(present, placement):
-        about, wanted = template_of(present), wish.identity
-        if about.subject[:2] != (wanted.group, wanted.kind):
-            return Obstacle(wanted, f"{about.api_version} {about.kind} has the same name")
-        if about.subject[2:] != (wanted.namespace, wanted.name):
-            return Obstacle(wanted, f"the binding of its name is of {about.kind} {about.key}")
+    if existing is not None and is_of(existing, placement):
+        about, desired = template_of(existing), placed.identity
+        if about.subject[:2] != (desired.group, desired.kind):
+            return Obstacle(desired, f"{about.api_version} {about.kind} has the same name")
+        if about.subject[2:] != (desired.namespace, desired.name):
+            return Obstacle(desired, f"the binding of its name is of {about.kind} {about.key}")
         return None
-    if present is not None:
-        return Obstacle(wish.identity, _owner_text(present, placement))
+    if existing is not None:
+        return Obstacle(placed.identity, _owner_text(existing, placement))
     claim = None if template is None else claim_of(template)
     if claim is None:
         return None
     kind = "PropagationPolicy" if claim.namespace else "ClusterPropagationPolicy"
-    return Obstacle(wish.identity, f"it is claimed by {kind} {claim.key}")
+    return Obstacle(placed.identity, f"it is claimed by {kind} {claim.key}")
 
 
-def wanted_binding(wish: Wish, placement: Object, present: Object | None, new_id: str) -> Object:
+def desired_binding(
+    placed: PlacedObject, placement: Object, existing: Object | None, new_id: str
+) -> Object:
     """Return the binding an object is to have."""
-    base = _new_binding(wish, placement, new_id) if present is None else present
+    base = _new_binding(placed, placement, new_id) if existing is None else existing
     strategy = take_over_of(apply_strategy_of(placement))
     notes = {k: v for k, v in annotations_of(base).items() if k != TAKE_OVER}
-    notes[MANIFEST_HASHES] = hashes_text(dict(wish.states))
+    notes[MANIFEST_HASHES] = hashes_text(dict(placed.states))
     if strategy == IF_NO_DIFF:
         notes[TAKE_OVER] = IF_NO_DIFF
     spec = {
-        "resource": _reference(wish, present),
-        "clusters": [{"name": cluster} for cluster in sorted(wish.states)],
+        "resource": _reference(placed, existing),
+        "clusters": [{"name": cluster} for cluster in sorted(placed.states)],
         "conflictResolution": OVERWRITE if strategy == ALWAYS else ABORT,
-        "preserveResourcesOnDeletion": wish.keeps,
+        "preserveResourcesOnDeletion": placed.keeps,
     }
-    held: Object = base.get("spec") or {}
+    current: Object = base.get("spec") or {}
     labelled = with_metadata(base, labels={**labels_of(base), **_marks(placement)})
-    return {**with_metadata(labelled, annotations=notes), "spec": {**held, **spec}}
+    return {**with_metadata(labelled, annotations=notes), "spec": {**current, **spec}}
 
 
 def stale_bindings(
-    wishes: Sequence[Wish], placement: Object, present: Sequence[Object]
+    placed_objects: Sequence[PlacedObject], placement: Object, existing: Sequence[Object]
 ) -> list[Object]:
     """Return the bindings of this placement whose objects it no longer places anywhere."""
-    kept = {(wish.place.resource, wish.place.key) for wish in wishes}
-    ours = [each for each in present if is_of(each, placement) and not is_being_deleted(each)]
+    kept = {(placed.place.resource, placed.place.key) for placed in placed_objects}
+    ours = [each for each in existing if is_of(each, placement) and not is_being_deleted(each)]
     return [each for each in ours if _place_of(each) not in kept]
 
 
@@ -143,11 +145,11 @@ def _place_of(binding: Object) -> tuple[object, str]:
     return place.resource, place.key
 
 
-def _new_binding(wish: Wish, placement: Object, binding_id: str) -> Object:
-    is_namespaced = bool(wish.identity.namespace)
+def _new_binding(placed: PlacedObject, placement: Object, binding_id: str) -> Object:
+    is_namespaced = bool(placed.identity.namespace)
     metadata = {
-        "name": wish.place.name,
-        "namespace": wish.identity.namespace,
+        "name": placed.place.name,
+        "namespace": placed.identity.namespace,
         "labels": {
             stamps.BINDING_ID if is_namespaced else stamps.CLUSTER_BINDING_ID: binding_id,
         },
@@ -167,16 +169,16 @@ def _marks(placement: Object) -> Mapping[str, str]:
     return {PARENT: name_of(placement), stamps.BINDING_MANAGED_BY: _MANAGED_BY}
 
 
-def _reference(wish: Wish, present: Object | None) -> Object:
+def _reference(placed: PlacedObject, existing: Object | None) -> Object:
     """Return which object a binding is about; of one that is gone, as it was known last."""
-    held: Object = find_at(present or {}, "spec", "resource") or {}
-    identity = wish.identity
+    current: Object = find_at(existing or {}, "spec", "resource") or {}
+    identity = placed.identity
     named = {
         "apiVersion": identity.group_version_kind.api_version,
         "kind": identity.kind,
         "namespace": identity.namespace,
         "name": identity.name,
-        "uid": wish.uid or held.get("uid"),
+        "uid": placed.uid or current.get("uid"),
     }
     return {key: value for key, value in named.items() if value}
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusterspace.apis.clusters import (
+    CLUSTERS,
     NOT_READY_TAINT,
     UNREACHABLE_TAINT,
     conditions_of,
     taints_of,
 )
-from clusterspace.controllers.caches import Cache
 from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object, labels_of, name_of
 from clusterspace.kube.timestamps import parse_time
@@ -73,10 +74,10 @@ def member_of(cluster: Object) -> Member:
 
 
 class KnownMembers:
-    """The clusters of a cache; each state of one is read once, for a Cluster is long."""
+    """The clusters there are; each state of one is read once, for a Cluster is long."""
 
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
+    def __init__(self, caches: HubCaches) -> None:
+        self._cache = caches.informer(CLUSTERS).cache
         self._read: dict[str, tuple[bytes | None, Member]] = {}
 
     def members(self) -> dict[str, Member]:
@@ -85,7 +86,7 @@ class KnownMembers:
         return {member.name: member for _, member in self._read.values()}
 
     def _member(self, key: str) -> tuple[bytes | None, Member]:
-        raw, held = self._cache.find_raw(key), self._read.get(key)
-        if held is not None and held[0] is raw:
-            return held
+        raw, known = self._cache.find_raw(key), self._read.get(key)
+        if known is not None and known[0] is raw:
+            return known
         return raw, member_of(self._cache.find(key) or {})

@@ -12,7 +12,7 @@ from clusterspace.apis.fleet_placements import PICK_FIXED, PICK_N, SCHEDULED, UN
 from clusterspace.fleet.propagation.placements.members import Member
 from clusterspace.fleet.propagation.placements.policies import PickPolicy
 from clusterspace.fleet.propagation.placements.spreading import balance_with
-from clusterspace.fleet.propagation.scheduling.filters import find_untolerated, taint_text
+from clusterspace.fleet.propagation.scheduler.filters import find_untolerated, taint_text
 from clusterspace.kube.objects import Object
 
 MOST_UNPICKED: Final = 20
@@ -30,7 +30,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PickedCluster:
     """A cluster that was picked before, as its binding tells it."""
 
     cluster: str
@@ -40,7 +40,7 @@ class Held:
     score: Score = Score()
 
 
-Placed: TypeAlias = Mapping[str, Held]
+CurrentPicks: TypeAlias = Mapping[str, PickedCluster]
 """What is picked at present, by cluster."""
 
 
@@ -55,17 +55,17 @@ class ClusterDecision:
 
     def to_object(self) -> Object:
         """Return the decision as snapshots and bindings hold it."""
-        told: Object = {
+        written: Object = {
             "clusterName": self.cluster,
             "selected": self.is_picked,
             "reason": self.reason,
         }
         if self.score is not None:
-            told["clusterScore"] = {
+            written["clusterScore"] = {
                 "affinityScore": self.score.affinity,
                 "priorityScore": self.score.topology,
             }
-        return told
+        return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,13 @@ class Fleet:
         return {name: each for name, each in self.members.items() if not each.is_leaving}
 
 
-def pick(policy: PickPolicy, fleet: Fleet, held: Collection[Held]) -> Picking:
+def pick(policy: PickPolicy, fleet: Fleet, current: Collection[PickedCluster]) -> Picking:
     """Decide which clusters a placement has."""
     staying = fleet.present()
     placed = {
-        each.cluster: each for each in held if each.state != UNSCHEDULED and each.cluster in staying
+        each.cluster: each
+        for each in current
+        if each.state != UNSCHEDULED and each.cluster in staying
     }
     if policy.type == PICK_FIXED:
         return _pick_fixed(policy, fleet, placed)
@@ -125,15 +127,15 @@ def pick(policy: PickPolicy, fleet: Fleet, held: Collection[Held]) -> Picking:
     return _pick_all(policy, fleet, placed)
 
 
-def _pick_all(policy: PickPolicy, fleet: Fleet, placed: Placed) -> Picking:
+def _pick_all(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
     picked: dict[str, ClusterDecision] = {}
     unpicked: list[ClusterDecision] = []
     for name, member in sorted(fleet.members.items()):
-        held = placed.get(name)
-        if held is not None and held.is_current:
-            picked[name] = ClusterDecision(name, True, "it was picked before", held.score)
+        known = placed.get(name)
+        if known is not None and known.is_current:
+            picked[name] = ClusterDecision(name, True, "it was picked before", known.score)
             continue
-        refusal = _refusal(member, policy, fleet.now, is_placed=held is not None)
+        refusal = _refusal(member, policy, fleet.now, is_placed=known is not None)
         if refusal is None:
             picked[name] = ClusterDecision(name, True, "it fits the policy", Score())
         else:
@@ -141,7 +143,7 @@ def _pick_all(policy: PickPolicy, fleet: Fleet, placed: Placed) -> Picking:
     return Picking(picked, tuple(unpicked[:MOST_UNPICKED]))
 
 
-def _pick_fixed(policy: PickPolicy, fleet: Fleet, placed: Placed) -> Picking:
+def _pick_fixed(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
     picked: dict[str, ClusterDecision] = {}
     unpicked: list[ClusterDecision] = []
     for name in policy.names:
@@ -154,7 +156,7 @@ def _pick_fixed(policy: PickPolicy, fleet: Fleet, placed: Placed) -> Picking:
     return Picking(picked, tuple(unpicked), asked_for=len(policy.names))
 
 
-def _pick_n(policy: PickPolicy, fleet: Fleet, placed: Placed) -> Picking:
+def _pick_n(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
     current = {name: each for name, each in placed.items() if each.is_current}
     former = placed.keys() - current.keys()
     kept = _largest(current, policy.number)
@@ -233,11 +235,11 @@ def _liking(member: Member, policy: PickPolicy) -> int:
     return sum(each.weight for each in policy.preferred if each.labels.matches(member.labels))
 
 
-def _largest(current: Placed, number: int) -> list[str]:
+def _largest(current: CurrentPicks, number: int) -> list[str]:
     """Return the clusters that stay: those in use longest and best, and by name the last."""
 
     def order(name: str) -> tuple[bool, Score, str]:
-        held = current[name]
-        return held.state != SCHEDULED, held.score, name
+        picked = current[name]
+        return picked.state != SCHEDULED, picked.score, name
 
     return sorted(current, key=order, reverse=True)[:number]

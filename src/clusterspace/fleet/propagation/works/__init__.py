@@ -1,19 +1,14 @@
 """Binding to one Work per cluster, with its overrides and stamps; and the removal of stale ones.
 
-    binding, template, overrides ──rendering──> wanted ─┐
-                                                        ├─plans──> changes ──writing──> Works
-                                     Works present ─────┘
+    binding, template, overrides ──rendering──> desired ─┐
+                                                         ├──> changes ──writing──> Works
+                                    existing Works ──────┘
 
-    rendering.py        template, binding and cluster to the Work that cluster is to have
-    plans.py            the Works wanted and the Works present, to what has to be written
-    known_works.py      the Works present: the cache, and our own writes it has not seen yet
-    writing.py          writing and removing Works, one at a time
-    revisions.py        states of objects as placements wrote them down
-    sources.py          the caches that say what is wanted
-    triggers.py         whose Works and statuses have to be looked at, because something changed
-    binding_works.py    keeps the Works of bindings
-    namespace_works.py  keeps the Works of namespaces, which are on every cluster
+    controller.py   BindingWorks: keeps the Works of bindings
+    revisions.py    the state of its template that a cluster is to have
+    rendering.py    template, binding and cluster to a Work; desired and existing to changes
+    writing.py      the Works there are, our own writes included; writing and removing them
 
 It promises never to remove a Work because something could not be seen: a live binding must say
-that it does not want the cluster, or that it is itself being deleted.
+that it does not name the cluster, or that it is itself being deleted.
 """

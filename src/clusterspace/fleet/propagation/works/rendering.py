@@ -1,4 +1,4 @@
-"""Template, binding and cluster to the Work that cluster is to have.
+"""Template, binding and cluster to the Work that cluster is to have; and what to write for it.
 
     template ──replicas of this cluster──> ──overrides──> ──without what is the hub's──> ──stamps──>
 
@@ -7,7 +7,7 @@ The stamps say on the member whose object this is and where it came from, and wh
 and annotations are ours to take away again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,14 +30,17 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.apis.interpreter import revision
 from clusterspace.apis.interpreter.pruning import pruned
 from clusterspace.apis.policies import OVERWRITE
-from clusterspace.apis.works import API_VERSION, KIND
+from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_of, manifests_of
+from clusterspace.apis.works import preserves_resources as work_preserves_resources
+from clusterspace.client.places import key_of
+from clusterspace.controllers.finalizers import is_being_deleted, with_finalizer
 from clusterspace.fleet.propagation.overrides.policies import (
     Overridden,
     OverridePolicies,
     applied_text,
     override,
 )
-from clusterspace.fleet.propagation.scheduling.affinities import Traits
+from clusterspace.fleet.propagation.scheduler.affinities import Traits
 from clusterspace.fleet.propagation.targets import find_share, is_suspended, share_completions
 from clusterspace.kube.objects import (
     Object,
@@ -48,6 +51,7 @@ from clusterspace.kube.objects import (
     namespace_of,
     uid_of,
     with_metadata,
+    with_value,
 )
 
 _ABORT: Final = "abort"
@@ -84,6 +88,11 @@ class Outline:
         """The cluster's execution space."""
         return execution_namespace(self.cluster)
 
+    @property
+    def key(self) -> str:
+        """The key of the Work in a cache."""
+        return key_of(self.namespace, self.name)
+
 
 def outline_for_binding(
     binding: Object,
@@ -93,17 +102,38 @@ def outline_for_binding(
     policies: OverridePolicies,
 ) -> Outline:
     """Return the Work a binding calls for in one cluster; OverrideFailed when it cannot be made."""
-    overridden = override(_with_share(template, binding, target), traits, policies)
+    shared, share = template, find_share(binding, target)
+    if share is not None:
+        shared = revision.with_replicas(template, share)
+        completions = revision.find_completions(template)
+        owed = None if completions is None else share_completions(completions, binding)
+        if owed is not None and target.name in owed:
+            shared = revision.with_completions(shared, owed[target.name])
+    overridden = override(shared, traits, policies)
+
+    is_cluster_wide = is_for_cluster_scope(binding)
+    label = stamps.CLUSTER_BINDING_ID if is_cluster_wide else stamps.BINDING_ID
+    labels = {label: labels_of(binding)[label]}
+    annotations = {stamps.CONFLICT_RESOLUTION: conflict_resolution(binding, template)}
+    if is_cluster_wide:
+        annotations[stamps.CLUSTER_BINDING_NAME] = name_of(binding)
+    else:
+        annotations[stamps.BINDING_NAMESPACE] = namespace_of(binding)
+        annotations[stamps.BINDING_NAME] = name_of(binding)
+    if take_over := annotations_of(binding).get(TAKE_OVER):
+        annotations[TAKE_OVER] = take_over
+    notes = dict(notes_of(overridden))
+    if is_placed(binding):
+        labels[PARENT] = parent_of(binding)
+        if state := hashes_of(binding).get(target.name):
+            notes[MANIFEST_HASH] = state  # the state of its object a placement wants there
     return Outline(
         cluster=target.name,
         template=template,
         manifest=overridden.manifest,
-        labels=_binding_labels(binding),
-        annotations={
-            **_binding_annotations(binding),
-            stamps.CONFLICT_RESOLUTION: conflict_resolution(binding, template),
-        },
-        notes={**notes_of(overridden), **_state_note(binding, target)},
+        labels=labels,
+        annotations=annotations,
+        notes=notes,
         options={
             "preserveResourcesOnDeletion": preserves_resources(binding),
             "suspendDispatching": is_suspended(binding, target.name),
@@ -119,9 +149,9 @@ def conflict_resolution(binding: Object, template: Object) -> str:
     | abort             | abort        | abort     |
     | overwrite         | overwrite    | overwrite |
     """
-    told = annotations_of(template).get(stamps.CONFLICT_RESOLUTION)
-    if told in (_ABORT, _OVERWRITE):
-        return told
+    chosen = annotations_of(template).get(stamps.CONFLICT_RESOLUTION)
+    if chosen in (_ABORT, _OVERWRITE):
+        return chosen
     return _OVERWRITE if conflict_resolution_of(binding) == OVERWRITE else _ABORT
 
 
@@ -158,21 +188,9 @@ def new_work(outline: Outline, work_id: str) -> Object:
     }
 
 
-def _with_share(template: Object, binding: Object, target: TargetCluster) -> Object:
-    """Return the template with the replicas and completions of one cluster, if it has a share."""
-    share = find_share(binding, target)
-    if share is None:
-        return template
-    shared = revision.with_replicas(template, share)
-    completions = revision.find_completions(template)
-    if completions is None:
-        return shared
-    owed = share_completions(completions, binding).get(target.name)
-    return shared if owed is None else revision.with_completions(shared, owed)
-
-
 def _stamped(outline: Outline, work_id: str) -> Object:
-    manifest = pruned(outline.manifest)
+    """Return the manifest with what says on the member whose it is and where it came from."""
+    manifest, template = pruned(outline.manifest), outline.template
     labels = {
         **labels_of(manifest),
         **outline.labels,
@@ -182,49 +200,82 @@ def _stamped(outline: Outline, work_id: str) -> Object:
     annotations = {
         **annotations_of(manifest),
         **outline.annotations,
-        **_origin(outline.template),
+        stamps.TEMPLATE_UID: uid_of(template),
         stamps.WORK_NAMESPACE: outline.namespace,
         stamps.WORK_NAME: outline.name,
     }
-    lists = {
-        stamps.MANAGED_LABELS_LIST: _listed(labels),
-        stamps.MANAGED_ANNOTATIONS_LIST: _listed(
-            {*annotations, stamps.MANAGED_LABELS_LIST, stamps.MANAGED_ANNOTATIONS_LIST}
-        ),
-    }
-    return with_metadata(manifest, labels=labels, annotations={**annotations, **lists})
+    # Not all kinds count their states.
+    if generation := metadata_of(template).get("generation"):
+        annotations[stamps.TEMPLATE_GENERATION] = str(generation)
+    listed = {*annotations, stamps.MANAGED_LABELS_LIST, stamps.MANAGED_ANNOTATIONS_LIST}
+    annotations[stamps.MANAGED_LABELS_LIST] = ",".join(sorted(labels))
+    annotations[stamps.MANAGED_ANNOTATIONS_LIST] = ",".join(sorted(listed))
+    return with_metadata(manifest, labels=labels, annotations=annotations)
 
 
-def _origin(template: Object) -> Mapping[str, str]:
-    """Return which template this is, and in which state; not all kinds count their states."""
-    generation = metadata_of(template).get("generation")
-    counted = {stamps.TEMPLATE_GENERATION: str(generation)} if generation else {}
-    return {stamps.TEMPLATE_UID: uid_of(template), **counted}
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A Work as it should be, and as it is; `before` is None for one that is not there."""
+
+    after: Object
+    before: Object | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.after != self.before
 
 
-def _listed(keys: Mapping[str, str] | set[str]) -> str:
-    return ",".join(sorted(keys))
+def plan_works(
+    outlines: Iterable[Outline], existing: Mapping[str, Object], new_id: Callable[[], str]
+) -> tuple[Change, ...]:
+    """Compare the Works that are called for with those there are; `existing` is by cluster.
+
+    A Work that is on its way out is waited for, and made anew when it is gone.
+    """
+    changes = (
+        plan_change(outline, existing.get(outline.cluster), new_id)
+        for outline in outlines
+        if not is_being_deleted(existing.get(outline.cluster, {}))
+    )
+    return tuple(change for change in changes if change.is_needed)
 
 
-def _binding_labels(binding: Object) -> Mapping[str, str]:
-    label = stamps.CLUSTER_BINDING_ID if is_for_cluster_scope(binding) else stamps.BINDING_ID
-    parent = {PARENT: parent_of(binding)} if is_placed(binding) else {}
-    return {label: labels_of(binding)[label], **parent}
+def plan_change(outline: Outline, existing: Object | None, new_id: Callable[[], str]) -> Change:
+    """Return the Work as it should be: our fields in it, the marks of others left alone."""
+    if existing is None:
+        return Change(new_work(outline, new_id()))
+    desired = new_work(outline, labels_of(existing)[stamps.WORK_ID])
+    kept = {key: each for key, each in annotations_of(existing).items() if key not in NOTES}
+    owners = metadata_of(desired).get("ownerReferences")
+    changed = with_metadata(
+        with_finalizer(existing, WORK_FINALIZER),
+        labels={**labels_of(existing), **labels_of(desired)},
+        annotations={**kept, **annotations_of(desired)} or None,
+        **({"ownerReferences": owners} if owners else {}),
+    )
+    return Change({**changed, "spec": desired["spec"]}, existing)
 
 
-def _binding_annotations(binding: Object) -> Mapping[str, str]:
-    told = annotations_of(binding).get(TAKE_OVER)
-    take_over = {TAKE_OVER: told} if told else {}
-    if is_for_cluster_scope(binding):
-        return {stamps.CLUSTER_BINDING_NAME: name_of(binding), **take_over}
-    return {
-        **take_over,
-        stamps.BINDING_NAMESPACE: namespace_of(binding),
-        stamps.BINDING_NAME: name_of(binding),
-    }
+def is_free_for(work: Object, template: Object) -> bool:
+    """Whether a Work holds just this template, and no binding has it."""
+    templates = [annotations_of(each).get(stamps.TEMPLATE_UID) for each in manifests_of(work)]
+    return not binding_key_of(work) and templates == [uid_of(template)]
 
 
-def _state_note(binding: Object, target: TargetCluster) -> Mapping[str, str]:
-    """Return which state of its object a placement wants in a cluster."""
-    wanted = hashes_of(binding).get(target.name) if is_placed(binding) else None
-    return {MANIFEST_HASH: wanted} if wanted else {}
+def find_orphans(existing: Iterable[Object], kept: frozenset[str]) -> tuple[Object, ...]:
+    """Return the Works in clusters that are not to have the object, and nobody deleted yet."""
+    return tuple(
+        work for work in existing if cluster_of(work) not in kept and not is_being_deleted(work)
+    )
+
+
+def plan_farewell(work: Object, *, is_preserved: bool) -> Change:
+    """Return the Work as it must be before it is deleted: it says what the cluster keeps.
+
+    Whether members keep their objects may have been decided only just now; a Work that is deleted
+    without knowing takes them along.
+    """
+    if work_preserves_resources(work) == is_preserved:
+        return Change(work, work)
+    return Change(with_value(work, is_preserved, "spec", "preserveResourcesOnDeletion"), work)

@@ -1,4 +1,7 @@
-"""Writing and removing Works, one at a time; what the hub refuses is told, not raised."""
+"""The Works there are, our own writes included; and how Works are written and removed.
+
+What the hub refuses is returned as a Failure, one cluster at a time, and not raised.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,7 +13,10 @@ from clusterspace.apis.works import binding_key_of, cluster_of
 from clusterspace.client.places import Place, place_of
 from clusterspace.client.resources import Client
 from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.caches import IndexKeys
 from clusterspace.controllers.commit import commit
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import OwnWrites
 from clusterspace.errors import (
     AlreadyExists,
     BadRequest,
@@ -20,14 +26,37 @@ from clusterspace.errors import (
     NotFound,
     RequestEntityTooLarge,
 )
-from clusterspace.fleet.propagation.works.known_works import KnownWorks
-from clusterspace.fleet.propagation.works.plans import Change, plan_farewell
-from clusterspace.kube.objects import Object, namespace_of, uid_of
+from clusterspace.fleet.propagation.works.rendering import Change, plan_farewell
+from clusterspace.kube.objects import Object, uid_of
 
 SYNC_FAILED: Final = "SyncWorkFailed"
 
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid, RequestEntityTooLarge)
 """What trying again will not change before somebody changes something."""
+
+
+BY_BINDING: Final = "binding"
+
+
+def by_binding(work: Object) -> Iterable[str]:
+    """Index Works by the key of the binding they are from."""
+    key = binding_key_of(work)
+    return (key,) if key else ()
+
+
+WORK_INDEXES: Final[dict[str, IndexKeys]] = {BY_BINDING: by_binding}
+
+
+class KnownWorks(OwnWrites):
+    """All Works of the hub, our own latest writes included; made by `caches.shared`."""
+
+    def __init__(self, caches: HubCaches) -> None:
+        super().__init__(caches.informer(WORKS, indexes=WORK_INDEXES))
+
+    def of_binding(self, binding_key: str) -> dict[str, Object]:
+        """Return the Works of a binding by cluster, in the order of their clusters."""
+        works = {cluster_of(work): work for work in self.objects_at(BY_BINDING, binding_key)}
+        return dict(sorted(works.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +79,8 @@ class Written:
 class WorkWriter:
     """Writes Works to the hub, and keeps what is known of them up to date."""
 
-    def __init__(self, hub_client: Client, works: KnownWorks) -> None:
-        self._hub_client = hub_client
+    def __init__(self, hub: Client, works: KnownWorks) -> None:
+        self._hub = hub
         self._works = works
 
     async def write(self, changes: Iterable[Change]) -> Written:
@@ -65,7 +94,10 @@ class WorkWriter:
         for change in changes:
             cluster = cluster_of(change.after)
             try:
-                await self._write(change)
+                if change.before is None:
+                    await self._create(change.after)
+                else:
+                    await self._update(change, change.before)
             except _REFUSALS as error:
                 failures.append(Failure(cluster, SYNC_FAILED, error.message))
             except NotFound as error:
@@ -78,50 +110,41 @@ class WorkWriter:
 
     async def find(self, cluster: str, name: str) -> Object | None:
         """Return a Work as the hub has it now, or None."""
-        return await self._hub_client.find(Place(WORKS, execution_namespace(cluster), name))
+        return await self._hub.find(Place(WORKS, execution_namespace(cluster), name))
 
     async def remove(self, work: Object, *, is_preserved: bool) -> None:
-        """Delete exactly this Work, having it say first whether its cluster keeps the object."""
-        place = place_of(WORKS, work)
+        """Delete exactly this Work, having it say first whether its cluster keeps the object.
+
+        Two writes, in this order: an executor that sees the Work leaving reads from it whether to
+        delete the object. Killed between them, the Work says the right thing and is deleted later.
+        """
         with suppress(NotFound):
             await self._update(plan_farewell(work, is_preserved=is_preserved), work)
-            await self._hub_client.delete(place, DeleteOptions(uid=uid_of(work)))
-
-    async def _write(self, change: Change) -> None:
-        if change.before is None:
-            await self._create(change.after)
-        else:
-            await self._update(change, change.before)
+            await self._hub.delete(place_of(WORKS, work), DeleteOptions(uid=uid_of(work)))
 
     async def _create(self, work: Object) -> None:
+        place = place_of(WORKS, work)
         try:
-            written = await self._hub_client.create(Place(WORKS, namespace_of(work)), work)
+            written = await self._hub.create(place.collection, work)
         except AlreadyExists as error:
-            await self._settle(work, error)
-        else:
-            self._works.note(written)
-
-    async def _update(self, change: Change, present: Object) -> None:
-        if not change.is_needed:
-            return
-        place = place_of(WORKS, present)
-        try:
-            written = await commit(self._hub_client, place, present, change.after)
-        except NotFound:
-            self._works.forget(place)
-            raise
+            # Names of Works do not tell API groups apart, so two objects may claim the same one.
+            existing = await self._hub.find(place)
+            if existing is not None and binding_key_of(existing) != binding_key_of(work):
+                owner = binding_key_of(existing) or "somebody else"
+                raise Forbidden(f"{place} is of {owner}, and one cannot be two") from error
+            # It is ours, of before a restart, and the cache has not seen it: plan again with it.
+            if existing is not None:
+                self._works.note(existing)
+            raise Conflict(f"{place} is there already") from error
         self._works.note(written)
 
-    async def _settle(self, work: Object, error: AlreadyExists) -> None:
-        """Find out whose the Work is that is there; ours is looked at again, with care.
-
-        Names of Works do not tell API groups apart, so two objects may want the same one.
-        """
-        place = place_of(WORKS, work)
-        present = await self._hub_client.find(place)
-        if present is not None and binding_key_of(present) != binding_key_of(work):
-            owner = binding_key_of(present) or "somebody else"
-            raise Forbidden(f"{place} is of {owner}, and one cannot be two") from error
-        if present is not None:
-            self._works.note(present)
-        raise Conflict(f"{place} is there already") from error
+    async def _update(self, change: Change, existing: Object) -> None:
+        if not change.is_needed:
+            return
+        place = place_of(WORKS, existing)
+        try:
+            written = await commit(self._hub, place, existing, change.after)
+        except NotFound:
+            self._works.forget(place.key)
+            raise
+        self._works.note(written)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.corpus import load_scenario
-from tests.unit.fleet.propagation.scheduling.fleet_objects import CORDON, binding, cluster, names
+from tests.unit.fleet.propagation.scheduler.fleet_objects import CORDON, binding, cluster, names
 
 from clusterspace.apis import stamps
 from clusterspace.client.discovery import ServedResources

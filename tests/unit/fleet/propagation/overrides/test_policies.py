@@ -10,7 +10,7 @@ from clusterspace.fleet.propagation.overrides.policies import (
     override,
     rules_for,
 )
-from clusterspace.fleet.propagation.scheduling.affinities import Traits
+from clusterspace.fleet.propagation.scheduler.affinities import Traits
 from clusterspace.kube.objects import Object, annotations_of, labels_of
 from clusterspace.testing.builders import deployment
 

@@ -5,7 +5,7 @@ from tests.unit.fleet.propagation.placements.objects import placement, stored
 from clusterspace.apis.fleet_placements import BOUND, PREVIOUS_STATE, SCHEDULED, UNSCHEDULED
 from clusterspace.fleet.propagation.placements.bindings import (
     binding_name,
-    held_by,
+    picked_by,
     plan_bindings,
     rolled_out,
     state_of,
@@ -86,7 +86,7 @@ def test_names_are_labels_and_the_same_every_time() -> None:
 
 
 def test_what_was_decided_is_read_back_from_a_binding() -> None:
-    held = held_by(with_value(bound(), "crp-9", "spec", "schedulingPolicySnapshotName"), "crp-0")
+    held = picked_by(with_value(bound(), "crp-9", "spec", "schedulingPolicySnapshotName"), "crp-0")
 
     assert (held.cluster, held.state, held.is_current) == ("west", BOUND, False)
     assert held.score == Score(1, 2)

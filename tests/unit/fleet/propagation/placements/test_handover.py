@@ -9,30 +9,32 @@ from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PARENT, TAKE_OVER, Identity, hashes_of
 from clusterspace.fleet.propagation.claims import Claim, with_claim
 from clusterspace.fleet.propagation.placements.handover import (
-    Wish,
+    PlacedObject,
+    desired_binding,
     merge_states,
     obstacle_to,
     stale_bindings,
-    wanted_binding,
 )
 from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
 from clusterspace.testing.builders import config_map
 
 SETTINGS = Identity("", "v1", "ConfigMap", "app", "settings")
 ROLE = Identity("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "reader")
-WISH = Wish(SETTINGS, {"east": "aa", "west": "bb"}, uid="1")
+PLACED = PlacedObject(SETTINGS, {"east": "aa", "west": "bb"}, uid="1")
 
 
 def taking_over(when: str) -> Object:
     return placement(strategy={"applyStrategy": {"whenToTakeOver": when}})
 
 
-def handed(wish: Wish = WISH, of: Object | None = None) -> Object:
-    return stored(wanted_binding(wish, of or placement(), None, "the-id"))
+def handed(placed: PlacedObject = PLACED, of: Object | None = None) -> Object:
+    return stored(desired_binding(placed, of or placement(), None, "the-id"))
 
 
-def why(present: Object | None, template: Object | None = None, wish: Wish = WISH) -> str:
-    found = obstacle_to(wish, placement(), present, template)
+def why(
+    present: Object | None, template: Object | None = None, placed: PlacedObject = PLACED
+) -> str:
+    found = obstacle_to(placed, placement(), present, template)
     return "" if found is None else found.message
 
 
@@ -54,7 +56,7 @@ def test_the_engine_gets_the_clusters_and_the_state_for_each() -> None:
 
 
 def test_an_object_without_a_namespace_gets_a_binding_without_one() -> None:
-    binding = handed(Wish(ROLE, {"west": "r"}, uid="2"))
+    binding = handed(PlacedObject(ROLE, {"west": "r"}, uid="2"))
 
     assert binding["kind"] == "ClusterResourceBinding"
     assert labels_of(binding)[stamps.CLUSTER_BINDING_ID] == "the-id"
@@ -71,13 +73,13 @@ def test_taking_over_is_said_in_the_words_of_the_engine(
 
     assert binding["spec"]["conflictResolution"] == resolution
     assert annotations_of(binding).get(TAKE_OVER) == note
-    now = wanted_binding(WISH, taking_over("Always"), binding, "")
+    now = desired_binding(PLACED, taking_over("Always"), binding, "")
     assert now["spec"]["conflictResolution"] == "Overwrite"
     assert TAKE_OVER not in annotations_of(now)
 
 
 def test_an_object_that_is_gone_is_named_as_it_was_known() -> None:
-    later = wanted_binding(Wish(SETTINGS, {"west": "bb"}), placement(), handed(), "")
+    later = desired_binding(PlacedObject(SETTINGS, {"west": "bb"}), placement(), handed(), "")
 
     assert later["spec"]["resource"]["uid"] == "1"
     assert later["spec"]["clusters"] == [{"name": "west"}]
@@ -86,7 +88,7 @@ def test_an_object_that_is_gone_is_named_as_it_was_known() -> None:
 def test_what_is_handed_over_already_is_not_changed() -> None:
     binding = handed()
 
-    assert wanted_binding(WISH, placement(), binding, "") == binding
+    assert desired_binding(PLACED, placement(), binding, "") == binding
 
 
 def test_a_free_object_and_our_own_are_no_obstacle() -> None:
@@ -122,7 +124,7 @@ def test_an_object_that_something_else_needs_is_left_alone() -> None:
 def test_two_kinds_of_one_name_cannot_share_a_binding() -> None:
     other = Identity("moon.io", "v1", "ConfigMap", "app", "settings")
 
-    assert why(handed(), wish=Wish(other, {})) == "v1 ConfigMap has the same name"
+    assert why(handed(), placed=PlacedObject(other, {})) == "v1 ConfigMap has the same name"
 
 
 def test_only_our_own_bindings_that_nobody_wants_are_stale() -> None:
@@ -132,6 +134,6 @@ def test_only_our_own_bindings_that_nobody_wants_are_stale() -> None:
     )
     unwanted = with_metadata(handed(), name="gone-configmap")
 
-    stale = stale_bindings([WISH], placement(), [handed(), other, leaving, unwanted])
+    stale = stale_bindings([PLACED], placement(), [handed(), other, leaving, unwanted])
 
     assert [name_of(each) for each in stale] == ["gone-configmap"]

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from clusterspace.apis.fleet_placements import BOUND, SCHEDULED, UNSCHEDULED
 from clusterspace.fleet.propagation.placements.members import Member
-from clusterspace.fleet.propagation.placements.picking import Fleet, Held, Picking, Score, pick
+from clusterspace.fleet.propagation.placements.picking import (
+    Fleet,
+    PickedCluster,
+    Picking,
+    Score,
+    pick,
+)
 from clusterspace.fleet.propagation.placements.policies import read_pick_policy
 from clusterspace.kube.objects import Object
 
@@ -33,8 +39,8 @@ def fixed(*names: str) -> Any:
     return read_pick_policy({"placementType": "PickFixed", "clusterNames": list(names)})
 
 
-def held(*names: str, state: str = BOUND, is_current: bool = True) -> list[Held]:
-    return [Held(each, state, is_current) for each in names]
+def held(*names: str, state: str = BOUND, is_current: bool = True) -> list[PickedCluster]:
+    return [PickedCluster(each, state, is_current) for each in names]
 
 
 def names(picking: Picking) -> list[str]:
@@ -270,8 +276,8 @@ def test_a_smaller_number_lets_go_of_what_was_not_rolled_out_first() -> None:
 
 
 def test_a_smaller_number_lets_go_of_the_lowest_score_then_of_the_smallest_name() -> None:
-    low = Held("z", BOUND, True, Score(0, 1))
-    present = [low, *(Held(each, BOUND, True, Score(0, 5)) for each in ("a", "b"))]
+    low = PickedCluster("z", BOUND, True, Score(0, 1))
+    present = [low, *(PickedCluster(each, BOUND, True, Score(0, 5)) for each in ("a", "b"))]
     members = fleet("a", "b", "z")
 
     assert names(pick(so_many(2), members, present)) == ["a", "b"]

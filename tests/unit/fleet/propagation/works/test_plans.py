@@ -5,7 +5,7 @@ from tests.unit.fleet.propagation.works.work_objects import binding, outlines, t
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORK_FINALIZER
 from clusterspace.apis.works import cluster_of, manifests_of, preserves_resources
-from clusterspace.fleet.propagation.works.plans import (
+from clusterspace.fleet.propagation.works.rendering import (
     find_orphans,
     is_free_for,
     plan_farewell,

@@ -1,0 +1,227 @@
+"""Binding to the bindings of what its template needs, and away from what it no longer needs."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import (
+    RESOURCE_BINDINGS,
+    clusters_of,
+    propagates_dependencies,
+    requirers_of,
+    template_of,
+)
+from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_in
+from clusterspace.client.places import Place, key_of, place_of
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    request_for,
+)
+from clusterspace.errors import AlreadyExists
+from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding
+from clusterspace.fleet.propagation.claims import permanent_id
+from clusterspace.fleet.propagation.dependencies.attachments import (
+    BINDING_INDEXES,
+    BY_DEPENDENCY,
+    BY_REQUIRER,
+    DEPENDENCY_KINDS,
+    as_required,
+    attached,
+    dependency_word,
+    detached,
+    disagreements,
+    parent_with,
+    parent_without,
+)
+from clusterspace.fleet.propagation.templates import (
+    TemplateInformers,
+    users_part,
+    why_not_carried_here,
+)
+from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
+from clusterspace.kube.resources import GroupVersionKind
+
+BEHIND_SECONDS: Final = 0.5
+"""How long to wait for a cache that is not complete yet, or that the hub has shown to be behind."""
+
+RECHECK_SECONDS: Final = 30.0
+_CONFLICT: Final = "DependencyPolicyConflict"
+
+
+class DependencyDistributor(Reconciler):
+    """Attaches bindings of dependencies to the bindings that require them."""
+
+    name = "dependencies"
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, events: EventRecorder, *, random: Random
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._random = random
+        self._templates = caches.shared(TemplateInformers)
+        self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=BINDING_INDEXES)
+
+    def watches(self) -> Iterable[Watch]:
+        """Return the bindings, and the templates that may be somebody's dependencies."""
+        yield Watch(self._bindings, to=_parents_concerned)
+        yield Watch(self._templates, to=self._parents_needing)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the bindings that one binding requires to where they should be."""
+        if not self._templates.has_synced:
+            return RequeueAfter(BEHIND_SECONDS)
+        parent = self._bindings.cache.find(request.key)
+        if parent is not None and why_not_carried_here(self._templates, parent):
+            # Its template is somebody else's, and so is what that needs; what is attached stays.
+            return Done()
+        if parent is None or is_being_deleted(parent) or not propagates_dependencies(parent):
+            return await self._release(request, parent)
+        if not clusters_of(parent) and not _has_finalizer(parent):
+            return Done()  # not scheduled yet: nobody knows where anything is needed
+        about = template_of(parent)
+        template = self._templates.find(about.group_version_kind, about.namespace, about.name)
+        if template is None or uid_of(template) != about.uid:
+            return RequeueAfter(RECHECK_SECONDS)  # its binding goes with it, or it cannot be seen
+        needed = dependencies_in(template)
+        if not await self._detach_all_but(needed, parent, template):
+            return RequeueAfter(BEHIND_SECONDS)
+        # The finalizer and the list come before anything is attached: a parent that goes right
+        # after this is held until what it required is detached.
+        place = place_of(RESOURCE_BINDINGS, parent)
+        parent = await commit(self._hub, place, parent, parent_with(parent, needed))
+        for dependency in needed:
+            await self._attach(dependency, parent)
+        return Done()
+
+    async def _attach(self, dependency: Dependency, parent: Object) -> None:
+        """Make or complete the binding of a dependency; one that is not there is waited for."""
+        kind = GroupVersionKind.of(dependency.api_version, dependency.kind)
+        template = self._templates.find(kind, dependency.namespace, dependency.name)
+        if template is None or is_being_deleted(template):
+            return
+        place = binding_place(template)
+        current = self._bindings.cache.find(place.key)
+        if current is None:
+            empty = new_binding(template, permanent_id(self._random))
+            desired = self._as_required(attached(empty, template, parent), parent)
+            try:
+                await self._hub.create(place.collection, desired)
+            except AlreadyExists:
+                current = await self._hub.get(place)  # our cache did not know of it yet
+            else:
+                return
+        if is_being_deleted(current) or not is_own(current, template):
+            return  # when it is gone, its deletion wakes us for this parent
+        desired = self._as_required(attached(current, template, parent), parent)
+        await commit(self._hub, place, current, desired)
+
+    def _as_required(self, binding: Object, parent: Object) -> Object:
+        others = (
+            self._bindings.cache.find(key_of(each.namespace, each.name))
+            for each in requirers_of(binding)
+            if (each.namespace, each.name) != (namespace_of(parent), name_of(parent))
+        )
+        parents = [parent, *(each for each in others if each is not None)]
+        if conflicts := disagreements(parents):
+            fields = " and ".join(conflicts)
+            message = f"Bindings that require {name_of(binding)} disagree on {fields}"
+            self._events.record(parent, _CONFLICT, message, is_warning=True)
+        return as_required(binding, parents)
+
+    async def _detach_all_but(
+        self, needed: Iterable[Dependency], parent: Object, template: Object
+    ) -> bool:
+        """Let go of what is no longer needed; False when our caches turn out to be behind."""
+        kept = {(each.kind, each.namespace, each.name) for each in needed}
+        key = key_of(namespace_of(parent), name_of(parent))
+        attached_to = self._bindings.cache.objects_at(BY_REQUIRER, key)
+        orphans = [each for each in attached_to if _subject_of(each) not in kept]
+        if not orphans:
+            return True
+        resource = self._templates.find_resource(template_of(parent).group_version_kind)
+        live = None if resource is None else await self._hub.find(place_of(resource, template))
+        if live is None or dependencies_in(live) != tuple(needed):
+            return False
+        for orphan in orphans:
+            await self._detach(orphan, namespace_of(parent), name_of(parent))
+        return True
+
+    async def _release(self, request: Request, parent: Object | None) -> Result:
+        """Detach everything a binding required, then let the binding go."""
+        orphans = self._bindings.cache.objects_at(BY_REQUIRER, request.key)
+        if orphans:
+            # A parent that is missing from the cache may only not be there yet. Detaching takes
+            # objects away from clusters, so the hub itself has to say that it requires nothing.
+            live = await self._hub.find(Place(RESOURCE_BINDINGS, request.namespace, request.name))
+            is_alive = live is not None and not is_being_deleted(live)
+            if live is not None and is_alive and propagates_dependencies(live):
+                return RequeueAfter(BEHIND_SECONDS)
+        for orphan in orphans:
+            await self._detach(orphan, request.namespace, request.name)
+        if parent is not None and _has_finalizer(parent):
+            place = place_of(RESOURCE_BINDINGS, parent)
+            await commit(self._hub, place, parent, parent_without(parent))
+        return Done()
+
+    async def _detach(self, binding: Object, namespace: str, name: str) -> None:
+        left = detached(binding, namespace, name)
+        keys = (key_of(each.namespace, each.name) for each in requirers_of(left))
+        parents = [each for key in keys if (each := self._bindings.cache.find(key)) is not None]
+        wanted = as_required(left, parents)
+        await commit(self._hub, place_of(RESOURCE_BINDINGS, binding), binding, wanted)
+
+    def _parents_needing(self, update: Update) -> Iterable[Request]:
+        """Map a template that came, changed or went to the bindings that need it."""
+        kind = DEPENDENCY_KINDS.get(update.resource.group_resource)
+        if kind is None:
+            return ()
+        namespace, _, name = update.key.rpartition("/")
+        word = dependency_word(kind, namespace, name)
+        parents = self._bindings.cache.keys_at(BY_DEPENDENCY, word)
+        if not parents:
+            return ()
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is not None and users_part(before) == users_part(after):
+            return ()
+        return [request_for(key) for key in parents]
+
+
+def _parents_concerned(update: Update) -> Iterable[Request]:
+    """Map a binding to itself, and to the bindings that require it."""
+    before, after = update.decode_before(), update.decode_after()
+    if before is not None and after is not None:
+        return (request_for(update.key),) if _matters(before, after) else ()
+    binding = after or before or {}
+    requirers = [Request(each.name, each.namespace) for each in requirers_of(binding)]
+    is_parent = propagates_dependencies(binding) or _has_finalizer(binding)
+    itself = [request_for(update.key)] if is_parent else []
+    return (*requirers, *itself)
+
+
+def _matters(before: Object, after: Object) -> bool:
+    if not any(map(propagates_dependencies, (before, after))) and not _has_finalizer(after):
+        return False
+    was = before.get("spec"), finalizers_of(before), is_being_deleted(before)
+    return was != (after.get("spec"), finalizers_of(after), is_being_deleted(after))
+
+
+def _has_finalizer(binding: Object) -> bool:
+    return stamps.DEPENDENCIES_FINALIZER in finalizers_of(binding)
+
+
+def _subject_of(binding: Object) -> tuple[str, str, str]:
+    about = template_of(binding)
+    return about.kind, about.namespace, about.name

@@ -1,0 +1,351 @@
+"""Every ClusterResourcePlacement, kept as it is meant to be: select, pick, roll out, report.
+
+    selectors ──> objects ──> snapshot ─┐
+                                        ├──> rollout ──> bindings of the engine ──> (Works)
+    policy ──> clusters ──> bindings ───┘                                              │
+                                  ▲  status <── reports <──────────────────────────────┘
+
+Each step reads what the one before it wrote, so whoever is killed in between is followed by one
+that goes on. What cannot be seen is never taken for gone.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.bindings import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    preserves_resources,
+    template_of,
+)
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_placements import (
+    FLEET_BINDINGS,
+    PARENT,
+    PLACEMENT_FINALIZER,
+    PLACEMENTS,
+    POLICY_SNAPSHOTS,
+    RESOURCE_SNAPSHOTS,
+    SCHEDULER_FINALIZER,
+    abandons,
+    is_external,
+    is_of,
+    parent_of,
+)
+from clusterspace.client.places import Place, place_of
+from clusterspace.client.resources import Client, ListOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.finalizers import (
+    is_being_deleted,
+    with_finalizer,
+    without_finalizer,
+)
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    more_than_status_changed,
+    request_for,
+)
+from clusterspace.errors import MalformedSelector
+from clusterspace.fleet.propagation.placements.bindings import snapshot_of
+from clusterspace.fleet.propagation.placements.members import Member, member_of
+from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
+from clusterspace.fleet.propagation.placements.snapshots import index_in
+from clusterspace.fleet.propagation.placements.statuses import (
+    Summary,
+    summed_up,
+    with_invalid_selectors,
+)
+from clusterspace.fleet.propagation.placements.steps import (
+    ClusterPicker,
+    KnownFleetBindings,
+    PlacementWriter,
+    ResourceSnapshots,
+    Rollout,
+)
+from clusterspace.fleet.propagation.templates import TemplateInformers, users_part
+from clusterspace.fleet.propagation.works.revisions import PARENT_INDEX
+from clusterspace.kube.conditions import FALSE, find_condition
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_value
+
+_log = structlog.get_logger(__name__)
+
+SETTLE_SECONDS: Final = 0.2
+"""Objects change by the dozen, and clusters answer at about the same time: one look serves all."""
+
+BEHIND_SECONDS: Final = 0.5
+"""When to look again while a cache is behind."""
+
+UNSEEN_SECONDS: Final = 5.0
+"""When to ask again for what should be there and is not in any cache."""
+
+_WITHDRAWING_SECONDS: Final = 5.0
+"""When to look again for bindings on their way out, in case no event comes of the last one."""
+
+_NOT_YET: Final = "Yet"
+"""How reasons end that tell of progress, and not of trouble."""
+
+
+class PlacementController(Reconciler):
+    """Compiles ClusterResourcePlacements into the engine's bindings."""
+
+    name = "placements"
+
+    def __init__(
+        self,
+        hub: Client,
+        caches: HubCaches,
+        events: EventRecorder,
+        clock: Clock,
+        *,
+        random: Random,
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._clock = clock
+        self._templates = caches.shared(TemplateInformers)
+        self._placements = caches.informer(PLACEMENTS)
+        self._owned = tuple(
+            caches.informer(each, indexes=PARENT_INDEX)
+            for each in (POLICY_SNAPSHOTS, RESOURCE_SNAPSHOTS, FLEET_BINDINGS)
+        )
+        self._engine_bindings = tuple(
+            caches.informer(each, indexes=PARENT_INDEX)
+            for each in (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS)
+        )
+        self._works = caches.informer(WORKS, indexes=PARENT_INDEX)
+        self._clusters = caches.informer(CLUSTERS)
+        writer = PlacementWriter(hub, KnownFleetBindings(caches))
+        self._writer = writer
+        self._snapshots = ResourceSnapshots(hub, caches, writer)
+        self._picker = ClusterPicker(hub, caches, writer, clock)
+        self._rollout = Rollout(caches, writer, clock, random=random)
+        self._selectors: dict[str, tuple[Selector, ...]] = {}
+        """Of each placement, as its spec was seen last; while empty, no change concerns any."""
+        self._namespaces: dict[str, frozenset[str]] = {}
+        """Of each placement, the namespaces whose content goes along."""
+
+    def watches(self) -> Iterable[Watch]:
+        """Return placements, what they own, and everything they select, pick and report on."""
+        yield Watch(self._placements, to=self._placement)
+        for owned in self._owned:
+            yield Watch(
+                owned,
+                to=_placements_of,
+                when=more_than_status_changed,
+                settle_seconds=SETTLE_SECONDS,
+            )
+        for bindings in self._engine_bindings:
+            yield Watch(bindings, to=self._placements_of_binding, settle_seconds=SETTLE_SECONDS)
+        yield Watch(self._works, to=self._placements_of_work, settle_seconds=SETTLE_SECONDS)
+        yield Watch(self._clusters, to=self._every_placement, when=_may_change_picks,
+                    settle_seconds=SETTLE_SECONDS)  # fmt: skip
+        yield Watch(self._templates, to=self._placements_selecting, settle_seconds=SETTLE_SECONDS)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one placement to where it should be."""
+        placement = self._placements.cache.find(request.key)
+        if placement is None:
+            self._namespaces.pop(request.name, None)
+            return Done()
+        if is_being_deleted(placement):
+            return await self._withdraw(placement)
+        # An object or a cluster that is missing from a cache would look as if it were gone.
+        if not self._templates.has_synced or self._clusters.is_stale:
+            return RequeueAfter(BEHIND_SECONDS)
+        # The finalizers first: whatever comes of a placement can be withdrawn with it.
+        desired = with_finalizer(
+            with_finalizer(placement, PLACEMENT_FINALIZER), SCHEDULER_FINALIZER
+        )
+        placement = await commit(self._hub, place_of(PLACEMENTS, placement), placement, desired)
+
+        selection = await self._snapshots.select(placement)
+        if selection is None:
+            return RequeueAfter(UNSEEN_SECONDS)
+        now = self._clock.now()
+        if selection.problems:
+            status = with_invalid_selectors(placement, selection.problems, now)
+            await self._write_status(placement, status)
+            return Done()
+        self._namespaces[name_of(placement)] = selection.namespaces
+
+        choice = await self._picker.pick(placement)
+        in_use = {index_in(snapshot_of(each)) for each in choice.bindings.values()}
+        snapshot = await self._snapshots.write(
+            placement, selection, frozenset(each for each in in_use if each is not None)
+        )
+        rolled = await self._rollout.roll(placement, choice, snapshot)
+        summary = Summary(
+            picking=choice.picking,
+            placement_type=choice.policy.type,
+            clusters=[each for each in rolled.views if each.cluster in choice.picking.picked],
+            selected=list(snapshot.latest),
+            resource_index=str(snapshot.index),
+            is_external=is_external(placement),
+        )
+        await self._write_status(placement, summed_up(placement, summary, self._clock.now()))
+        return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
+
+    async def _write_status(self, placement: Object, status: Object) -> None:
+        place = place_of(PLACEMENTS, placement)
+        await commit(self._hub, place, placement, {**placement, "status": status})
+        before = find_at(placement, "status", "conditions")
+        for each in status["conditions"]:
+            known = find_condition(before, each["type"]) or {}
+            if (known.get("status"), known.get("reason")) == (each["status"], each["reason"]):
+                continue
+            is_on_its_way = str(each["reason"]).endswith(_NOT_YET)
+            is_warning = each["status"] == FALSE and not is_on_its_way
+            self._events.record(placement, each["reason"], each["message"], is_warning=is_warning)
+            _log.info("placement told", condition=each["type"], status=each["status"])
+
+    async def _withdraw(self, placement: Object) -> Result:
+        """Take a placement's objects off the clusters, then let it go.
+
+        bindings of the engine deleted ──gone──> snapshots, bindings to clusters ──> finalizers
+
+        Everything is listed live: a binding that a cache has not seen yet would stay behind with
+        its objects. The engine's bindings go first, because they hold what knows the clusters.
+        """
+        place = place_of(PLACEMENTS, placement)
+        live = await self._hub.find(place)
+        if live is None or uid_of(live) != uid_of(placement) or not is_being_deleted(live):
+            return Done()
+        of_placement = ListOptions(label_selector=f"{PARENT}={name_of(live)}")
+        waits = False
+        for resource in (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS):
+            for each in await self._hub.list_objects(Place(resource), of_placement):
+                if not is_of(each, live):
+                    continue
+                waits = True
+                if is_being_deleted(each):
+                    continue
+                if abandons(live) and not preserves_resources(each):
+                    # Said before the deletion: after it, the Works are withdrawn as they are.
+                    kept = with_value(each, True, "spec", "preserveResourcesOnDeletion")
+                    await self._writer.change(resource, each, kept)
+                await self._writer.remove(resource, each)
+        if waits:
+            return RequeueAfter(_WITHDRAWING_SECONDS)
+        for resource in (FLEET_BINDINGS, RESOURCE_SNAPSHOTS, POLICY_SNAPSHOTS):
+            for each in await self._hub.list_objects(Place(resource), of_placement):
+                if is_of(each, live):
+                    await self._writer.remove(resource, each)
+        freed = without_finalizer(without_finalizer(live, SCHEDULER_FINALIZER), PLACEMENT_FINALIZER)
+        await commit(self._hub, place, live, freed)
+        return Done()
+
+    def _placement(self, update: Update) -> Iterable[Request]:
+        """Map a placement to itself, and remember what it selects."""
+        before, after = update.decode_before(), update.decode_after()
+        if after is None:
+            self._selectors.pop(update.key, None)
+        elif before is None or before.get("spec") != after.get("spec"):
+            try:
+                self._selectors[update.key] = read_selectors(after)
+            except MalformedSelector:
+                self._selectors[update.key] = ()  # the placement says so itself
+        return (request_for(update.key),) if more_than_status_changed(update) else ()
+
+    def _placements_of_binding(self, update: Update) -> Iterable[Request]:
+        """Map a binding of the engine to the placement it is of, or that waited for its object."""
+        if not self._selectors:
+            return ()
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is None:
+            # Its object is free now, and may be another placement's.
+            about = template_of(before)
+            kind, namespace = about.group_version_kind, about.namespace
+            template = self._templates.find(kind, namespace, about.name)
+            return {*_placements_of(update), *self._selecting(namespace, template)}
+        if more_than_status_changed(update) or _conditions(before) != _conditions(after):
+            return _placements_of(update)
+        return ()
+
+    def _placements_of_work(self, update: Update) -> Iterable[Request]:
+        """Map a Work to its placement, unless nothing but its spec changed, which we wrote."""
+        if not self._selectors:
+            return ()
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is not None:
+            is_same_status = before.get("status") == after.get("status")
+            if is_same_status and _marks(before) == _marks(after):
+                return ()
+        return _placements_of(update)
+
+    def _placements_selecting(self, update: Update) -> Iterable[Request]:
+        """Map a template that users changed to the placements that select it, or did."""
+        if not self._selectors:
+            return ()
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is not None and users_part(before) == users_part(after):
+            return ()
+        return self._selecting(update.key.rpartition("/")[0], before, after)
+
+    def _selecting(self, namespace: str, *states: Object | None) -> Iterable[Request]:
+        """Yield the placements that select an object, in any of its states."""
+        for name, selectors in self._selectors.items():
+            is_inside = namespace and namespace in self._namespaces.get(name, ())
+            if is_inside or any(
+                (each.kind.api_version, each.kind.kind)
+                == (state.get("apiVersion"), state.get("kind"))
+                and each.means(state)
+                for state in states
+                if state is not None
+                for each in selectors
+            ):
+                yield Request(name)
+
+    def _every_placement(self, _: Update) -> Iterable[Request]:
+        return [request_for(key) for key in self._placements.cache]
+
+
+def wakes(was: Member | None, is_now: Member | None) -> bool:
+    """Tell whether a change of a cluster may change where something is placed.
+
+    A new taint, or health that is lost, drives nothing out; so nobody has to look.
+    """
+    if was is None or is_now is None:
+        return was is not is_now
+    is_better = (was.unready_since is not None and is_now.unready_since is None) or (
+        is_now.has_reported and not was.has_reported
+    )
+    has_fewer_taints = any(taint not in is_now.taints for taint in was.taints)
+    is_relabelled = was.labels != is_now.labels
+    return is_better or has_fewer_taints or is_relabelled or was.is_leaving != is_now.is_leaving
+
+
+def _may_change_picks(update: Update) -> bool:
+    before, after = update.decode_before(), update.decode_after()
+    was = None if before is None else member_of(before)
+    return wakes(was, None if after is None else member_of(after))
+
+
+def _placements_of(update: Update) -> Iterable[Request]:
+    """Map something that comes of a placement to it; both, if it changed hands."""
+    states = (update.decode_before(), update.decode_after())
+    names = {parent_of(each) for each in states if each is not None}
+    return [Request(name) for name in sorted(names) if name]
+
+
+def _marks(kube_object: Object) -> tuple[object, ...]:
+    metadata = metadata_of(kube_object)
+    marks = ("labels", "annotations", "finalizers", "uid", "deletionTimestamp")
+    return tuple(metadata.get(each) for each in marks)
+
+
+def _conditions(binding: Object | None) -> list[tuple[object, ...]]:
+    """Return what the engine says of its own trouble with a binding."""
+    conditions: list[Object] = find_at(binding, "status", "conditions") or []
+    return [(e.get("type"), e.get("status"), e.get("message")) for e in conditions]

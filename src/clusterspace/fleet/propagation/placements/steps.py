@@ -1,0 +1,539 @@
+"""The steps of a placement: each reads, decides and writes, and can be repeated.
+
+    ClusterPicker      policy to snapshot to clusters to bindings
+    ResourceSnapshots  selectors to objects to snapshot
+    Rollout            bindings moved on as the strategy allows, and handed to the engine
+
+The decisions are in the modules beside this one, and know nothing of a hub.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.bindings import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    resource_for,
+)
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_placements import (
+    FLEET_BINDINGS,
+    POLICY_INDEX,
+    POLICY_SNAPSHOTS,
+    RESOURCE_INDEX,
+    RESOURCE_SNAPSHOTS,
+    UNSCHEDULED,
+    Identity,
+    generation_of,
+    identity_of,
+    is_external,
+    is_of,
+    manifest_hash,
+)
+from clusterspace.apis.works import cluster_of as cluster_of_work
+from clusterspace.apis.works import manifests_of
+from clusterspace.client.places import Place, place_of
+from clusterspace.client.resources import Client
+from clusterspace.client.writes import DeleteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import OwnWrites
+from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
+from clusterspace.fleet.propagation.claims import permanent_id
+from clusterspace.fleet.propagation.namespaces.controller import is_synced
+from clusterspace.fleet.propagation.placements.bindings import (
+    cluster_of,
+    picked_by,
+    plan_bindings,
+    rolled_out,
+    snapshot_of,
+    state_of,
+    was_bound,
+)
+from clusterspace.fleet.propagation.placements.handover import (
+    PlacedObject,
+    desired_binding,
+    merge_states,
+    obstacle_to,
+    stale_bindings,
+)
+from clusterspace.fleet.propagation.placements.manifests import manifest_of
+from clusterspace.fleet.propagation.placements.members import KnownMembers, Member, member_of
+from clusterspace.fleet.propagation.placements.picking import Fleet, Picking, pick
+from clusterspace.fleet.propagation.placements.policies import PickPolicy, read_pick_policy
+from clusterspace.fleet.propagation.placements.reports import (
+    AVAILABLE,
+    ClusterReport,
+    cluster_conditions,
+    failed_placements,
+    report_cluster,
+)
+from clusterspace.fleet.propagation.placements.rollout import (
+    Standing,
+    Steps,
+    plan_rollout,
+    read_pace,
+    read_period,
+)
+from clusterspace.fleet.propagation.placements.selection import (
+    NAMESPACE,
+    Selection,
+    read_selectors,
+    select,
+    still_means,
+)
+from clusterspace.fleet.propagation.placements.snapshots import (
+    history_limit,
+    index_in,
+    outdated,
+    plan_policy_snapshot,
+    plan_resource_snapshot,
+    snapshot_name,
+)
+from clusterspace.fleet.propagation.placements.statuses import (
+    ROLLOUT_STARTED,
+    ClusterView,
+    exactly,
+    scheduled_condition,
+)
+from clusterspace.fleet.propagation.templates import TemplateInformers
+from clusterspace.fleet.propagation.works.controller import WORKS_WRITTEN
+from clusterspace.fleet.propagation.works.revisions import (
+    BY_PARENT,
+    PARENT_INDEX,
+    Contents,
+    Revisions,
+)
+from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
+from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.timestamps import format_time, parse_time
+
+_EMPTY: Final[Contents] = {}
+_STARTED: Final = "the newest state is rolled out to the cluster"
+_NOT_STARTED: Final = "the cluster waits until enough others are available"
+
+
+class KnownFleetBindings(OwnWrites):
+    """The bindings of placements to clusters, our own latest writes included.
+
+    Who went by a cache that has not seen the last rollout yet would take it back.
+    """
+
+    def __init__(self, caches: HubCaches) -> None:
+        super().__init__(caches.informer(FLEET_BINDINGS, indexes=PARENT_INDEX))
+
+    def of(self, placement: Object) -> dict[str, Object]:
+        """Return the bindings of a placement, by cluster."""
+        bindings = self.objects_at(BY_PARENT, name_of(placement))
+        return {cluster_of(each): each for each in bindings if is_of(each, placement)}
+
+
+class PlacementWriter:
+    """Writes what comes of placements; a write that somebody was faster with is a Conflict."""
+
+    def __init__(self, hub: Client, fleet_bindings: KnownFleetBindings) -> None:
+        self._hub = hub
+        self.fleet_bindings = fleet_bindings
+
+    async def create(self, resource: GroupVersionResource, desired: Object) -> Object:
+        """Create an object; one that is there already was made by us, and is on its way to us."""
+        place = place_of(resource, desired)
+        try:
+            stored = await self._hub.create(place.collection, desired)
+        except AlreadyExists as error:
+            raise Conflict(f"{place} is there already") from error
+        if resource == FLEET_BINDINGS:
+            self.fleet_bindings.note(stored)
+        return stored
+
+    async def change(self, resource: GroupVersionResource, before: Object, after: Object) -> Object:
+        """Write what is different, if anything is."""
+        stored = await commit(self._hub, place_of(resource, before), before, after)
+        if resource == FLEET_BINDINGS:
+            self.fleet_bindings.note(stored)
+        return stored
+
+    async def remove(self, resource: GroupVersionResource, existing: Object) -> None:
+        """Delete exactly this object."""
+        try:
+            place = place_of(resource, existing)
+            await self._hub.delete(place, DeleteOptions(uid=uid_of(existing)))
+        except NotFound:
+            pass
+        if resource == FLEET_BINDINGS:
+            self.fleet_bindings.note_deleted(existing)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which clusters a placement has, and its bindings to them and to those it is leaving."""
+
+    picking: Picking
+    policy: PickPolicy
+    bindings: Mapping[str, Object]
+    members: Mapping[str, Member]
+
+
+class ClusterPicker:
+    """Picks the clusters of placements, and writes down which and why.
+
+    A cluster loses a placement only after a live read of that cluster: one that is missing from a
+    cache has not left.
+    """
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, writer: PlacementWriter, clock: Clock
+    ) -> None:
+        self._hub = hub
+        self._writer = writer
+        self._clock = clock
+        self._policy_snapshots = caches.informer(POLICY_SNAPSHOTS, indexes=PARENT_INDEX)
+        self._members = caches.shared(KnownMembers)
+
+    async def pick(self, placement: Object) -> Choice:
+        """Pick clusters: snapshot the policy, decide, write bindings, say why."""
+        snapshot = await self._write_snapshot(placement)
+        policy = read_pick_policy(find_at(placement, "spec", "policy"))
+        bindings = self._writer.fleet_bindings.of(placement)
+        current = [picked_by(each, name_of(snapshot)) for each in bindings.values()]
+        members = self._members.members()
+        picking = pick(policy, Fleet(members, self._clock.now()), current)
+        lost = {
+            cluster
+            for cluster, each in bindings.items()
+            if cluster not in picking.picked and state_of(each) != UNSCHEDULED
+        }
+        if lost:
+            found = {name: await self._hub.find(Place(CLUSTERS, "", name)) for name in lost}
+            live = {name: member_of(each) for name, each in found.items() if each is not None}
+            others = {name: each for name, each in members.items() if name not in lost}
+            members = {**others, **live}
+            picking = pick(policy, Fleet(members, self._clock.now()), current)
+
+        written = dict(bindings)
+        for change in plan_bindings(placement, picking, name_of(snapshot), bindings):
+            if change.before is None:
+                stored = await self._writer.create(FLEET_BINDINGS, change.after)
+            else:
+                stored = await self._writer.change(FLEET_BINDINGS, change.before, change.after)
+            written[change.cluster] = stored
+
+        status: Object = snapshot.get("status") or {}
+        condition = scheduled_condition(picking, generation_of(snapshot))
+        decided = {
+            **status,
+            "observedCRPGeneration": generation_of(placement),
+            "conditions": exactly(status.get("conditions"), [condition], self._clock.now()),
+            "targetClusters": [each.to_object() for each in picking.decisions],
+        }
+        await self._writer.change(POLICY_SNAPSHOTS, snapshot, {**snapshot, "status": decided})
+        return Choice(picking, policy, written, members)
+
+    async def _write_snapshot(self, placement: Object) -> Object:
+        cached = self._policy_snapshots.cache.objects_at(BY_PARENT, name_of(placement))
+        existing = [each for each in cached if is_of(each, placement)]
+        plan = plan_policy_snapshot(placement, existing)
+        latest = plan.latest
+        for each in plan.new:
+            latest = await self._writer.create(POLICY_SNAPSHOTS, each)
+        for before, after in plan.changed:
+            stored = await self._writer.change(POLICY_SNAPSHOTS, before, after)
+            latest = stored if after is plan.latest else latest
+        limit = history_limit(placement)
+        for each in outdated(existing, POLICY_INDEX, limit, frozenset({plan.index})):
+            await self._writer.remove(POLICY_SNAPSHOTS, each)
+        return latest
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedResources:
+    """What a placement selects now, and every state of it that is in a snapshot."""
+
+    templates: Mapping[Identity, Object]
+    index: int
+    contents: Mapping[int, Contents]
+    """By number of the snapshot; the newest is at `index`."""
+
+    @property
+    def latest(self) -> Contents:
+        """The objects selected now, each with its state."""
+        return self.contents[self.index]
+
+
+class ResourceSnapshots:
+    """Keeps what placements select in snapshots."""
+
+    def __init__(self, hub: Client, caches: HubCaches, writer: PlacementWriter) -> None:
+        self._hub = hub
+        self._writer = writer
+        self._templates = caches.shared(TemplateInformers)
+        self._snapshots = caches.informer(RESOURCE_SNAPSHOTS, indexes=PARENT_INDEX)
+        self._revisions = caches.shared(Revisions)
+
+    async def select(self, placement: Object) -> Selection | None:
+        """Return what is selected, or None while that cannot be told yet.
+
+        An object goes from a placement only when the hub itself says that it is gone or no longer
+        selected: one that was in the last snapshot and is missing from a cache is read live.
+        """
+        try:
+            selectors = read_selectors(placement)
+        except MalformedSelector as error:
+            return Selection(problems=(error.message,))
+        selection = select(selectors, self._templates)
+        if selection.problems:
+            return selection
+        contents = self._revisions.contents(name_of(placement))
+        known: Contents = contents[max(contents)] if contents else {}
+        for identity in sorted(known.keys() - selection.identities()):
+            info = self._templates.find_info(identity.group_version_kind)
+            if info is None:
+                return None  # a kind that cannot be seen: what was placed of it stays
+            place = Place(info.group_version_resource, identity.namespace, identity.name)
+            live = await self._hub.find(place)
+            if live is not None and still_means(selectors, live, selection):
+                return None
+        return selection
+
+    async def write(
+        self, placement: Object, selection: Selection, in_use: frozenset[int]
+    ) -> SelectedResources:
+        """Write a snapshot of what is selected, if it is not what was selected last."""
+        manifests = [manifest_of(each) for each in selection.templates]
+        cached = self._snapshots.cache.objects_at(BY_PARENT, name_of(placement))
+        existing = [each for each in cached if is_of(each, placement)]
+        plan = plan_resource_snapshot(placement, manifests, existing)
+        # New snapshots first, the master among them last; then the labels of the old ones. Killed
+        # anywhere in between, the master with the highest number is the one that counts.
+        for each in plan.new:
+            await self._writer.create(RESOURCE_SNAPSHOTS, each)
+        for before, after in plan.changed:
+            await self._writer.change(RESOURCE_SNAPSHOTS, before, after)
+        kept = in_use | {plan.index}
+        for each in outdated(existing, RESOURCE_INDEX, history_limit(placement), kept):
+            await self._writer.remove(RESOURCE_SNAPSHOTS, each)
+        latest = {identity_of(each): manifest_hash(each) for each in manifests}
+        contents = {**self._revisions.contents(name_of(placement)), plan.index: latest}
+        templates = {identity_of(each): each for each in selection.templates}
+        return SelectedResources(templates, plan.index, contents)
+
+
+@dataclass(frozen=True, slots=True)
+class RolledOut:
+    """What is reported of every cluster, and when to look again although nothing happens."""
+
+    views: tuple[ClusterView, ...]
+    look_again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """A placement at one moment: what is desired, and what is known of the engine's work on it."""
+
+    placement: Object
+    resources: SelectedResources
+    works: Mapping[str, Mapping[Identity, Object]]
+    """By cluster."""
+    obstacles: Mapping[Identity, str]
+    problems: Mapping[Identity, str]
+    """Why the engine cannot hand objects to clusters, as it notes on its bindings."""
+
+    @property
+    def latest_snapshot(self) -> str:
+        """The name of the newest snapshot."""
+        return snapshot_name(name_of(self.placement), self.resources.index)
+
+    def contents_of(self, binding: Object) -> Contents | None:
+        """Return what a cluster is to have; None when nobody knows any more."""
+        if not was_bound(binding):
+            return _EMPTY
+        index = index_in(snapshot_of(binding))
+        return None if index is None else self.resources.contents.get(index)
+
+    def report(self, binding: Object) -> ClusterReport:
+        """Return what became of it on the cluster."""
+        works = self.works.get(cluster_of(binding), {})
+        desired = self.contents_of(binding) or _EMPTY
+        return report_cluster(desired, works, self.obstacles, self.problems)
+
+
+class Rollout:
+    """Rolls out what placements select to the clusters they picked.
+
+    What a cluster is to have is handed over only when its binding says so; what has become of it
+    is read from Works, and reported on the binding.
+    """
+
+    def __init__(
+        self, caches: HubCaches, writer: PlacementWriter, clock: Clock, *, random: Random
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._random = random
+        self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=PARENT_INDEX)
+        self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS, indexes=PARENT_INDEX)
+        self._works = caches.informer(WORKS, indexes=PARENT_INDEX)
+
+    async def roll(
+        self, placement: Object, choice: Choice, resources: SelectedResources
+    ) -> RolledOut:
+        """Take the steps that may be taken now, and report how far every cluster is."""
+        observed = self._observe(placement, resources)
+        standings = [self._standing(observed, choice, each) for each in choice.bindings.values()]
+        pace = read_pace(placement, len(choice.picking.picked))
+        steps = Steps() if is_external(placement) else plan_rollout(standings, pace)
+        bindings = dict(choice.bindings)
+        for cluster in steps.removed:
+            await self._writer.remove(FLEET_BINDINGS, bindings.pop(cluster))
+        for cluster in steps.forward:
+            before = bindings[cluster]
+            after = rolled_out(before, observed.latest_snapshot)
+            bindings[cluster] = await self._writer.change(FLEET_BINDINGS, before, after)
+        # Killed here, the bindings say what each cluster is to have and the engine does not know.
+        # The next attempt hands over by the bindings, so nothing is rolled out twice or skipped.
+        await self._hand_over(observed, bindings)
+        views = [await self._report(observed, each, steps) for each in bindings.values()]
+
+        # Objects that cannot say so themselves count as available after a while.
+        period, now = read_period(placement), self._clock.now()
+        waits: list[float] = []
+        for each in bindings.values():
+            report = observed.report(each)
+            if report.is_trackable or not report.is_applied or not was_bound(each):
+                continue
+            since = _available_since(each) or now
+            if since + period > now:
+                waits.append(since + period - now)
+        return RolledOut(tuple(views), min(waits, default=None))
+
+    def _observe(self, placement: Object, resources: SelectedResources) -> _Observed:
+        works: dict[str, dict[Identity, Object]] = {}
+        for work in self._works.cache.objects_at(BY_PARENT, name_of(placement)):
+            for manifest in manifests_of(work):
+                works.setdefault(cluster_of_work(work), {})[identity_of(manifest)] = work
+        obstacles: dict[Identity, str] = {}
+        for identity in sorted({each for held in resources.contents.values() for each in held}):
+            placed, template = _placed(resources, identity, {}), resources.templates.get(identity)
+            obstacle = obstacle_to(placed, placement, self._find_existing(placed), template)
+            if obstacle is not None:
+                obstacles[obstacle.identity] = obstacle.message
+        problems: dict[Identity, str] = {}
+        for binding in self._engine_bindings(placement):
+            conditions = find_at(binding, "status", "conditions")
+            condition = find_condition(conditions, WORKS_WRITTEN) or {}
+            if condition.get("status") == FALSE:
+                reference: Object = find_at(binding, "spec", "resource") or {}
+                about = identity_of({**reference, "metadata": reference})
+                problems[about] = str(condition.get("message"))
+        return _Observed(placement, resources, works, obstacles, problems)
+
+    def _engine_bindings(self, placement: Object) -> list[Object]:
+        informers = (self._bindings, self._cluster_bindings)
+        # The label alone is anybody's to write who may write bindings in some namespace.
+        return [
+            each
+            for informer in informers
+            for each in informer.cache.objects_at(BY_PARENT, name_of(placement))
+            if is_of(each, placement)
+        ]
+
+    def _find_existing(self, placed: PlacedObject) -> Object | None:
+        """Return the engine's binding of an object, whoever made it."""
+        informer = self._bindings if placed.identity.namespace else self._cluster_bindings
+        return informer.cache.find(placed.place.key)
+
+    def _standing(self, observed: _Observed, choice: Choice, binding: Object) -> Standing:
+        report = observed.report(binding)
+        is_known = observed.contents_of(binding) is not None
+        is_bound = was_bound(binding)
+        is_ready = is_known and is_bound and report.is_applied and not report.unavailable
+        if is_ready and not report.is_trackable:
+            since, period = _available_since(binding), read_period(observed.placement)
+            is_ready = since is not None and self._clock.now() - since >= period
+        is_useless = report.is_applied and bool(report.unavailable)
+        has_failed = bool(report.failed or report.sync_problem) or is_useless
+        member = choice.members.get(cluster_of(binding))
+        return Standing(
+            cluster=cluster_of(binding),
+            state=state_of(binding),
+            is_latest=is_known and snapshot_of(binding) == observed.latest_snapshot,
+            is_ready=is_ready,
+            has_failed=has_failed or not is_known,
+            is_gone=member is None or member.is_leaving,
+            was_bound=is_bound,
+        )
+
+    async def _hand_over(self, observed: _Observed, bindings: Mapping[str, Object]) -> None:
+        """Bring the engine's bindings to what each cluster is to have."""
+        by_cluster = {name: observed.contents_of(each) for name, each in bindings.items()}
+        known = {name: each for name, each in by_cluster.items() if each is not None}
+        if len(known) < len(by_cluster):
+            return  # what a cluster has is not known: nothing is taken from it
+        placement = observed.placement
+        desired = [
+            _placed(observed.resources, identity, states)
+            for identity, states in merge_states(known).items()
+            if identity not in observed.obstacles
+        ]
+        for placed in desired:
+            existing = self._find_existing(placed)
+            if existing is not None and is_being_deleted(existing):
+                continue  # an earlier one that is on its way out; its end wakes us
+            new_id = permanent_id(self._random)
+            binding = desired_binding(placed, placement, existing, new_id)
+            if existing is None:
+                await self._writer.create(placed.place.resource, binding)
+            else:
+                await self._writer.change(placed.place.resource, existing, binding)
+        for stale in stale_bindings(desired, placement, self._engine_bindings(placement)):
+            await self._writer.remove(resource_for(namespace_of(stale)), stale)
+
+    async def _report(self, observed: _Observed, binding: Object, steps: Steps) -> ClusterView:
+        """Write on a binding how far its cluster is."""
+        report, generation = observed.report(binding), generation_of(binding)
+        is_started = cluster_of(binding) not in steps.blocked and was_bound(binding)
+        started = Condition(
+            ROLLOUT_STARTED,
+            TRUE if is_started else FALSE,
+            "RolloutStarted" if is_started else "RolloutNotStartedYet",
+            _STARTED if is_started else _NOT_STARTED,
+            generation,
+        )
+        conditions: Sequence[Condition] = (
+            started,
+            *(cluster_conditions(report, generation) if was_bound(binding) else ()),
+        )
+        now = self._clock.now()
+        before: Object = binding.get("status") or {}
+        shown = exactly(before.get("conditions"), conditions, now)
+        applied = find_condition(shown, "Applied") or {}
+        since = str(applied.get("lastTransitionTime") or format_time(now))
+        failed = failed_placements(report, since)
+        status: Object = {"conditions": shown, **({"failedPlacements": failed} if failed else {})}
+        await self._writer.change(FLEET_BINDINGS, binding, {**binding, "status": status})
+        index = index_in(snapshot_of(binding))
+        return ClusterView(
+            cluster_of(binding), tuple(conditions), "" if index is None else str(index), failed
+        )
+
+
+def _placed(
+    resources: SelectedResources, identity: Identity, states: Mapping[str, str]
+) -> PlacedObject:
+    template = resources.templates.get(identity)
+    is_namespace = identity.group_version_kind == NAMESPACE
+    # Namespaces of the hub are on every cluster; one that goes would take along what others
+    # placed in it.
+    keeps = is_namespace and (template is None or is_synced(template))
+    return PlacedObject(identity, states, uid_of(template or {}), keeps)
+
+
+def _available_since(binding: Object) -> float | None:
+    condition = find_condition(find_at(binding, "status", "conditions"), AVAILABLE) or {}
+    since = condition.get("lastTransitionTime")
+    return parse_time(str(since)) if since and condition.get("status") == TRUE else None

@@ -1,0 +1,119 @@
+"""Policies stay until nothing follows them, and carry an ID that never changes.
+
+The hub gives finalizer and ID to every new policy. One that was created on another hub, or while
+the hub's admission was off, gets them here.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from clusterspace.apis import stamps
+from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.finalizers import (
+    finalizers_of,
+    is_being_deleted,
+    release,
+    with_finalizer,
+)
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+)
+from clusterspace.fleet.propagation.claims import claim_of, permanent_id
+from clusterspace.fleet.propagation.policies.selection import read_policy
+from clusterspace.fleet.propagation.templates import TemplateInformers
+from clusterspace.kube.objects import Object, labels_of, with_metadata
+
+UNSYNCED_SECONDS: Final = 1.0
+RECHECK_SECONDS: Final = 10.0
+"""Templates can vanish without an event: with their kind."""
+
+
+def marked(policy: Object, namespace: str, random: Random) -> Object:
+    """Return a policy with the ID and the finalizer every policy has."""
+    label = stamps.POLICY_ID if namespace else stamps.CLUSTER_POLICY_ID
+    held = with_finalizer(policy, finalizer_for(namespace))
+    if labels_of(held).get(label):
+        return held
+    return with_metadata(held, labels={**labels_of(held), label: permanent_id(random)})
+
+
+def finalizer_for(namespace: str) -> str:
+    """Return the finalizer of policies in namespaces, or of cluster-wide ones for none."""
+    return stamps.POLICY_FINALIZER if namespace else stamps.CLUSTER_POLICY_FINALIZER
+
+
+class PolicyLifecycle(Reconciler):
+    """Marks policies, and releases those that nothing follows any more."""
+
+    name = "policies"
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, events: EventRecorder, *, random: Random
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._random = random
+        self._templates = caches.shared(TemplateInformers)
+        self._policies = caches.informer(PROPAGATION_POLICIES)
+        self._cluster_policies = caches.informer(CLUSTER_PROPAGATION_POLICIES)
+        self._leaving: set[str] = set()
+        """Keys of policies that wait for templates to stop following them."""
+
+    def watches(self) -> Iterable[Watch]:
+        """Return the policies, and the templates that a leaving policy waits for."""
+        yield Watch(self._policies)
+        yield Watch(self._cluster_policies)
+        yield Watch(self._templates, to=self._leaving_policy)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Mark a policy, or let it go."""
+        policies = self._policies if request.namespace else self._cluster_policies
+        policy = policies.cache.find(request.key)
+        if policy is None:
+            self._leaving.discard(request.key)
+            return Done()
+        place = policies.place.at(request.key)
+        if is_being_deleted(policy):
+            return await self._let_go(place, policy)
+        if problem := read_policy(policy).problem:
+            self._events.record(policy, "InvalidResourceSelector", problem, is_warning=True)
+        await commit(self._hub, place, policy, marked(policy, request.namespace, self._random))
+        return Done()
+
+    async def _let_go(self, place: Place, policy: Object) -> Result:
+        """Remove the finalizer of a policy, unless a template may still carry its marks."""
+        finalizer = finalizer_for(place.namespace)
+        if finalizer not in finalizers_of(policy):
+            return Done()
+        self._leaving.add(place.key)
+        # A policy that goes while a template still follows it would leave the template marked
+        # for ever. Until every kind has been listed, nobody can say that none does.
+        if not self._templates.has_synced:
+            return RequeueAfter(UNSYNCED_SECONDS)
+        if self._templates.claimed_by(place.key):
+            return RequeueAfter(RECHECK_SECONDS)
+        await release(self._hub, place, policy, finalizer)
+        self._leaving.discard(place.key)
+        return Done()
+
+    def _leaving_policy(self, update: Update) -> Iterable[Request]:
+        """Map a template to the policy it followed, if that one is leaving."""
+        if not self._leaving:
+            return ()
+        before = update.decode_before()
+        claim = None if before is None else claim_of(before)
+        if claim is None or claim.key not in self._leaving:
+            return ()
+        return (Request(claim.name, claim.namespace),)

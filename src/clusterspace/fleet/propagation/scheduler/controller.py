@@ -1,0 +1,163 @@
+"""Binding to clusters: read, decide, make sure, write.
+
+    ResourceBinding, ClusterResourceBinding ─┐
+                                             ├──> spec.clusters ──> status ──> events
+    Cluster ─────────────────────────────────┘
+
+A binding takes two writes: where its object is to be, and how that was found. Killed between the
+two, the next attempt finds the first done and does the second.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.bindings import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    clusters_of,
+    template_of,
+)
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.confinement import why_not_carried
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    request_for,
+)
+from clusterspace.fleet.propagation.scheduler.candidates import (
+    KnownClusters,
+    candidate_of,
+)
+from clusterspace.fleet.propagation.scheduler.decisions import Decision, plan_for
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.results import (
+    SCHEDULED,
+    result_text,
+    with_outcome,
+    with_targets,
+)
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, resource_version_of
+
+_log = structlog.get_logger(__name__)
+
+_STALE_SECONDS: Final = 10.0
+"""When to look again while nothing is heard of the clusters, and something would be removed."""
+
+
+class Scheduler(Reconciler):
+    """Gives every binding its clusters."""
+
+    name = "scheduler"
+    workers = 8
+
+    def __init__(self, hub: Client, caches: HubCaches, events: EventRecorder, clock: Clock) -> None:
+        self._hub = hub
+        self._events = events
+        self._clock = clock
+        self._bindings = caches.informer(RESOURCE_BINDINGS)
+        self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
+        self._clusters = caches.informer(CLUSTERS)
+        self._candidates = caches.shared(KnownClusters)
+        self._waiting: set[Request] = set()
+        """Bindings for which no place was found: they alone care how full clusters are."""
+        self._overwritten: dict[Request, frozenset[str]] = {}
+        """Versions of each binding that we have replaced, and that the cache may still have."""
+
+    def watches(self) -> Iterable[Watch]:
+        """Return bindings of both kinds, and the clusters they may go to."""
+        yield Watch(self._bindings)
+        yield Watch(self._cluster_bindings)
+        yield Watch(self._clusters, to=self.affected_by)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one binding to where it should be."""
+        informer = self._bindings if request.namespace else self._cluster_bindings
+        binding = informer.cache.find(request.key)
+        if binding is None or not is_to_schedule(binding):
+            self._waiting.discard(request)
+            self._overwritten.pop(request, None)
+            return Done()
+        # Our own writes come back as events. Deciding again by a state from before them would
+        # conflict at best; the event of the later state is on its way.
+        if resource_version_of(binding) in self._overwritten.get(request, ()):
+            return Done()
+        candidates = self._candidates.candidates()
+        decision = plan_for(binding, candidates)
+        in_use = {each.name for each in clusters_of(binding)}
+        if not in_use <= decision.targets.keys():
+            # Taking a cluster away deletes what runs there, and the cache may be behind: clusters
+            # in use are read live before that, and a cache that hears nothing decides nothing.
+            if self._clusters.is_stale:
+                return RequeueAfter(_STALE_SECONDS)
+            live = {name: await self._hub.find(Place(CLUSTERS, name=name)) for name in in_use}
+            confirmed = {name: candidate_of(each) for name, each in live.items() if each}
+            others = {name: each for name, each in candidates.items() if name not in in_use}
+            decision = plan_for(binding, dict(sorted({**others, **confirmed}.items())))
+        await self._write(request, informer.place.at(request.key), binding, decision)
+        if decision.is_success:
+            self._waiting.discard(request)
+        else:
+            self._waiting.add(request)
+        return Done()
+
+    def affected_by(self, update: Update) -> Iterable[Request]:
+        """Map a Cluster to the bindings to look at again because it changed.
+
+        Room comes and goes all the time, and matters to those only that wait for it.
+        """
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is not None:
+            was, is_now = candidate_of(before), candidate_of(after)
+            if was == is_now:
+                return ()
+            if was.differs_only_in_room(is_now):
+                return tuple(self._waiting)
+        informers = (self._bindings, self._cluster_bindings)
+        return [request_for(key) for informer in informers for key in informer.cache]
+
+    async def _write(
+        self, request: Request, place: Place, binding: Object, decision: Decision
+    ) -> None:
+        placed = await commit(self._hub, place, binding, with_targets(binding, decision))
+        # Killed here, the clusters are chosen and the condition does not say so. The next attempt
+        # decides the same, finds nothing to write in the spec, and writes the status.
+        desired = with_outcome(placed, decision, self._clock.now())
+        stored = await commit(self._hub, place, placed, desired)
+        versions = {resource_version_of(each) for each in (binding, placed)}
+        self._overwritten[request] = frozenset(versions - {resource_version_of(stored)})
+        is_moved = find_at(binding, "spec", "clusters") != find_at(stored, "spec", "clusters")
+        if not is_moved and _condition_of(binding) == _condition_of(stored):
+            return
+
+        reason = "ScheduleBindingSucceed" if decision.is_success else "ScheduleBindingFailed"
+        message = decision.message
+        if decision.is_success:
+            message = f"{message} Result: {result_text(decision.targets)}"
+        # A binding written by hand may name anybody's object; that one's owner is not told.
+        template = () if why_not_carried(stored) else (template_of(stored).outline,)
+        for about in (stored, *template):
+            self._events.record(about, reason, message, is_warning=not decision.is_success)
+        _log.info(
+            "binding scheduled" if decision.is_success else "binding not scheduled",
+            targets=dict(decision.targets),
+            reason=decision.reason.value,
+        )
+
+
+def _condition_of(binding: Object) -> tuple[object, ...]:
+    condition = find_condition(find_at(binding, "status", "conditions"), SCHEDULED) or {}
+    return condition.get("status"), condition.get("reason"), condition.get("message")

@@ -1,0 +1,109 @@
+"""Which clusters may: each one that may not is rejected with a reason."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from clusterspace.fleet.propagation.scheduler.affinities import AffinityGroup
+from clusterspace.fleet.propagation.scheduler.candidates import Candidate
+from clusterspace.fleet.propagation.scheduler.demands import Demand
+from clusterspace.kube.objects import Object
+from clusterspace.kube.taints import tolerates
+
+_REPELLING: Final = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a cluster is not used, in words that go on from "the cluster"."""
+
+    cluster: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which clusters may be used, and why the others may not."""
+
+    fit: tuple[Candidate, ...]
+    rejected: tuple[Rejection, ...]
+
+
+Filter: TypeAlias = Callable[[Candidate, Demand, AffinityGroup], str | None]
+"""Returns why a cluster may not be used, or None."""
+
+
+def judge(candidates: Mapping[str, Candidate], demand: Demand, group: AffinityGroup) -> Verdict:
+    """Ask every filter about every cluster; the first reason found is the one given."""
+    fit: list[Candidate] = []
+    rejected: list[Rejection] = []
+    for candidate in candidates.values():
+        reasons = (each(candidate, demand, group) for each in _FILTERS)
+        reason = next((each for each in reasons if each is not None), None)
+        if reason is None:
+            fit.append(candidate)
+        else:
+            rejected.append(Rejection(candidate.name, reason))
+    return Verdict(tuple(fit), tuple(rejected))
+
+
+def find_untolerated(taints: Iterable[Object], tolerations: Iterable[Object]) -> Object | None:
+    """Return the first taint that keeps new work away and that nothing tolerates."""
+    held = tuple(tolerations)
+    for taint in taints:
+        if taint.get("effect") not in _REPELLING:
+            continue
+        if not any(tolerates(toleration, taint) for toleration in held):
+            return taint
+    return None
+
+
+def _is_leaving(candidate: Candidate, _demand: Demand, _group: AffinityGroup) -> str | None:
+    return "is leaving the fleet" if candidate.is_leaving else None
+
+
+def _is_not_meant(candidate: Candidate, demand: Demand, group: AffinityGroup) -> str | None:
+    tier = group.find_tier(candidate.traits, may_overflow=demand.has_replicas)
+    return "did not match the placement cluster affinity constraint" if tier is None else None
+
+
+def _lacks_api(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    # What runs there proves that the API was there; a report that lacks it removes nothing.
+    if candidate.name in demand.placed or (demand.api_version, demand.kind) in candidate.served:
+        return None
+    return f"did not serve {demand.kind} of {demand.api_version}"
+
+
+def _repels(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    # Taints keep new things away and let old things stay.
+    if candidate.name in demand.placed:
+        return None
+    taint = find_untolerated(candidate.taints, demand.placement.tolerations)
+    return None if taint is None else f"had the untolerated taint {taint_text(taint)}"
+
+
+def taint_text(taint: Object) -> str:
+    """Return a taint as people write it: `key=value:Effect`."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def _has_no_group(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    for spread in demand.placement.spreads:
+        if not candidate.traits.values_of(spread.field):
+            return f"did not have the {spread.field} that the placement spreads over"
+    return None
+
+
+def _is_evicting(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    return "was just left by this object" if candidate.name in demand.evicted else None
+
+
+_FILTERS: Final[tuple[Filter, ...]] = (
+    _is_leaving,
+    _is_not_meant,
+    _lacks_api,
+    _repels,
+    _has_no_group,
+    _is_evicting,
+)

@@ -1,0 +1,4 @@
+"""Works back to binding back to template.
+
+controller.py   BindingStatuses: what clusters report, where people look for it
+"""

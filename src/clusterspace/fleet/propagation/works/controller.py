@@ -1,0 +1,374 @@
+"""Binding to one Work per cluster, and the removal of stale ones.
+
+    binding ──template, overrides──> desired Works ──> create, update
+                                     existing Works ─> orphans ──live read of binding──> delete
+
+Removing a Work removes an object from a cluster, so it takes a positive answer: the binding, read
+live, that does not name the cluster or is itself being deleted. A binding that cannot be read, or
+is not there at all, keeps its Works. What is desired is written before the rest is removed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+from uuid import uuid4
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    preserves_resources,
+    resource_for,
+    template_of,
+)
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
+from clusterspace.apis.works import binding_key_of
+from clusterspace.client.places import Place
+from clusterspace.client.resources import Client
+from clusterspace.controllers.caches import IndexKeys
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.finalizers import (
+    ensure_finalizer,
+    finalizers_of,
+    is_being_deleted,
+    release,
+)
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    more_than_status_changed,
+    request_for,
+)
+from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
+from clusterspace.fleet.propagation.overrides.policies import OverridePolicies
+from clusterspace.fleet.propagation.scheduler.affinities import traits_of
+from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters
+from clusterspace.fleet.propagation.targets import kept_clusters, targets_of
+from clusterspace.fleet.propagation.templates import is_older
+from clusterspace.fleet.propagation.works.rendering import (
+    Outline,
+    find_orphans,
+    is_free_for,
+    outline_for_binding,
+    plan_works,
+)
+from clusterspace.fleet.propagation.works.revisions import TemplateStates
+from clusterspace.fleet.propagation.works.writing import (
+    SYNC_FAILED,
+    WORK_INDEXES,
+    Failure,
+    KnownWorks,
+    WorkWriter,
+)
+from clusterspace.kube.conditions import FALSE, Condition, remove_condition, set_condition
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+    with_value,
+)
+
+WORKS_WRITTEN: Final = "WorksWritten"
+"""Condition of a binding: False while a cluster lacks its Work, and absent otherwise."""
+
+OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
+STAYS_HOME: Final = "PropagationForbidden"
+SYNC_SUCCEEDED: Final = "SyncWorkSucceed"
+
+REFUSED_SECONDS: Final = 30.0
+"""When to try again what the hub refused: it is not a matter of moments."""
+
+_BY_CLUSTER: Final = "cluster"
+_BY_KIND: Final = "template-kind"
+_BY_NAMESPACE: Final = "namespace"
+
+
+def by_cluster(binding: Object) -> Iterable[str]:
+    """Index bindings by the clusters that have their object."""
+    return kept_clusters(binding)
+
+
+def by_template_kind(binding: Object) -> Iterable[str]:
+    """Index bindings by the kind of their template."""
+    template = template_of(binding)
+    return (f"{template.api_version}/{template.kind}",)
+
+
+def by_namespace(kube_object: Object) -> Iterable[str]:
+    """Index objects by their namespace."""
+    return (namespace_of(kube_object),)
+
+
+_BINDING_INDEXES: Final[dict[str, IndexKeys]] = {
+    _BY_CLUSTER: by_cluster,
+    _BY_KIND: by_template_kind,
+}
+
+
+class BindingWorks(Reconciler):
+    """Keeps the Works of bindings; a request without a namespace is a ClusterResourceBinding's."""
+
+    name = "works"
+    workers = 16
+
+    def __init__(
+        self,
+        hub: Client,
+        caches: HubCaches,
+        events: EventRecorder,
+        clock: Clock,
+        *,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._clock = clock
+        self._new_id = new_id
+        self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=_BINDING_INDEXES)
+        self._cluster_bindings = caches.informer(
+            CLUSTER_RESOURCE_BINDINGS, indexes=_BINDING_INDEXES
+        )
+        self._works = caches.informer(WORKS, indexes=WORK_INDEXES)
+        self._clusters = caches.informer(CLUSTERS)
+        self._overrides = caches.informer(OVERRIDE_POLICIES, indexes={_BY_NAMESPACE: by_namespace})
+        self._cluster_overrides = caches.informer(CLUSTER_OVERRIDE_POLICIES)
+        self._candidates = caches.shared(KnownClusters)
+        self._known = caches.shared(KnownWorks)
+        self._templates = TemplateStates(hub, caches)
+        self._writer = WorkWriter(hub, self._known)
+
+    def watches(self) -> Iterable[Watch]:
+        """Return all that Works are made of; and Works, which nobody else should change."""
+        for bindings in (self._bindings, self._cluster_bindings):
+            yield Watch(bindings, when=more_than_status_changed)
+        yield Watch(self._works, to=binding_of_strayed)
+        yield Watch(self._clusters, to=self.bindings_in_cluster, when=has_new_traits)
+        for overrides in (self._overrides, self._cluster_overrides):
+            yield Watch(overrides, to=self.bindings_overridden)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the Works of one binding to where they should be."""
+        informer = self._bindings if request.namespace else self._cluster_bindings
+        binding = informer.cache.find(request.key)
+        if binding is None:
+            return Done()
+        if is_being_deleted(binding):
+            await self._withdraw(request, binding)
+            return Done()
+
+        failures: tuple[Failure, ...] = ()
+        if targets := targets_of(binding):
+            try:
+                template = await self._templates.find(binding)
+            except StaysHome as error:
+                # What is placed stays placed, by whatever rules it came there. It is said on the
+                # binding alone: the object may be somebody else's.
+                failures = tuple(Failure(each.name, STAYS_HOME, str(error)) for each in targets)
+                await self._write_condition(request, binding, failures)
+                self._events.record(binding, STAYS_HOME, str(error), is_warning=True)
+                return Done()
+            if template is None:
+                # Gone: the binding goes after it. Made anew: it gets a new binding.
+                return Done()
+            binding, failures = await self._write_works(request, binding, template)
+        await self._write_condition(request, binding, failures)
+        if not failures:
+            # Only now: an object that moves is on its new cluster before it leaves the old one.
+            await self._remove_orphans(request, binding)
+            return Done()
+        is_refused = any(each.reason == SYNC_FAILED for each in failures)
+        return RequeueAfter(REFUSED_SECONDS) if is_refused else Done()
+
+    async def _write_works(
+        self, request: Request, binding: Object, template: Object
+    ) -> tuple[Object, tuple[Failure, ...]]:
+        """Write what is desired; return the binding, and the clusters that lack their Work."""
+        outlines, failures = self._render(binding, template)
+        existing = self._known.of_binding(request.key)
+        for outline in outlines:
+            if outline.cluster in existing:
+                continue
+            # Namespaces have Works before a policy claims them; those are taken over.
+            free = self._known.find(outline.key)
+            if free is not None and is_free_for(free, outline.template):
+                existing[outline.cluster] = free
+        changes = plan_works(outlines, existing, self._new_id)
+        written: tuple[str, ...] = ()
+        if changes:
+            # First the finalizer, then the Works. Killed in between, a binding without Works is
+            # held, and released when it goes. The other way round, a binding that is deleted at
+            # this moment would be gone before its Works, and nobody would withdraw them.
+            place, finalizer = _place_of(request), _finalizer_of(request)
+            binding = await ensure_finalizer(self._hub, place, binding, finalizer)
+            outcome = await self._writer.write(changes)
+            written, failures = outcome.clusters, (*failures, *outcome.failures)
+        if written:
+            message = f"Works are written for {', '.join(written)}."
+            self._events.record(template, SYNC_SUCCEEDED, message)
+        for each in failures:
+            message = f"{each.cluster}: {each.message}"
+            self._events.record(template, each.reason, message, is_warning=True)
+            self._events.record(binding, each.reason, message, is_warning=True)
+        return binding, failures
+
+    def _render(
+        self, binding: Object, template: Object
+    ) -> tuple[tuple[Outline, ...], tuple[Failure, ...]]:
+        """Return the Works a binding calls for, and the clusters for which none can be made."""
+        namespace = namespace_of(template)
+        overrides = self._overrides.cache.objects_at(_BY_NAMESPACE, namespace) if namespace else ()
+        policies = OverridePolicies(
+            cluster_wide=tuple(self._cluster_overrides.cache.objects()), namespaced=overrides
+        )
+        clusters = self._candidates.candidates()
+        outlines: list[Outline] = []
+        failures: list[Failure] = []
+        for target in targets_of(binding):
+            cluster = clusters.get(target.name)
+            if cluster is None:
+                failures.append(Failure(target.name, SYNC_FAILED, "there is no such cluster"))
+                continue
+            if cluster.is_leaving:
+                continue  # its Works are being withdrawn, and nothing new goes there
+            try:
+                state = self._templates.state_for(binding, template, target.name)
+                outline = outline_for_binding(binding, state, target, cluster.traits, policies)
+            except OverrideFailed as error:
+                failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
+            except StaysHome as error:
+                failures.append(Failure(target.name, STAYS_HOME, str(error)))
+            else:
+                outlines.append(outline)
+        return tuple(outlines), tuple(failures)
+
+    async def _remove_orphans(self, request: Request, binding: Object) -> None:
+        """Remove the Works of clusters that the binding, read live, does not name."""
+        existing = self._known.of_binding(request.key).values()
+        if not find_orphans(existing, kept_clusters(binding)):
+            return
+        live = await self._read_live(request, binding)
+        if live is None:
+            return
+        for work in find_orphans(existing, kept_clusters(live)):
+            await self._writer.remove(work, is_preserved=preserves_resources(live))
+
+    async def _withdraw(self, request: Request, binding: Object) -> None:
+        """Remove all Works of a binding that is being deleted, then release it."""
+        live, finalizer = await self._read_live(request, binding), _finalizer_of(request)
+        if live is None or not is_being_deleted(live) or finalizer not in finalizers_of(live):
+            return
+        works = self._known.of_binding(request.key)
+        # A process that was killed right after writing a Work leaves one that the cache of this
+        # process may not have yet. Releasing the binding without it would orphan it for good.
+        template = template_of(live)
+        name = stamps.work_name(template.kind, template.namespace, template.name)
+        for cluster in sorted(kept_clusters(live) - works.keys()):
+            work = await self._writer.find(cluster, name)
+            if work is not None and binding_key_of(work) == request.key:
+                works[cluster] = work
+        for work in works.values():
+            if not is_being_deleted(work):
+                await self._writer.remove(work, is_preserved=preserves_resources(live))
+        await release(self._hub, _place_of(request), live, finalizer)
+
+    async def _read_live(self, request: Request, binding: Object) -> Object | None:
+        """Return the binding as it is now; None when it is gone or another took its place.
+
+        A hub that answers with a state from before the cached one is behind: Conflict, to be
+        tried again, because nothing may be deleted by an old answer.
+        """
+        live = await self._hub.find(_place_of(request))
+        if live is None or uid_of(live) != uid_of(binding):
+            return None
+        if is_older(live, resource_version_of(binding)):
+            raise Conflict(f"the hub told an older state of {request} than before")
+        return live
+
+    async def _write_condition(
+        self, request: Request, binding: Object, failures: Sequence[Failure]
+    ) -> None:
+        desired = with_failures(binding, failures, self._clock.now())
+        await commit(self._hub, _place_of(request), binding, desired)
+
+    def bindings_in_cluster(self, update: Update) -> Iterable[Request]:
+        """Map a Cluster to the bindings whose object it has."""
+        return self._requests_at(_BY_CLUSTER, update.key)
+
+    def bindings_overridden(self, update: Update) -> Iterable[Request]:
+        """Map an override policy to the bindings it selects, and to those it selected before.
+
+        Labels are not looked at: they are when the policy is applied.
+        """
+        requests: set[Request] = set()
+        for policy in (update.decode_before(), update.decode_after()):
+            if policy is None:
+                continue
+            try:
+                selectors = selectors_of(policy)
+            except MalformedSelector:
+                # What it selects cannot be told; every binding it may concern will say so.
+                selectors = ()
+            namespace = namespace_of(policy)
+            selected = [
+                request
+                for each in selectors
+                for request in self._requests_at(_BY_KIND, f"{each.api_version}/{each.kind}")
+                if not each.namespace or request.namespace == each.namespace
+            ]
+            if not selectors:
+                informers = (self._bindings, self._cluster_bindings)
+                selected = [request_for(key) for informer in informers for key in informer.cache]
+            requests.update(each for each in selected if namespace in ("", each.namespace))
+        return requests
+
+    def _requests_at(self, index: str, word: str) -> list[Request]:
+        informers = (self._bindings, self._cluster_bindings)
+        keys = (key for informer in informers for key in informer.cache.keys_at(index, word))
+        return [request_for(key) for key in keys]
+
+
+def has_new_traits(update: Update) -> bool:
+    """Whether a cluster is new, or is selected by other traits than before."""
+    before, after = update.decode_before(), update.decode_after()
+    return after is not None and (before is None or traits_of(before) != traits_of(after))
+
+
+def binding_of_strayed(update: Update) -> Iterable[Request]:
+    """Map a Work that is gone, or says something else than before, to its binding."""
+    before = update.decode_before()
+    if before is None or not more_than_status_changed(update):
+        return ()
+    key = binding_key_of(before)
+    return (request_for(key),) if key else ()
+
+
+def with_failures(binding: Object, failures: Sequence[Failure], now: float) -> Object:
+    """Return the binding with a condition that names what each cluster lacks, and why."""
+    conditions: list[Object] = find_at(binding, "status", "conditions") or []
+    if failures:
+        message = "; ".join(f"{each.cluster}: {each.message}" for each in failures)
+        desired = Condition(WORKS_WRITTEN, FALSE, failures[0].reason, message)
+        changed = set_condition(conditions, desired, now)
+    else:
+        changed = remove_condition(conditions, WORKS_WRITTEN)
+    if not changed.is_changed:
+        return binding
+    return with_value(binding, changed.conditions, "status", "conditions")
+
+
+def _place_of(request: Request) -> Place:
+    return Place(resource_for(request.namespace), request.namespace, request.name)
+
+
+def _finalizer_of(request: Request) -> str:
+    return stamps.BINDING_FINALIZER if request.namespace else stamps.CLUSTER_BINDING_FINALIZER
