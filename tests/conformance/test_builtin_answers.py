@@ -15,8 +15,7 @@ from tests.corpus import corpus_dir
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
-from clusterspace.builtins.strategies.admission import admit_new
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies.creation import Creation, admit_new
 from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.errors import MalformedObject

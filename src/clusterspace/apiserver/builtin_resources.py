@@ -16,14 +16,13 @@ from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.builtins.resource_model import NAME, NAMESPACE, BuiltinResource
 from clusterspace.builtins.resources import all_resources
 from clusterspace.builtins.schemas import schema_for
-from clusterspace.builtins.strategies.admission import admit_new
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies.creation import Creation, admit_new
 from clusterspace.builtins.strategies.prepare import (
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,
+    strategy_for,
 )
-from clusterspace.builtins.strategies.table import strategy_for
 from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.errors import Cause

@@ -9,10 +9,9 @@ from typing import Final, cast
 from clusterspace.apiserver.catalog import METADATA_FIELDS, Reading, ScalePaths, Served
 from clusterspace.apiserver.forms import Form
 from clusterspace.builtins.conversions import Conversion
-from clusterspace.builtins.definitions.columns import printer_of
 from clusterspace.builtins.definitions.reading import DefinedVersion, Definition
-from clusterspace.builtins.object_metadata import read_metadata
-from clusterspace.builtins.printers.registry import find_fleet_printer
+from clusterspace.builtins.normal_form import read_metadata
+from clusterspace.builtins.printers.registry import find_fleet_printer, printer_of
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
 from clusterspace.errors import BadRequest, Cause, MalformedObject, MethodNotAllowed

@@ -1,10 +1,10 @@
 """Facts of Kubernetes' own kinds: pure, and data wherever they can be data.
 
 resources.py         every built-in resource: group, versions, plural, scope, verbs, subresources
-resources_core.py, resources_groups.py, resource_model.py  its tables, and what a row says
+resource_model.py    what a row of that table says
 schemas.py, data/    schema facts, reduced from Kubernetes' published schemas
-wire_types.py, wire_values.py  the types of fields as they are written, and their normal values
-normal_form.py, object_metadata.py  the JSON that comes back for the JSON that was sent
+wire_types.py        the types of fields as they are written, and their normal values
+normal_form.py       the JSON that comes back for the JSON that was sent
 conversions.py       kinds that are served in two shapes and stored in one
 defaults/            what users may leave out
 strategies/          what creation and update make of an object besides

@@ -68,7 +68,8 @@ def _to_v2(autoscaler: Object) -> Object:
     spec = dict(cast("Object", autoscaler.get("spec") or {}))
     status = dict(cast("Object", autoscaler.get("status") or {}))
     carried = annotations_of(autoscaler)
-    metrics = _carried_list(carried.get(_METRICS))
+    others = _carried(carried.get(_METRICS))
+    metrics = cast("list[Object]", others) if isinstance(others, list) else []
     percentage = spec.pop("targetCPUUtilizationPercentage", None)
     if percentage is not None:
         target = {"type": "Utilization", "averageUtilization": percentage}
@@ -79,12 +80,12 @@ def _to_v2(autoscaler: Object) -> Object:
     if isinstance(behavior, dict):
         spec["behavior"] = behavior
     current = status.pop("currentCPUUtilizationPercentage", None)
-    told = _carried(carried.get(_STATUS))
-    status |= cast("Object", told) if isinstance(told, dict) else {}
+    reported = _carried(carried.get(_STATUS))
+    status |= cast("Object", reported) if isinstance(reported, dict) else {}
     if current is not None and "currentMetrics" not in status:
         usage = {"averageUtilization": current, "averageValue": "0"}
-        held = {"type": "Resource", "resource": {"name": "cpu", "current": usage}}
-        status["currentMetrics"] = [held]
+        metric = {"type": "Resource", "resource": {"name": "cpu", "current": usage}}
+        status["currentMetrics"] = [metric]
     kept = {key: value for key, value in carried.items() if key not in _CARRIED}
     shown = with_metadata(autoscaler, annotations=kept or None)
     return {**shown, "spec": spec, "status": status}
@@ -103,13 +104,13 @@ def _to_v1(autoscaler: Object) -> Object:
         carried[_METRICS] = json.dumps(rest)
     if "behavior" in spec:
         carried[_BEHAVIOR] = json.dumps(spec.pop("behavior"))
-    told = {key: status.pop(key) for key in ("conditions", "currentMetrics") if key in status}
-    for each in cast("list[Object]", told.get("currentMetrics") or []):
+    reported = {key: status.pop(key) for key in ("conditions", "currentMetrics") if key in status}
+    for each in cast("list[Object]", reported.get("currentMetrics") or []):
         used = find_at(each, "resource", "current", "averageUtilization")
         if find_at(each, "resource", "name") == "cpu" and used is not None:
             status["currentCPUUtilizationPercentage"] = used
-    if told:
-        carried[_STATUS] = json.dumps(told)
+    if reported:
+        carried[_STATUS] = json.dumps(reported)
     shown = with_metadata(autoscaler, annotations=carried or None)
     return {**shown, "spec": spec, "status": status}
 
@@ -127,11 +128,6 @@ def _carried(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return None  # somebody else's annotation of the same name: not ours to read
-
-
-def _carried_list(text: str | None) -> list[Object]:
-    held = _carried(text)
-    return cast("list[Object]", held) if isinstance(held, list) else []
 
 
 _AUTOSCALER: Final = Conversion(to_stored=_to_v2, from_stored=_to_v1)

@@ -7,7 +7,8 @@ times are rewritten, and fields the type does not have are dropped.
     {"kind": "ConfigMap", "data": {}, "typo": 1}  ->  {"kind": "ConfigMap", "metadata": {}}
                                                       and the unknown field "typo"
 
-Each struct becomes one reading function, made when it is first needed and kept.
+Each struct becomes one reading function, made when it is first needed and kept. The metadata of
+objects without a wire type of their own, custom ones, is read by `read_metadata`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from clusterspace.builtins import wire_types, wire_values
+from clusterspace.builtins import wire_types
 from clusterspace.builtins.wire_types import (
     Field,
     ListOf,
@@ -23,9 +24,11 @@ from clusterspace.builtins.wire_types import (
     PointerTo,
     Scalar,
     StructRef,
+    Unreadable,
     WireType,
+    WrongType,
+    json_type,
 )
-from clusterspace.builtins.wire_values import Unreadable, WrongType, json_type
 from clusterspace.errors import MalformedObject
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionKind
@@ -154,7 +157,7 @@ def _reader(wire_type: WireType) -> _Reader:
         case Scalar() if wire_type.form in _SCHEMA_CHOICES:
             return _SCHEMA_CHOICES[wire_type.form]
         case Scalar():
-            read_scalar = wire_values.scalar_reader(wire_type)
+            read_scalar = wire_types.scalar_reader(wire_type)
             return lambda value, _: read_scalar(value)
 
 
@@ -186,26 +189,23 @@ def _map_reader(map_type: MapOf) -> _Reader:
     return read
 
 
-def _schema_or_bool(value: Any, dropped: list[str]) -> Any:
-    return value if type(value) is bool else _struct_reader(_JSON_SCHEMA)(value, dropped)
+def _schema_or(other: ListOf | None) -> _Reader:
+    """Return the reader of a field that holds a schema, or a list, or without a list a bool."""
 
+    def read(value: Any, dropped: list[str]) -> Any:
+        if other is None and type(value) is bool:
+            return value
+        if other is not None and type(value) is list:
+            return _list_reader(other)(value, dropped)
+        return _struct_reader(_JSON_SCHEMA)(value, dropped)
 
-def _schema_or_list(value: Any, dropped: list[str]) -> Any:
-    if type(value) is list:
-        return _list_reader(ListOf(StructRef(_JSON_SCHEMA)))(value, dropped)
-    return _struct_reader(_JSON_SCHEMA)(value, dropped)
-
-
-def _schema_or_strings(value: Any, dropped: list[str]) -> Any:
-    if type(value) is list:
-        return _list_reader(ListOf(Scalar("string", "string")))(value, dropped)
-    return _struct_reader(_JSON_SCHEMA)(value, dropped)
+    return read
 
 
 _SCHEMA_CHOICES: Final[Mapping[str, _Reader]] = {
-    "schemaOrBool": _schema_or_bool,
-    "schemaOrArray": _schema_or_list,
-    "schemaOrStrings": _schema_or_strings,
+    "schemaOrBool": _schema_or(None),
+    "schemaOrArray": _schema_or(ListOf(StructRef(_JSON_SCHEMA))),
+    "schemaOrStrings": _schema_or(ListOf(Scalar("string", "string"))),
 }
 
 
@@ -215,7 +215,7 @@ def _zero(wire_type: WireType) -> Any:
         case StructRef():
             return _zero_struct(wire_type.name)
         case Scalar():
-            return wire_values.zero_of(wire_type)
+            return wire_types.zero_of(wire_type)
         case PointerTo() | ListOf() | MapOf():
             return None
 
@@ -239,7 +239,12 @@ def _unknown_within(wire_type: WireType, value: Any, path: str) -> Iterator[str]
         case PointerTo():
             yield from _unknown_within(wire_type.target, value, path)
         case StructRef() if isinstance(value, dict):
-            yield from _unknown_in_struct(wire_type, cast("Object", value), path)
+            fields = wire_types.struct_type(wire_type.name).fields
+            for key, held in cast("Object", value).items():
+                if key not in fields:
+                    yield _joined(path, key)
+                else:
+                    yield from _unknown_within(fields[key].type, held, _joined(path, key))
         case ListOf() if isinstance(value, list):
             for index, each in enumerate(cast("list[Any]", value)):
                 yield from _unknown_within(wire_type.element, each, f"{path}[{index}]")
@@ -250,14 +255,64 @@ def _unknown_within(wire_type: WireType, value: Any, path: str) -> Iterator[str]
             return
 
 
-def _unknown_in_struct(struct: StructRef, value: Object, path: str) -> Iterator[str]:
-    fields = wire_types.struct_type(struct.name).fields
-    for key, held in value.items():
-        if key not in fields:
-            yield _joined(path, key)
-        else:
-            yield from _unknown_within(fields[key].type, held, _joined(path, key))
-
-
 def _joined(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+_OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def read_metadata(value: Any) -> Object:
+    """Return metadata in its normal form; MalformedObject, without a place, for a wrong type.
+
+    Fields that nobody knows are left for pruning to drop and to name.
+    """
+    try:
+        return _read_struct(value, _OBJECT_META)
+    except (WrongType, Unreadable) as refusal:
+        raise MalformedObject(str(refusal)) from refusal
+
+
+@cache
+def _fields(name: str) -> Mapping[str, WireType]:
+    return {key: field.type for key, field in wire_types.struct_type(name).fields.items()}
+
+
+def _read_struct(value: Any, name: str) -> Object:
+    if type(value) is not dict:
+        raise WrongType(json_type(value), wire_types.type_name(StructRef(name)))
+    fields, normal = _fields(name), dict[str, Any]()
+    for key, held in cast("Object", value).items():
+        known = fields.get(key)
+        try:
+            read = held if known is None else _read(held, known)
+        except WrongType as wrong:
+            wrong.climb(wire_types.struct_type(name).short_name, key)
+            raise
+        # Nothing, and nothing much, is how metadata says that a field is not there.
+        if read or known is None or (read is not None and isinstance(known, PointerTo)):
+            normal[key] = read
+    return normal
+
+
+def _read(value: Any, wire_type: WireType) -> Any:
+    if value is None:
+        return wire_types.zero_of(wire_type) if isinstance(wire_type, Scalar) else None
+    match wire_type:
+        case PointerTo():
+            return _read(value, wire_type.target)
+        case StructRef():
+            return _read_struct(value, wire_type.name)
+        case ListOf():
+            return [_read(each, wire_type.element) for each in _of(value, list, wire_type)]
+        case MapOf():
+            held = _of(value, dict, wire_type)
+            return {key: _read(each, wire_type.value) or "" for key, each in held.items()}
+        case Scalar():
+            return wire_types.scalar_reader(wire_type)(value)
+
+
+def _of(value: Any, wanted: type, wire_type: WireType) -> Any:
+    if type(value) is not wanted:
+        raise WrongType(json_type(value), wire_types.type_name(wire_type))
+    return value

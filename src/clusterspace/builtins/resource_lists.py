@@ -18,7 +18,8 @@ def effective(pod_spec: Object, which: str) -> dict[str, str]:
     Init containers run one by one before the rest, so only the largest counts; those that are
     restarted for ever keep running and count with everything after them.
     """
-    running = _added(_lists(pod_spec, "containers", which))
+    containers = _containers(pod_spec, "containers")
+    running = _added(_list_of(container, which) for container in containers)
     sidecars: dict[str, str] = {}
     peak: dict[str, str] = {}
     for container in _containers(pod_spec, "initContainers"):
@@ -49,39 +50,32 @@ def qos_class(pod: Object) -> str:
     if spec.get("resources") is not None:
         sources = [cast("Object", spec["resources"])]
     else:
-        every = (*_containers(spec, "containers"), *_containers(spec, "initContainers"))
-        sources = [cast("Object", container.get("resources") or {}) for container in every]
+        containers = (*_containers(spec, "containers"), *_containers(spec, "initContainers"))
+        sources = [cast("Object", container.get("resources") or {}) for container in containers]
     requests = _added(_counted(each, "requests") for each in sources)
     limits = _added(_counted(each, "limits") for each in sources)
     if not requests and not limits:
         return "BestEffort"
     all_limited = all(len(_counted(each, "limits")) == len(_QOS_RESOURCES) for each in sources)
-    return "Guaranteed" if all_limited and _are_equal(requests, limits) else "Burstable"
+    are_equal = requests.keys() == limits.keys() and all(
+        parse_quantity(text).nanos == parse_quantity(limits[key]).nanos
+        for key, text in requests.items()
+    )
+    return "Guaranteed" if all_limited and are_equal else "Burstable"
 
 
 def _counted(resources: Object, which: str) -> ResourceList:
     """Return the quantities that decide the class: CPU and memory above zero."""
-    held = cast("ResourceList", resources.get(which) or {})
+    quantities = cast("ResourceList", resources.get(which) or {})
     return {
         key: text
-        for key, text in held.items()
+        for key, text in quantities.items()
         if key in _QOS_RESOURCES and parse_quantity(text).nanos > 0
     }
 
 
-def _are_equal(requests: ResourceList, limits: ResourceList) -> bool:
-    return requests.keys() == limits.keys() and all(
-        parse_quantity(text).nanos == parse_quantity(limits[key]).nanos
-        for key, text in requests.items()
-    )
-
-
 def _containers(pod_spec: Object, field: str) -> list[Object]:
     return cast("list[Object]", pod_spec.get(field) or [])
-
-
-def _lists(pod_spec: Object, field: str, which: str) -> list[ResourceList]:
-    return [_list_of(container, which) for container in _containers(pod_spec, field)]
 
 
 def _list_of(container: Object, which: str) -> ResourceList:
@@ -89,13 +83,11 @@ def _list_of(container: Object, which: str) -> ResourceList:
 
 
 def _added(lists: Iterable[ResourceList]) -> dict[str, str]:
-    held = list(lists)
-    names = dict.fromkeys(name for each in held for name in each)
-    return {name: _sum([each[name] for each in held if name in each]) for name in names}
-
-
-def _sum(texts: list[str]) -> str:
-    return str(sum(map(parse_quantity, texts), start=ZERO))
+    totals: dict[str, Quantity] = {}
+    for each in lists:
+        for name, text in each.items():
+            totals[name] = totals.get(name, ZERO) + parse_quantity(text)
+    return {name: str(total) for name, total in totals.items()}
 
 
 def _larger(one: ResourceList, other: ResourceList) -> dict[str, str]:

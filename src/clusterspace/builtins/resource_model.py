@@ -82,7 +82,7 @@ class FieldSelection:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubresourceRow:
     """A subresource as the table writes it: what is left out is the parent's."""
 
     name: str
@@ -91,8 +91,10 @@ class Part:
     group_version: GroupVersion | None = None
 
 
-STATUS: Final = Part("status")
-SCALE: Final = Part("scale", kind="Scale", group_version=GroupVersion("autoscaling", "v1"))
+STATUS: Final = SubresourceRow("status")
+SCALE: Final = SubresourceRow(
+    "scale", kind="Scale", group_version=GroupVersion("autoscaling", "v1")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class Row:
     short_names: Path = ()
     categories: Path = ()
     verbs: tuple[str, ...] = ALL_VERBS
-    parts: tuple[Part, ...] = ()
+    subresources: tuple[SubresourceRow, ...] = ()
     has_generation: bool = False
     check_name: NameCheck = dns1123_subdomain_problems
     selection: FieldSelection = FieldSelection()
@@ -199,17 +201,19 @@ def resource_of(group_version: GroupVersion, row: Row) -> BuiltinResource:
         verbs=row.verbs,
         short_names=row.short_names,
         categories=row.categories,
-        subresources=tuple(_subresource_of(group_version, row, part) for part in row.parts),
+        subresources=tuple(
+            _subresource_of(group_version, row, subresource) for subresource in row.subresources
+        ),
     )
     return BuiltinResource(info, row)
 
 
-def _subresource_of(parent: GroupVersion, row: Row, part: Part) -> Subresource:
-    speaks = part.group_version or parent
+def _subresource_of(parent: GroupVersion, row: Row, subresource: SubresourceRow) -> Subresource:
+    speaks = subresource.group_version or parent
     return Subresource(
-        name=part.name,
-        kind=part.kind or row.kind,
+        name=subresource.name,
+        kind=subresource.kind or row.kind,
         group=speaks.group,
         version=speaks.version,
-        verbs=part.verbs,
+        verbs=subresource.verbs,
     )

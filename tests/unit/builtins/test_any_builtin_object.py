@@ -8,8 +8,7 @@ import pytest
 from clusterspace.builtins import wire_types
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.admission import admit_new
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies.creation import Creation, admit_new
 from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.builtins.wire_types import ListOf, MapOf, PointerTo, Scalar, StructRef, WireType

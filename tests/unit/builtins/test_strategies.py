@@ -4,14 +4,13 @@ import pytest
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.admission import admit_new
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies.creation import Creation, admit_new
 from clusterspace.builtins.strategies.prepare import (
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,
+    strategy_for,
 )
-from clusterspace.builtins.strategies.table import strategy_for
 from clusterspace.kube.objects import find_at
 from clusterspace.kube.resources import GroupKind, GroupVersionKind
 

@@ -371,7 +371,11 @@ def test_a_pod_that_cannot_run_is_refused(spec, expected) -> None:
                     "scope": "Namespaced",
                     "names": {"plural": "a", "kind": "A"},
                     "versions": [
-                        {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": {}}}
+                        {
+                            "name": "v1",
+                            "storage": True,
+                            "schema": {"openAPIV3Schema": {"type": "object"}},
+                        }
                     ],
                 },
             },

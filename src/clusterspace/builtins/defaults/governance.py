@@ -1,15 +1,15 @@
-"""Defaults of what governs a cluster: RBAC, admission, quota, flow control, custom resources."""
+"""Defaults of traffic and of what governs a cluster: Services, RBAC, admission, quota, devices."""
 
 from typing import Final, cast
 
 from clusterspace.builtins.defaults.rules import (
-    Rule,
     Rules,
     empty,
     in_sequence,
     missing,
     part_of,
     rounded,
+    rule_for,
     with_missing,
     within,
 )
@@ -20,7 +20,9 @@ _AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1"
 _APIEXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _CERTIFICATES: Final = "io.k8s.api.certificates"
 _CORE: Final = "io.k8s.api.core.v1"
+_DISCOVERY: Final = "io.k8s.api.discovery.v1"
 _FLOW: Final = "io.k8s.api.flowcontrol.v1"
+_NETWORKING: Final = "io.k8s.api.networking.v1"
 _RBAC: Final = "io.k8s.api.rbac.v1"
 _RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 _RESOURCE: Final = "io.k8s.api.resource"
@@ -28,75 +30,14 @@ _SCHEDULING: Final = "io.k8s.api.scheduling.v1"
 
 _AN_HOUR: Final = 3600
 _A_DAY: Final = 86400
+_THREE_HOURS: Final = 10800
 _VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 _DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 
-
-def _namespace(namespace: Object) -> Object:
-    """Label a namespace with its name, so that selectors can pick it."""
-    metadata = cast("Object", namespace.get("metadata") or {})
-    name, labels = metadata.get("name"), cast("Object", metadata.get("labels") or {})
-    if not name or labels.get("kubernetes.io/metadata.name") == name:
-        return namespace
-    labelled = {**labels, "kubernetes.io/metadata.name": name}
-    return {**namespace, "metadata": {**metadata, "labels": labelled}}
-
-
-def _node_status(status: Object) -> Object:
-    capacity = status.get("capacity")
-    return with_missing(status, {"allocatable": capacity}) if capacity else status
-
-
-def _limit_range_item(item: Object) -> Object:
-    """Complete the limits of containers: default from max, request from default, then from min."""
-    if item.get("type") != "Container":
-        return item
-    limit = {**part_of(item, "max"), **part_of(item, "default")}
-    request = {**part_of(item, "min"), **limit, **part_of(item, "defaultRequest")}
-    filled = {**item, **{key: held for key, held in _pairs(limit, request) if held}}
-    return item if filled == item else filled
-
-
-def _pairs(limit: Object, request: Object) -> tuple[tuple[str, Object], ...]:
-    return (("default", limit), ("defaultRequest", request))
-
-
-def _subject(subject: Object) -> Object:
-    if subject.get("kind") in ("User", "Group"):
-        return with_missing(subject, {"apiGroup": _RBAC_GROUP})
-    return subject
-
-
-def _custom_resource_definition(definition: Object) -> Object:
-    spec = cast("Object", definition["spec"])
-    filled = with_missing(spec, {"conversion": {"strategy": "None"}})
-    names = _names(cast("Object", spec.get("names") or {}))
-    status = cast("Object", definition.get("status") or {})
-    if not status.get("storedVersions") and (stored := _storage_version(spec)):
-        status = {**status, "storedVersions": [stored]}
-    if filled is spec and names is spec.get("names") and status is definition.get("status"):
-        return definition
-    return {**definition, "spec": {**filled, "names": names}, "status": status}
-
-
-def _names(names: Object) -> Object:
-    kind = str(names.get("kind") or "")
-    if not kind:
-        return names
-    return with_missing(names, {"singular": kind.lower(), "listKind": f"{kind}List"})
-
-
-def _storage_version(spec: Object) -> str:
-    versions = cast("list[Object]", spec.get("versions") or [])
-    return next((str(each.get("name")) for each in versions if each.get("storage")), "")
-
-
-def _device_request(request: Object) -> Object:
-    filled = with_missing(request, {"allocationMode": "ExactCount"})
-    is_counted = filled["allocationMode"] == "ExactCount"
-    return with_missing(filled, {"count": 1}) if is_counted else filled
-
-
+_HTTPS: Final = missing(port=443)
+_MATCH_RESOURCES: Final = missing(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+_ANY_SCOPE: Final = missing(scope="*")
+_FAIL: Final = missing(failurePolicy="Fail")
 _WEBHOOK: Final = missing(
     failurePolicy="Fail",
     matchPolicy="Equivalent",
@@ -104,13 +45,8 @@ _WEBHOOK: Final = missing(
     objectSelector={},
     timeoutSeconds=10,
 )
-_HTTPS: Final = missing(port=443)
 
-_MATCH_RESOURCES: Final = missing(matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
-_ANY_SCOPE: Final = missing(scope="*")
-_FAIL: Final = missing(failurePolicy="Fail")
-
-_ADMISSION_RULES: Final[dict[str, Rule]] = {
+RULES: Final[Rules] = {
     f"{_ADMISSION}.v1.ValidatingWebhook": _WEBHOOK,
     f"{_ADMISSION}.v1.MutatingWebhook": in_sequence(_WEBHOOK, missing(reinvocationPolicy="Never")),
     f"{_ADMISSION}.v1.RuleWithOperations": _ANY_SCOPE,
@@ -120,34 +56,15 @@ _ADMISSION_RULES: Final[dict[str, Rule]] = {
     f"{_ADMISSION}.v1alpha1.MutatingAdmissionPolicySpec": _FAIL,
     **{f"{_ADMISSION}.{each}.NamedRuleWithOperations": _ANY_SCOPE for each in _VERSIONS},
     **{f"{_ADMISSION}.{each}.MatchResources": _MATCH_RESOURCES for each in _VERSIONS},
-}
-
-_DEVICE_RULES: Final[dict[str, Rule]] = {
-    f"{_RESOURCE}.v1.ExactDeviceRequest": _device_request,
-    f"{_RESOURCE}.v1beta2.ExactDeviceRequest": _device_request,
-    **{f"{_RESOURCE}.{each}.DeviceSubRequest": _device_request for each in _DEVICE_VERSIONS},
     **{
         f"{_RESOURCE}.{each}.DeviceToleration": missing(operator="Equal")
         for each in _DEVICE_VERSIONS
     },
-}
-
-RULES: Final[Rules] = {
-    **_ADMISSION_RULES,
-    **_DEVICE_RULES,
-    f"{_CORE}.Namespace": in_sequence(_namespace, within("status", missing(phase="Active"))),
-    f"{_CORE}.NodeStatus": in_sequence(_node_status, rounded("capacity", "allocatable")),
-    f"{_CORE}.LimitRangeItem": in_sequence(
-        _limit_range_item,
-        rounded("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"),
-    ),
     f"{_CORE}.ResourceQuotaSpec": rounded("hard"),
     f"{_CORE}.ResourceQuotaStatus": rounded("hard", "used"),
     f"{_RBAC}.RoleBinding": within("roleRef", empty(apiGroup=_RBAC_GROUP)),
     f"{_RBAC}.ClusterRoleBinding": within("roleRef", empty(apiGroup=_RBAC_GROUP)),
-    f"{_RBAC}.Subject": _subject,
     f"{_SCHEDULING}.PriorityClass": missing(preemptionPolicy="PreemptLowerPriority"),
-    f"{_APIEXTENSIONS}.CustomResourceDefinition": _custom_resource_definition,
     f"{_APIEXTENSIONS}.ServiceReference": _HTTPS,
     f"{_AGGREGATOR}.ServiceReference": _HTTPS,
     "io.k8s.api.authentication.v1.TokenRequestSpec": missing(expirationSeconds=_AN_HOUR),
@@ -160,4 +77,143 @@ RULES: Final[Rules] = {
         nominalConcurrencyShares=30, lendablePercent=0
     ),
     f"{_FLOW}.QueuingConfiguration": empty(queues=64, handSize=8, queueLengthLimit=50),
+    f"{_CORE}.EndpointPort": missing(protocol="TCP"),
+    f"{_DISCOVERY}.EndpointPort": missing(name="", protocol="TCP"),
+    f"{_NETWORKING}.NetworkPolicyPort": missing(protocol="TCP"),
+    f"{_NETWORKING}.IngressClassParametersReference": missing(scope="Cluster"),
 }
+
+
+@rule_for(RULES, f"{_CORE}.Namespace")
+def fill_namespace(namespace: Object) -> Object:
+    """Label a namespace with its name, so that selectors can pick it."""
+    namespace = within("status", missing(phase="Active"))(namespace)
+    metadata = cast("Object", namespace.get("metadata") or {})
+    name, labels = metadata.get("name"), cast("Object", metadata.get("labels") or {})
+    if not name or labels.get("kubernetes.io/metadata.name") == name:
+        return namespace
+    labelled = {**labels, "kubernetes.io/metadata.name": name}
+    return {**namespace, "metadata": {**metadata, "labels": labelled}}
+
+
+@rule_for(RULES, f"{_CORE}.NodeStatus")
+def fill_node_status(status: Object) -> Object:
+    """Let all that a node has be allocated, unless it says otherwise."""
+    if capacity := status.get("capacity"):
+        status = with_missing(status, {"allocatable": capacity})
+    return rounded("capacity", "allocatable")(status)
+
+
+@rule_for(RULES, f"{_CORE}.LimitRangeItem")
+def fill_limit_range_item(item: Object) -> Object:
+    """Complete the limits of containers: default from max, request from default, then from min."""
+    if item.get("type") == "Container":
+        limit = {**part_of(item, "max"), **part_of(item, "default")}
+        request = {**part_of(item, "min"), **limit, **part_of(item, "defaultRequest")}
+        completed = {"default": limit, "defaultRequest": request}
+        filled = {**item, **{field: values for field, values in completed.items() if values}}
+        item = item if filled == item else filled
+    return rounded("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")(item)
+
+
+@rule_for(RULES, f"{_RBAC}.Subject")
+def fill_subject(subject: Object) -> Object:
+    """Name the group of users and groups; accounts have none."""
+    if subject.get("kind") in ("User", "Group"):
+        return with_missing(subject, {"apiGroup": _RBAC_GROUP})
+    return subject
+
+
+@rule_for(RULES, f"{_APIEXTENSIONS}.CustomResourceDefinition")
+def fill_custom_resource_definition(definition: Object) -> Object:
+    """Name a definition's kind in full, and remember the version it is stored in."""
+    spec = cast("Object", definition["spec"])
+    filled = with_missing(spec, {"conversion": {"strategy": "None"}})
+    names = cast("Object", spec.get("names") or {})
+    if kind := str(names.get("kind") or ""):
+        names = with_missing(names, {"singular": kind.lower(), "listKind": f"{kind}List"})
+    status = cast("Object", definition.get("status") or {})
+    versions = cast("list[Object]", spec.get("versions") or [])
+    stored = next((str(each.get("name")) for each in versions if each.get("storage")), "")
+    if stored and not status.get("storedVersions"):
+        status = {**status, "storedVersions": [stored]}
+    if filled is spec and names is spec.get("names") and status is definition.get("status"):
+        return definition
+    return {**definition, "spec": {**filled, "names": names}, "status": status}
+
+
+@rule_for(
+    RULES,
+    f"{_RESOURCE}.v1.ExactDeviceRequest",
+    f"{_RESOURCE}.v1beta2.ExactDeviceRequest",
+    *(f"{_RESOURCE}.{each}.DeviceSubRequest" for each in _DEVICE_VERSIONS),
+)
+def fill_device_request(request: Object) -> Object:
+    """Ask for one device when nobody said how many."""
+    filled = with_missing(request, {"allocationMode": "ExactCount"})
+    is_counted = filled["allocationMode"] == "ExactCount"
+    return with_missing(filled, {"count": 1}) if is_counted else filled
+
+
+@rule_for(RULES, f"{_CORE}.Service")
+def fill_service(service: Object) -> Object:
+    """Complete ports, then what the type of the service asks for, then session affinity."""
+    spec = cast("Object", service["spec"])
+    ports = cast("list[Object]", spec.get("ports") or [])
+    filled_ports = [
+        {
+            **with_missing(port, {"protocol": "TCP"}),
+            "targetPort": port.get("targetPort") or port.get("port", 0),
+        }
+        for port in ports
+    ]
+    filled = spec if filled_ports == ports else {**spec, "ports": filled_ports}
+    filled = _session_affinity(_service_type(filled))
+    status = cast("Object", service.get("status") or {})
+    if filled["type"] == "LoadBalancer":
+        status = within("loadBalancer", _ingress_modes)(status)
+    if filled is spec and status is service.get("status"):
+        return service
+    return {**service, "spec": filled, "status": status}
+
+
+def _service_type(spec: Object) -> Object:
+    filled = with_missing(spec, {"type": "ClusterIP"})
+    values: Object = {}
+    if filled["type"] != "ExternalName":
+        values["internalTrafficPolicy"] = "Cluster"
+    is_external = filled["type"] in ("NodePort", "LoadBalancer")
+    if is_external or (filled["type"] == "ClusterIP" and filled.get("externalIPs")):
+        values["externalTrafficPolicy"] = "Cluster"
+    if filled["type"] == "LoadBalancer":
+        values["allocateLoadBalancerNodePorts"] = True
+    return with_missing(filled, values)
+
+
+def _session_affinity(spec: Object) -> Object:
+    filled = with_missing(spec, {"sessionAffinity": "None"})
+    if filled["sessionAffinity"] == "None":
+        if "sessionAffinityConfig" not in filled:
+            return filled
+        return {key: value for key, value in filled.items() if key != "sessionAffinityConfig"}
+    given = part_of(part_of(filled, "sessionAffinityConfig"), "clientIP")
+    timeout = given.get("timeoutSeconds")
+    if filled["sessionAffinity"] != "ClientIP" or timeout is not None:
+        return filled
+    config = {"clientIP": {"timeoutSeconds": _THREE_HOURS}}
+    return {**filled, "sessionAffinityConfig": config}
+
+
+def _ingress_modes(load_balancer: Object) -> Object:
+    addresses = cast("list[Object]", load_balancer.get("ingress") or [])
+    filled = [
+        with_missing(each, {"ipMode": "VIP"}) if each.get("ip") else each for each in addresses
+    ]
+    return load_balancer if filled == addresses else {**load_balancer, "ingress": filled}
+
+
+@rule_for(RULES, f"{_NETWORKING}.NetworkPolicySpec")
+def fill_network_policy_spec(spec: Object) -> Object:
+    """Say which directions a policy is about: always what comes in."""
+    directions = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    return with_missing(spec, {"policyTypes": directions})

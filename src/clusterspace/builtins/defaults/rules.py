@@ -9,8 +9,18 @@ from clusterspace.kube.objects import Object
 Rule: TypeAlias = Callable[[Object], Object]
 """Returns the struct itself when there is nothing to fill in, else a copy with more in it."""
 
-Rules: TypeAlias = Mapping[str, Rule]
+Rules: TypeAlias = dict[str, Rule]
 """Rules by the published name of the struct they are for."""
+
+
+def rule_for(rules: dict[str, Rule], *names: str) -> Callable[[Rule], Rule]:
+    """Return a decorator that files a rule under the names of its structs."""
+
+    def file(rule: Rule) -> Rule:
+        rules.update(dict.fromkeys(names, rule))
+        return rule
+
+    return file
 
 
 def missing(**values: Any) -> Rule:
@@ -43,11 +53,11 @@ def within(field: str, rule: Rule) -> Rule:
     """Return a rule that applies another to a field that is there."""
 
     def fill(struct: Object) -> Object:
-        held = struct.get(field)
-        if held is None:
+        inner = struct.get(field)
+        if inner is None:
             return struct
-        filled = rule(cast("Object", held))
-        return struct if filled is held else {**struct, field: filled}
+        filled = rule(cast("Object", inner))
+        return struct if filled is inner else {**struct, field: filled}
 
     return fill
 
@@ -58,9 +68,9 @@ def rounded(*fields: str) -> Rule:
     def fill(struct: Object) -> Object:
         changed: Object = {}
         for field in fields:
-            held = cast("Object", struct.get(field) or {})
-            finer = {key: resource_lists.rounded_to_millis(text) for key, text in held.items()}
-            if finer != held:
+            given = cast("Object", struct.get(field) or {})
+            finer = {key: resource_lists.rounded_to_millis(text) for key, text in given.items()}
+            if finer != given:
                 changed[field] = finer
         return {**struct, **changed} if changed else struct
 

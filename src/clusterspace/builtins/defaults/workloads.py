@@ -9,6 +9,7 @@ from clusterspace.builtins.defaults.rules import (
     in_sequence,
     missing,
     part_of,
+    rule_for,
     with_missing,
     within,
 )
@@ -38,89 +39,6 @@ def _rolling_update(values: Object, otherwise: Object) -> Rule:
         return filled if is_same else {**filled, "rollingUpdate": rolling}
 
     return fill
-
-
-def _stateful_set_strategy(strategy: Object) -> Object:
-    """Give a partition to a strategy that was left out, but not to a bare `RollingUpdate`."""
-    if not strategy.get("type"):
-        rolling = with_missing(
-            cast("Object", strategy.get("rollingUpdate") or {}), {"partition": 0}
-        )
-        return {**strategy, "type": "RollingUpdate", "rollingUpdate": rolling}
-    if strategy["type"] == "RollingUpdate":
-        return within("rollingUpdate", missing(partition=0))(strategy)
-    return strategy
-
-
-_RETENTION: Final = missing(whenDeleted="Retain", whenScaled="Retain")
-_STATEFUL_SET_SPEC: Final = in_sequence(
-    missing(
-        podManagementPolicy="OrderedReady",
-        persistentVolumeClaimRetentionPolicy={},
-        replicas=1,
-        revisionHistoryLimit=10,
-    ),
-    within("persistentVolumeClaimRetentionPolicy", _RETENTION),
-    within("updateStrategy", _stateful_set_strategy),
-)
-
-
-def _claim_template_types(spec: Object) -> Object:
-    """Name the kind of each claim template: alone among embedded objects, they show it."""
-    templates = cast("list[Object]", spec.get("volumeClaimTemplates") or [])
-    if all(each.get("kind") for each in templates):
-        return spec
-    named = [{**each, "kind": "PersistentVolumeClaim", "apiVersion": "v1"} for each in templates]
-    return {**spec, "volumeClaimTemplates": named}
-
-
-def _daemon_set(daemon_set: Object) -> Object:
-    """Give a daemon set the mark of its template's generation; the server counts it later."""
-    annotations = annotations_of(daemon_set)
-    if TEMPLATE_GENERATION in annotations:
-        return daemon_set
-    return with_metadata(daemon_set, annotations={**annotations, TEMPLATE_GENERATION: "0"})
-
-
-def _job(job: Object) -> Object:
-    spec = cast("Object", job["spec"])
-    filled = with_missing(
-        spec,
-        {
-            "parallelism": 1,
-            "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _LARGEST_INT32,
-            "completionMode": "NonIndexed",
-            "suspend": False,
-            "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else _REPLACED_EARLY,
-            "manualSelector": False,
-        },
-    )
-    if spec.get("parallelism") is None:
-        filled = with_missing(filled, {"completions": 1})
-    labelled = _labels_from_template(job, cast("Object", spec.get("template") or {}))
-    return labelled if filled is spec else {**labelled, "spec": filled}
-
-
-_REPLACED_EARLY: Final = "TerminatingOrFailed"
-
-
-def _labels_from_template(owner: Object, template: Object) -> Object:
-    """Label the owner like its pods when it has no labels of its own."""
-    pod_labels = part_of(template, "metadata").get("labels")
-    metadata = cast("Object", owner.get("metadata") or {})
-    if not pod_labels or metadata.get("labels"):
-        return owner
-    return {**owner, "metadata": {**metadata, "labels": pod_labels}}
-
-
-def _replication_controller(controller: Object) -> Object:
-    spec = cast("Object", controller["spec"])
-    template = cast("Object", spec.get("template") or {})
-    pod_labels = part_of(template, "metadata").get("labels")
-    values: Object = {"replicas": 1, **({"selector": pod_labels} if pod_labels else {})}
-    filled = with_missing(spec, values)
-    labelled = _labels_from_template(controller, template)
-    return labelled if filled is spec else {**labelled, "spec": filled}
 
 
 _CPU_AT_80_PERCENT: Final = {
@@ -163,9 +81,6 @@ RULES: Final[Rules] = {
         missing(revisionHistoryLimit=10),
         within("updateStrategy", _rolling_update(_ONE, otherwise=_NONE)),
     ),
-    f"{_APPS}.StatefulSetSpec": in_sequence(_STATEFUL_SET_SPEC, _claim_template_types),
-    f"{_APPS}.DaemonSet": _daemon_set,
-    f"{_BATCH}.Job": _job,
     f"{_BATCH}.PodFailurePolicyOnPodConditionsPattern": empty(status="True"),
     f"{_BATCH}.CronJobSpec": missing(
         concurrencyPolicy="Allow",
@@ -173,7 +88,6 @@ RULES: Final[Rules] = {
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     ),
-    f"{_CORE}.ReplicationController": _replication_controller,
     f"{_AUTOSCALING}.v1.HorizontalPodAutoscalerSpec": missing(
         minReplicas=1, targetCPUUtilizationPercentage=80
     ),
@@ -182,3 +96,86 @@ RULES: Final[Rules] = {
         within("behavior", _scaling_behavior),
     ),
 }
+
+_STATEFUL_SET: Final[Object] = {
+    "podManagementPolicy": "OrderedReady",
+    "persistentVolumeClaimRetentionPolicy": {},
+    "replicas": 1,
+    "revisionHistoryLimit": 10,
+}
+_RETENTION: Final = missing(whenDeleted="Retain", whenScaled="Retain")
+
+
+@rule_for(RULES, f"{_APPS}.StatefulSetSpec")
+def fill_stateful_set_spec(spec: Object) -> Object:
+    """Complete a set's spec; its claim templates name their kind, alone among embedded objects."""
+    spec = with_missing(spec, _STATEFUL_SET)
+    spec = within("persistentVolumeClaimRetentionPolicy", _RETENTION)(spec)
+    strategy = part_of(spec, "updateStrategy")
+    if not strategy.get("type"):
+        # A strategy that was left out gets a partition; a bare `RollingUpdate` does not.
+        rolling = with_missing(part_of(strategy, "rollingUpdate"), {"partition": 0})
+        filled = {**strategy, "type": "RollingUpdate", "rollingUpdate": rolling}
+        spec = {**spec, "updateStrategy": filled} if "updateStrategy" in spec else spec
+    elif strategy["type"] == "RollingUpdate":
+        partition = within("rollingUpdate", missing(partition=0))
+        spec = within("updateStrategy", partition)(spec)
+    templates = cast("list[Object]", spec.get("volumeClaimTemplates") or [])
+    if all(each.get("kind") for each in templates):
+        return spec
+    named = [{**each, "kind": "PersistentVolumeClaim", "apiVersion": "v1"} for each in templates]
+    return {**spec, "volumeClaimTemplates": named}
+
+
+@rule_for(RULES, f"{_APPS}.DaemonSet")
+def fill_daemon_set(daemon_set: Object) -> Object:
+    """Give a daemon set the mark of its template's generation; the server counts it later."""
+    annotations = annotations_of(daemon_set)
+    if TEMPLATE_GENERATION in annotations:
+        return daemon_set
+    return with_metadata(daemon_set, annotations={**annotations, TEMPLATE_GENERATION: "0"})
+
+
+@rule_for(RULES, f"{_BATCH}.Job")
+def fill_job(job: Object) -> Object:
+    """Let one pod run once, and label a job like its pods."""
+    spec = cast("Object", job["spec"])
+    filled = with_missing(
+        spec,
+        {
+            "parallelism": 1,
+            "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _LARGEST_INT32,
+            "completionMode": "NonIndexed",
+            "suspend": False,
+            "podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else _REPLACED_EARLY,
+            "manualSelector": False,
+        },
+    )
+    if spec.get("parallelism") is None:
+        filled = with_missing(filled, {"completions": 1})
+    labelled = _labels_from_template(job, cast("Object", spec.get("template") or {}))
+    return labelled if filled is spec else {**labelled, "spec": filled}
+
+
+_REPLACED_EARLY: Final = "TerminatingOrFailed"
+
+
+def _labels_from_template(owner: Object, template: Object) -> Object:
+    """Label the owner like its pods when it has no labels of its own."""
+    pod_labels = part_of(template, "metadata").get("labels")
+    metadata = cast("Object", owner.get("metadata") or {})
+    if not pod_labels or metadata.get("labels"):
+        return owner
+    return {**owner, "metadata": {**metadata, "labels": pod_labels}}
+
+
+@rule_for(RULES, f"{_CORE}.ReplicationController")
+def fill_replication_controller(controller: Object) -> Object:
+    """Keep one pod, selected by the labels of the template, and label the controller alike."""
+    spec = cast("Object", controller["spec"])
+    template = cast("Object", spec.get("template") or {})
+    pod_labels = part_of(template, "metadata").get("labels")
+    values: Object = {"replicas": 1, **({"selector": pod_labels} if pod_labels else {})}
+    filled = with_missing(spec, values)
+    labelled = _labels_from_template(controller, template)
+    return labelled if filled is spec else {**labelled, "spec": filled}

@@ -1,7 +1,7 @@
 """Which names a CustomResourceDefinition gets, whether it is served, and how it ends."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 from clusterspace.builtins.definitions.reading import (
@@ -9,7 +9,6 @@ from clusterspace.builtins.definitions.reading import (
     FINALIZER,
     NAMES_ACCEPTED,
     TERMINATING,
-    Names,
     read_definition,
 )
 from clusterspace.kube.conditions import Condition, is_true, set_condition
@@ -45,20 +44,6 @@ _SERVED: Final = Condition(
 _NOT_SERVED: Final = Condition(ESTABLISHED, "False", "NotAccepted", "not all names are accepted")
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """The names that other definitions of the group have."""
-
-    resources: frozenset[str]
-    kinds: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    accepted: Names
-    conflict: Condition | None = None
-
-
 def plan_status(crd_object: Object, others: Iterable[Object], now: float) -> Object:
     """Return the status of a definition beside these others; the same one when it is right.
 
@@ -67,51 +52,39 @@ def plan_status(crd_object: Object, others: Iterable[Object], now: float) -> Obj
     """
     status = cast("Object", crd_object.get("status") or {})
     definition = read_definition(crd_object)
-    decision = _decide(definition.names, definition.accepted, _taken(crd_object, others))
-    conditions = status.get("conditions")
-    named = set_condition(conditions, decision.conflict or _NO_CONFLICT, now).conditions
-    if decision.conflict is None:
-        named = set_condition(named, _SERVED, now).conditions
-    elif not is_true(conditions, ESTABLISHED):
-        named = set_condition(named, _NOT_SERVED, now).conditions
-    planned = {**status, "conditions": named, "acceptedNames": decision.accepted.to_object()}
-    return status if planned == status else planned
-
-
-def _taken(crd_object: Object, others: Iterable[Object]) -> _Taken:
     group, resources, kinds = find_at(crd_object, "spec", "group"), set[str](), set[str]()
     for other in others:
         if find_at(other, "spec", "group") != group or name_of(other) == name_of(crd_object):
             continue
         names = read_definition(other).accepted
-        resources |= {names.plural, names.singular, *names.short_names}
-        kinds |= {names.kind, names.list_kind}
-    return _Taken(frozenset(resources - {""}), frozenset(kinds - {""}))
-
-
-def _decide(wanted: Names, held: Names, taken: _Taken) -> _Decision:
-    """Accept each name on its own; a name that is taken leaves what was accepted before."""
-    accepted, conflict = held, None
-    for field, reason, pool in (
-        ("plural", "PluralConflict", taken.resources),
-        ("singular", "SingularConflict", taken.resources),
-        ("short_names", "ShortNamesConflict", taken.resources),
-        ("kind", "KindConflict", taken.kinds),
-        ("list_kind", "ListKindConflict", taken.kinds),
+        resources |= {names.plural, names.singular, *names.short_names} - {""}
+        kinds |= {names.kind, names.list_kind} - {""}
+    # Each name is accepted on its own; one that is taken leaves what was accepted before.
+    accepted, conflict = definition.accepted, None
+    for field, reason, taken in (
+        ("plural", "PluralConflict", resources),
+        ("singular", "SingularConflict", resources),
+        ("short_names", "ShortNamesConflict", resources),
+        ("kind", "KindConflict", kinds),
+        ("list_kind", "ListKindConflict", kinds),
     ):
-        name: str | tuple[str, ...] = getattr(wanted, field)
-        names = (name,) if isinstance(name, str) else name
-        lost = [each for each in names if each in pool]
+        name: str | tuple[str, ...] = getattr(definition.names, field)
+        asked = (name,) if isinstance(name, str) else name
+        lost = [f'"{each}" is already in use' for each in asked if each in taken]
         if lost:
-            conflict = Condition(NAMES_ACCEPTED, "False", reason, _in_use(lost))
+            message = lost[0] if len(lost) == 1 else f"[{', '.join(lost)}]"
+            conflict = Condition(NAMES_ACCEPTED, "False", reason, message)
         else:
             accepted = replace(accepted, **{field: name})
-    return _Decision(replace(accepted, categories=wanted.categories), conflict)
-
-
-def _in_use(names: list[str]) -> str:
-    texts = [f'"{name}" is already in use' for name in names]
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    accepted = replace(accepted, categories=definition.names.categories)
+    conditions = status.get("conditions")
+    changed = set_condition(conditions, conflict or _NO_CONFLICT, now).conditions
+    if conflict is None:
+        changed = set_condition(changed, _SERVED, now).conditions
+    elif not is_true(conditions, ESTABLISHED):
+        changed = set_condition(changed, _NOT_SERVED, now).conditions
+    planned = {**status, "conditions": changed, "acceptedNames": accepted.to_object()}
+    return status if planned == status else planned
 
 
 def mark_definition_deleted(marked: Object, old: Object) -> Object:
@@ -123,19 +96,19 @@ def mark_definition_deleted(marked: Object, old: Object) -> Object:
     if metadata_of(old).get("deletionTimestamp"):
         return with_metadata(marked, deletionGracePeriodSeconds=None)
     finalizers = cast("list[str]", metadata.get("finalizers") or [])
-    held = with_metadata(
+    protected = with_metadata(
         marked,
         deletionGracePeriodSeconds=None,
         generation=metadata_of(old).get("generation"),
         finalizers=finalizers if FINALIZER in finalizers else [*finalizers, FINALIZER],
     )
-    return with_condition(held, _PENDING, parse_time(metadata["deletionTimestamp"]))
+    return with_condition(protected, _PENDING, parse_time(metadata["deletionTimestamp"]))
 
 
 def with_condition(crd_object: Object, condition: Condition, now: float) -> Object:
     """Return the definition with the condition as wanted."""
-    held = find_at(crd_object, "status", "conditions")
-    changed = set_condition(held, condition, now)
+    conditions = find_at(crd_object, "status", "conditions")
+    changed = set_condition(conditions, condition, now)
     if not changed.is_changed:
         return crd_object
     return with_value(crd_object, changed.conditions, "status", "conditions")
@@ -143,6 +116,6 @@ def with_condition(crd_object: Object, condition: Condition, now: float) -> Obje
 
 def released(crd_object: Object) -> Object:
     """Return the definition without our hold on it."""
-    held = cast("list[str]", metadata_of(crd_object).get("finalizers") or [])
-    kept = [each for each in held if each != FINALIZER]
+    finalizers = cast("list[str]", metadata_of(crd_object).get("finalizers") or [])
+    kept = [each for each in finalizers if each != FINALIZER]
     return with_metadata(crd_object, finalizers=kept or None)

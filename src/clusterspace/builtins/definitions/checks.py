@@ -3,13 +3,186 @@
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+import msgspec
+
 from clusterspace.builtins.definitions.reading import ESTABLISHED
-from clusterspace.builtins.definitions.versions import check_versions
-from clusterspace.errors import Cause
+from clusterspace.errors import Cause, MalformedPath, MalformedSchema
 from clusterspace.kube import causes
+from clusterspace.kube.cel.rules import check_rule_definitions
 from clusterspace.kube.conditions import is_true
+from clusterspace.kube.json_paths import read_json_path
 from clusterspace.kube.names import dns1035_label_problems, dns1123_subdomain_problems
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of
+from clusterspace.kube.schemas.model import Schema
+from clusterspace.kube.schemas.structural import check_structural
+
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = (
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+)
+_NOT_SIMPLE: Final = "must be a simple json path starting with ."
+_MOST_SELECTABLE: Final = 8
+
+
+def check_versions(spec: Object, old_spec: Object | None) -> Iterator[Cause]:
+    """Check the versions of a definition; schemas that were there before are not checked again."""
+    versions = cast("list[Object]", spec.get("versions") or [])
+    names = [version.get("name") for version in versions]
+    for index, version in enumerate(versions):
+        here = f"spec.versions[{index}]"
+        name = str(version.get("name") or "")
+        for problem in dns1035_label_problems(name):
+            yield causes.invalid(f"{here}.name", name, problem)
+        warning = version.get("deprecationWarning")
+        if warning is not None and not version.get("deprecated"):
+            detail = "can only be set for deprecated versions"
+            yield causes.invalid(f"{here}.deprecationWarning", warning, detail)
+        if find_at(version, "schema", "openAPIV3Schema") is None:
+            yield causes.required(f"{here}.schema.openAPIV3Schema")
+    if len(set(names)) != len(names):
+        yield _refused_list(versions, "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        yield _refused_list(versions, detail)
+    existing = cast("list[Object]", (old_spec or {}).get("versions") or [])
+    kept = [find_at(version, "schema", "openAPIV3Schema") for version in existing]
+    for place, version in _distinct_fields(versions):
+        raw_schema = find_at(version, "schema", "openAPIV3Schema")
+        schema_place = "validation" if place == "spec" else "schema"
+        if raw_schema is not None and raw_schema not in kept:
+            yield from check_schema(raw_schema, f"{place}.{schema_place}.openAPIV3Schema")
+        scale = find_at(version, "subresources", "scale")
+        if scale is not None:
+            yield from _check_scale(cast("Object", scale), f"{place}.subresources.scale")
+        columns = cast("list[Object]", version.get("additionalPrinterColumns") or [])
+        for index, column in enumerate(columns):
+            yield from _check_column(column, f"{place}.additionalPrinterColumns[{index}]")
+        yield from _check_selectable(version, f"{place}.selectableFields", raw_schema)
+
+
+def _refused_list(versions: list[Object], detail: str) -> Cause:
+    """Blame the list of versions, shown as Kubernetes holds it, without what all have in common."""
+    shown = [
+        {
+            "Name": version.get("name", ""),
+            "Served": bool(version.get("served")),
+            "Storage": bool(version.get("storage")),
+            "Deprecated": bool(version.get("deprecated")),
+            "DeprecationWarning": version.get("deprecationWarning"),
+            "Schema": None,
+            "Subresources": None,
+            "AdditionalPrinterColumns": None,
+            "SelectableFields": None,
+        }
+        for version in versions
+    ]
+    text = msgspec.json.encode(shown).decode()
+    return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", "spec.versions")
+
+
+_OF_A_VERSION: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
+def _distinct_fields(versions: list[Object]) -> Iterator[tuple[str, Object]]:
+    """Yield what to check and where: what all versions share is said of the whole, and once."""
+    shared = {
+        field: versions[0].get(field)
+        for field in _OF_A_VERSION
+        if versions and all(version.get(field) == versions[0].get(field) for version in versions)
+    }
+    yield "spec", {field: value for field, value in shared.items() if value is not None}
+    for index, version in enumerate(versions):
+        own = {
+            field: version[field]
+            for field in _OF_A_VERSION
+            if field in version and field not in shared
+        }
+        yield f"spec.versions[{index}]", own
+
+
+def check_schema(raw_schema: Any, place: str) -> tuple[Cause, ...]:
+    """Return what is wrong with a schema and, when it is sound, with its rules."""
+    try:
+        found = check_structural(raw_schema, path=place)
+    except MalformedSchema as malformed:
+        return (causes.invalid(malformed.place or place, "", malformed.message),)
+    return found or check_rule_definitions(raw_schema, path=place)
+
+
+def _check_scale(scale: Object, place: str) -> Iterator[Cause]:
+    for field, roots in (
+        ("specReplicasPath", (".spec",)),
+        ("statusReplicasPath", (".status",)),
+        ("labelSelectorPath", (".spec", ".status")),
+    ):
+        path, where = str(scale.get(field) or ""), f"{place}.{field}"
+        if not path:
+            if field != "labelSelectorPath":
+                yield causes.required(where)
+        elif not _is_simple(path):
+            yield causes.invalid(where, path, _NOT_SIMPLE)
+        elif not path.startswith(tuple(f"{root}." for root in roots)):
+            named = f"either {' or '.join(roots)}" if len(roots) > 1 else roots[0]
+            yield causes.invalid(where, path, f"should be a json path under {named}")
+
+
+def _is_simple(path: str) -> bool:
+    return path.startswith(".")
+
+
+def _check_column(column: Object, place: str) -> Iterator[Cause]:
+    if not column.get("name"):
+        yield causes.required(f"{place}.name")
+    given = column.get("type")
+    if not given:
+        listed = ",".join(_COLUMN_TYPES)
+        yield causes.required(f"{place}.type", f"must be one of {listed}")
+    elif given not in _COLUMN_TYPES:
+        detail = f"must be one of {','.join(_COLUMN_TYPES)}"
+        yield causes.invalid(f"{place}.type", given, detail)
+    shape = column.get("format")
+    if shape and shape not in _COLUMN_FORMATS:
+        detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        yield causes.invalid(f"{place}.format", shape, detail)
+    path = str(column.get("jsonPath") or "")
+    if not path:
+        yield causes.required(f"{place}.JSONPath")
+    elif not _is_simple(path):
+        yield causes.invalid(f"{place}.JSONPath", path, _NOT_SIMPLE)
+
+
+def _check_selectable(version: Object, place: str, raw_schema: Any) -> Iterator[Cause]:
+    fields = cast("list[Object]", version.get("selectableFields") or [])
+    if len(fields) > _MOST_SELECTABLE:
+        yield causes.too_many(place, len(fields), _MOST_SELECTABLE)
+    for index, field in enumerate(fields):
+        path, where = str(field.get("jsonPath") or ""), f"{place}[{index}].jsonPath"
+        if not path:
+            yield causes.required(where)
+        elif not _is_selectable(path, raw_schema):
+            detail = "is an invalid path: does not refer to a valid field"
+            yield causes.invalid(where, path, detail)
+
+
+def _is_selectable(path: str, raw_schema: Any) -> bool:
+    """Tell whether the schema has a scalar at the path, outside of the metadata."""
+    try:
+        fields = read_json_path(path).fields
+    except MalformedPath:
+        return False
+    schema: Schema | None = Schema(raw_schema or {})
+    for name in fields:
+        schema = schema.properties.get(name) if schema is not None else None
+    is_scalar = schema is not None and schema.type in ("string", "boolean", "integer")
+    return is_scalar and bool(fields) and fields[0] != "metadata"
+
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")
@@ -20,31 +193,39 @@ _WEBHOOK_REFUSED: Final = (
     "conversion webhooks are not supported: serve versions that differ only in fields "
     "the others may lose, with strategy None"
 )
-_IMMUTABLE: Final = "field is immutable"
 
 
 def validate_definition(crd_object: Object) -> tuple[Cause, ...]:
     """Return every reason to refuse a new definition, beside those of any object's metadata."""
-    return (*_check_name(crd_object), *_check_spec(crd_object), *_check_stored(crd_object))
+    name, spec = name_of(crd_object), _spec(crd_object)
+    found: tuple[Cause, ...] = ()
+    if name and name != f"{find_at(spec, 'names', 'plural') or ''}.{spec.get('group') or ''}":
+        detail = 'must be spec.names.plural+"."+spec.group'
+        found = (causes.invalid("metadata.name", name, detail),)
+    return (*found, *_check_spec(crd_object), *_check_stored(crd_object))
 
 
 def validate_definition_update(new: Object, old: Object) -> tuple[Cause, ...]:
     """Return every reason to refuse a change of a definition."""
-    found = (*_check_spec(new, old), *_check_stored(new), *_check_kept_versions(new))
-    return (*found, *_check_immutable(new, old))
-
-
-def _check_name(crd_object: Object) -> Iterator[Cause]:
-    name, spec = name_of(crd_object), _spec(crd_object)
-    wanted = f"{find_at(spec, 'names', 'plural') or ''}.{spec.get('group') or ''}"
-    if name and name != wanted:
-        yield causes.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    return (*_check_spec(new, old), *_check_stored(new), *_check_kept(new, old))
 
 
 def _check_spec(crd_object: Object, old: Object | None = None) -> Iterator[Cause]:
     spec = _spec(crd_object)
-    yield from _check_group(str(spec.get("group") or ""))
-    yield from _check_scope(spec.get("scope"))
+    group = str(spec.get("group") or "")
+    if not group:
+        yield causes.required("spec.group")
+    else:
+        problems = dns1123_subdomain_problems(group)
+        for problem in problems:
+            yield causes.invalid("spec.group", group, problem)
+        if not problems and "." not in group:
+            yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
+    scope = spec.get("scope")
+    if not scope:
+        yield causes.required("spec.scope")
+    elif scope not in _SCOPES:
+        yield causes.not_supported("spec.scope", scope, _SCOPES)
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true "
@@ -53,27 +234,21 @@ def _check_spec(crd_object: Object, old: Object | None = None) -> Iterator[Cause
         yield causes.invalid("spec.preserveUnknownFields", True, detail)
     yield from check_versions(spec, None if old is None else _spec(old))
     yield from _check_names(cast("Object", spec.get("names") or {}))
-    yield from _check_conversion(cast("Object", spec.get("conversion") or {}))
+    conversion = cast("Object", spec.get("conversion") or {})
+    strategy = conversion.get("strategy") or "None"
+    webhook = conversion.get("webhook")
+    if strategy not in _STRATEGIES:
+        yield causes.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
+    elif strategy == "Webhook":
+        yield causes.invalid("spec.conversion.strategy", strategy, _WEBHOOK_REFUSED)
+    elif webhook:
+        for field in ("clientConfig", "conversionReviewVersions"):
+            if webhook.get(field):
+                name = "webhookClientConfig" if field == "clientConfig" else field
+                detail = "should not be set when strategy is not set to Webhook"
+                yield causes.forbidden(f"spec.conversion.{name}", detail)
     if old is None:
         yield from _check_approval(crd_object)
-
-
-def _check_group(group: str) -> Iterator[Cause]:
-    if not group:
-        yield causes.required("spec.group")
-        return
-    problems = dns1123_subdomain_problems(group)
-    for problem in problems:
-        yield causes.invalid("spec.group", group, problem)
-    if not problems and "." not in group:
-        yield causes.invalid("spec.group", group, "should be a domain with at least one dot")
-
-
-def _check_scope(scope: Any) -> Iterator[Cause]:
-    if not scope:
-        yield causes.required("spec.scope")
-    elif scope not in _SCOPES:
-        yield causes.not_supported("spec.scope", scope, _SCOPES)
 
 
 def _check_names(names: Object) -> Iterator[Cause]:
@@ -93,21 +268,6 @@ def _check_names(names: Object) -> Iterator[Cause]:
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         detail = "kind and listKind may not be the same"
         yield causes.invalid("spec.names.listKind", names["listKind"], detail)
-
-
-def _check_conversion(conversion: Object) -> Iterator[Cause]:
-    strategy = conversion.get("strategy") or "None"
-    webhook = conversion.get("webhook")
-    if strategy not in _STRATEGIES:
-        yield causes.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
-    elif strategy == "Webhook":
-        yield causes.invalid("spec.conversion.strategy", strategy, _WEBHOOK_REFUSED)
-    elif webhook:
-        for field in ("clientConfig", "conversionReviewVersions"):
-            if webhook.get(field):
-                name = "webhookClientConfig" if field == "clientConfig" else field
-                detail = "should not be set when strategy is not set to Webhook"
-                yield causes.forbidden(f"spec.conversion.{name}", detail)
 
 
 def _check_approval(crd_object: Object) -> Iterator[Cause]:
@@ -138,7 +298,12 @@ def _check_stored(crd_object: Object) -> Iterator[Cause]:
             yield causes.invalid(place, stored, detail)
 
 
-def _check_kept_versions(new: Object) -> Iterator[Cause]:
+def _check_kept(new: Object, old: Object) -> Iterator[Cause]:
+    """Check what may not go or change.
+
+    A version that objects may still be stored in stays; group and plural never change, scope and
+    kind only before the definition is served.
+    """
     stored = cast("list[str]", find_at(new, "status", "storedVersions") or [])
     versions = cast("list[Object]", _spec(new).get("versions") or [])
     known = {version.get("name") for version in versions}
@@ -150,17 +315,13 @@ def _check_kept_versions(new: Object) -> Iterator[Cause]:
                 f"persisted in {name} and removes {name} from status.storedVersions"
             )
             yield causes.invalid(f"status.storedVersions[{index}]", name, detail)
-
-
-def _check_immutable(new: Object, old: Object) -> Iterator[Cause]:
-    """Yield what may not change: group and plural never, scope and kind once it is served."""
     fields = [("group",), ("names", "plural")]
     if is_true(find_at(old, "status", "conditions"), ESTABLISHED):
         fields += [("scope",), ("names", "kind")]
     for path in fields:
         value = find_at(_spec(new), *path)
         if value != find_at(_spec(old), *path):
-            yield causes.invalid(f"spec.{'.'.join(path)}", value, _IMMUTABLE)
+            yield causes.invalid(f"spec.{'.'.join(path)}", value, "field is immutable")
 
 
 def _spec(crd_object: Object) -> Object:

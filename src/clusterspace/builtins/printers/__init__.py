@@ -6,7 +6,7 @@ workloads.py   apps, batch, autoscaling
 networks.py    services, endpoints, ingresses, policies
 volumes.py     volumes, claims, storage classes, CSI
 access.py      roles, certificates, admission, leases, flow control, devices
-registry.py    which printer is whose
+registry.py    which printer is whose; custom kinds are printed as their definition says
 
 Cells are read from the stored form of an object: events as core/v1, autoscalers as v2. The time
 comes in from outside; nothing here reads a clock.

@@ -1,16 +1,25 @@
-"""Which printer is whose: built-in kinds by group and kind, and a plain one for all the others."""
+"""Which printer is whose: built-in kinds by group and kind, custom ones by their definition."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-from clusterspace.builtins.printers import (
-    access,
-    core,
-    networks,
-    volumes,
-    workloads,
+import msgspec
+
+from clusterspace.builtins.printers import access, core, networks, volumes, workloads
+from clusterspace.builtins.printers.cells import (
+    AGE,
+    CREATED_AT,
+    NAME,
+    PrintedColumn,
+    Printer,
+    printer,
 )
-from clusterspace.builtins.printers.cells import AGE, CREATED_AT, NAME, Printer, printer
+from clusterspace.errors import Malformed, MalformedPath
+from clusterspace.kube import durations, timestamps
+from clusterspace.kube.json_paths import JsonPath, read_json_path
+from clusterspace.kube.objects import Object
+from clusterspace.kube.tables import Column
 
 PLAIN: Final = printer(NAME, CREATED_AT)
 """For a built-in kind without a printer of its own."""
@@ -104,3 +113,59 @@ def printer_for(group: str, kind: str) -> Printer:
 def find_fleet_printer(group: str, kind: str) -> Printer | None:
     """Return the printer of a kind of the fleet; None where its definition says all there is."""
     return _FLEET_PRINTERS.get((group, kind))
+
+
+_AGE_COLUMN: Final[Object] = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+}
+
+
+def printer_of(raw_columns: Sequence[Object]) -> Printer:
+    """Return the printer of a custom resource: its name, then what its definition lists."""
+    return Printer((NAME, *(_printed(raw) for raw in raw_columns or (_AGE_COLUMN,))))
+
+
+def _printed(raw: Object) -> PrintedColumn:
+    text = str(raw["jsonPath"])
+    column = Column(
+        name=str(raw["name"]),
+        type=str(raw["type"]),
+        format=str(raw.get("format") or ""),
+        description=str(
+            raw.get("description")
+            or f"Custom resource definition column (in JSONPath format): {text}"
+        ),
+        priority=int(raw.get("priority") or 0),
+    )
+    path: JsonPath | None = None
+    with suppress(MalformedPath):  # Kubernetes stores such a column too; it finds nothing
+        path = read_json_path(text)
+
+    def cell(kube_object: Object, now: float) -> Any:
+        value = None if path is None else path.find(kube_object)
+        return None if value is None else _shown(value, column.type, now)
+
+    return PrintedColumn(column, cell)
+
+
+def _shown(value: Any, column_type: str, now: float) -> Any:
+    """Return a value as a column of this type shows it; None where it is of another type."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match column_type:
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "integer":
+            return int(value) if is_number else None
+        case "number":
+            return value if is_number else None
+        case "date":
+            if not isinstance(value, str):
+                return None
+            try:
+                return durations.age(now - timestamps.parse_time(value))
+            except Malformed:
+                return "<invalid>"
+        case _:
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,10 +1,8 @@
 """What the API server decides itself when a built-in object is created, replaced or reported on.
 
-    table       per kind: what moves its generation, whether a PUT may create it
-    prepare     the steps of create, update and status update; start here
-    creation    what new objects of some kinds are given: a phase, a selector, a requester
-    update      what replaced objects of some kinds keep from what they replace
-    admission   what the server's own admission plug-ins add to new objects
+    prepare     the steps of create, update and status update, and what differs by kind; start here
+    creation    what new objects of some kinds are given: a phase, a selector, a requester; and what
+                the server's own admission plug-ins add
 
 Clients own the spec, controllers own the status, and the server owns the generation and a few
 marks of its own. The functions see objects in normal form with their defaults, and leave names,

@@ -1,4 +1,4 @@
-"""What new objects of some kinds are given: a phase, a selector, the name of who asks."""
+"""What new objects are given: a phase, a selector, who asks; and what admission plug-ins add."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,9 @@ from clusterspace.kube.objects import (
     labels_of,
     metadata_of,
     with_metadata,
+    with_value,
 )
+from clusterspace.kube.resources import GroupKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,33 @@ class Creation:
 
 AtCreation: TypeAlias = Callable[[Object, Creation], Object]
 
+AT_CREATION: Final[dict[tuple[str, str], AtCreation]] = {}
+"""What new objects of a group and kind are given."""
 
-def _create_namespace(namespace: Object, _: Creation) -> Object:
+
+def at_creation(group: str, kind: str) -> Callable[[AtCreation], AtCreation]:
+    """File a function in AT_CREATION."""
+
+    def file(function: AtCreation) -> AtCreation:
+        AT_CREATION[group, kind] = function
+        return function
+
+    return file
+
+
+@at_creation("", "Namespace")
+def create_namespace(namespace: Object, _: Creation) -> Object:
+    """Hold a namespace until it is cleaned up, and call it active."""
     finalizers = cast("list[str]", find_at(namespace, "spec", "finalizers") or [])
-    held = finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]
-    spec = {**namespace["spec"], "finalizers": held}
+    if "kubernetes" not in finalizers:
+        finalizers = [*finalizers, "kubernetes"]
+    spec = {**namespace["spec"], "finalizers": finalizers}
     return {**namespace, "spec": spec, "status": {"phase": "Active"}}
 
 
-def _create_pod(pod: Object, creation: Creation) -> Object:
+@at_creation("", "Pod")
+def create_pod(pod: Object, creation: Creation) -> Object:
+    """Give a pod its first phase and its quality of service; one that is gated says so."""
     status: Object = {"phase": "Pending", "qosClass": resource_lists.qos_class(pod)}
     if find_at(pod, "spec", "schedulingGates"):
         status["conditions"] = [{**_SCHEDULING_GATED, "lastTransitionTime": creation.now}]
@@ -54,7 +74,9 @@ _SCHEDULING_GATED: Final[Object] = {
 }
 
 
-def _create_daemon_set(daemon_set: Object, _: Creation) -> Object:
+@at_creation("apps", "DaemonSet")
+def create_daemon_set(daemon_set: Object, _: Creation) -> Object:
+    """Count the template's generations from one."""
     generation = max(1, template_generation(daemon_set))
     return with_template_generation(daemon_set, generation)
 
@@ -71,7 +93,8 @@ def with_template_generation(daemon_set: Object, generation: int) -> Object:
     return with_metadata(daemon_set, annotations=annotations)
 
 
-def _create_job(job: Object, creation: Creation) -> Object:
+@at_creation("batch", "Job")
+def create_job(job: Object, creation: Creation) -> Object:
     """Mark the job's pods with its uid and select them by it, unless the user selects by hand."""
     spec = cast("Object", job["spec"])
     if spec.get("manualSelector"):
@@ -79,7 +102,15 @@ def _create_job(job: Object, creation: Creation) -> Object:
     template = cast("Object", spec.get("template") or {})
     metadata = metadata_of(template)
     given = cast("Object", metadata.get("labels") or {})
-    labels = {**_job_labels(job, creation.uid), **given}
+    name = str(metadata_of(job).get("name", ""))
+    # Under their present names and the ones before.
+    marks = {
+        "batch.kubernetes.io/controller-uid": creation.uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": creation.uid,
+        "job-name": name,
+    }
+    labels = {**marks, **given}
     marked = {**template, "metadata": {**metadata, "labels": labels}}
     selector = cast("Object", spec.get("selector") or {})
     wanted = cast("Object", selector.get("matchLabels") or {})
@@ -91,39 +122,33 @@ def _create_job(job: Object, creation: Creation) -> Object:
     return with_metadata(prepared, labels=labels) if is_alike else prepared
 
 
-def _job_labels(job: Object, uid: str) -> dict[str, str]:
-    """Return the labels of a job's pods, under their present names and the ones before."""
-    name = str(metadata_of(job).get("name", ""))
-    return {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
-
-
-def _create_signing_request(request: Object, creation: Creation) -> Object:
+@at_creation("certificates.k8s.io", "CertificateSigningRequest")
+def create_signing_request(request: Object, creation: Creation) -> Object:
     """Name who asks: a signer must not take the requester's word for it."""
-    asked = {key: held for key, held in request["spec"].items() if key not in _REQUESTER}
-    extra = {key: list(held) for key, held in (creation.user_extra or {}).items()}
+    asked = {key: value for key, value in request["spec"].items() if key not in _REQUESTER}
+    extra = {key: list(values) for key, values in (creation.user_extra or {}).items()}
     requester: Mapping[str, Any] = {
         "username": creation.username,
         "uid": creation.user_uid,
         "groups": list(creation.groups),
         "extra": extra,
     }
-    named = {key: held for key, held in requester.items() if held}
+    named = {key: value for key, value in requester.items() if value}
     return {**request, "spec": {**asked, **named}}
 
 
 _REQUESTER: Final = ("username", "uid", "groups", "extra")
 
 
-def _create_volume(volume: Object, creation: Creation) -> Object:
+@at_creation("", "PersistentVolume")
+def create_volume(volume: Object, creation: Creation) -> Object:
+    """Let a volume wait to be bound."""
     return {**volume, "status": {"phase": "Pending", "lastPhaseTransitionTime": creation.now}}
 
 
-def _create_claim(claim: Object, _: Creation) -> Object:
+@at_creation("", "PersistentVolumeClaim")
+def create_claim(claim: Object, _: Creation) -> Object:
+    """Let a claim wait to be bound."""
     return {**both_data_sources(claim), "status": {"phase": "Pending"}}
 
 
@@ -131,7 +156,11 @@ def both_data_sources(claim: Object) -> Object:
     """Show a claim's data source under both of its names."""
     spec = cast("Object", claim["spec"])
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if reference is None and source is not None and not _is_old_style(source):
+    if (
+        reference is None
+        and source is not None
+        and (source.get("apiGroup") or "", source.get("kind")) not in _OLD_STYLE
+    ):
         kept = {key: held for key, held in spec.items() if key != "dataSource"}
         return {**claim, "spec": kept}
     if (source is None) == (reference is None) or (reference or {}).get("namespace"):
@@ -140,13 +169,13 @@ def both_data_sources(claim: Object) -> Object:
     return {**claim, "spec": {**spec, "dataSource": both, "dataSourceRef": both}}
 
 
-def _is_old_style(source: Object) -> bool:
-    """Whether `dataSource`, the older of the two names, may hold this: claims and snapshots."""
-    wanted = (source.get("apiGroup") or "", source.get("kind"))
-    return wanted in (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+_OLD_STYLE: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""What `dataSource`, the older of the two names, may hold."""
 
 
-def _create_custom_resource_definition(definition: Object, _: Creation) -> Object:
+@at_creation("apiextensions.k8s.io", "CustomResourceDefinition")
+def create_custom_resource_definition(definition: Object, _: Creation) -> Object:
+    """Remember the version objects are stored in."""
     return with_stored_version({**definition, "status": {**definition["status"]}})
 
 
@@ -160,7 +189,9 @@ def with_stored_version(definition: Object) -> Object:
     return {**definition, "status": {**definition["status"], "storedVersions": [*stored, name]}}
 
 
-def _create_api_service(service: Object, creation: Creation) -> Object:
+@at_creation("apiregistration.k8s.io", "APIService")
+def create_api_service(service: Object, creation: Creation) -> Object:
+    """Call a local API available: it is this server's own."""
     if find_at(service, "spec", "service") is not None:
         return service
     local: Object = {
@@ -173,51 +204,93 @@ def _create_api_service(service: Object, creation: Creation) -> Object:
     return {**service, "status": {"conditions": [local]}}
 
 
-def _create_service(service: Object, _: Creation) -> Object:
+@at_creation("", "Service")
+def create_service(service: Object, _: Creation) -> Object:
     """Say which address families a service has; handing out addresses is the caller's business."""
     spec = cast("Object", service["spec"])
     if spec.get("type") == "ExternalName":
         return service
-    families, policy = _address_families(spec)
+    families = cast("list[str]", spec.get("ipFamilies") or ["IPv4"])
+    policy: Any = spec.get("ipFamilyPolicy")
+    if spec.get("clusterIP") != "None" or spec.get("selector") or policy == "SingleStack":
+        policy = "SingleStack" if policy is None else policy
+    else:
+        # A headless service without a selector has whatever its endpoints have, so it has both.
+        if len(families) == 1:
+            families = [families[0], _OTHER_FAMILY.get(families[0], "IPv6")]
+        policy = "RequireDualStack" if policy is None else policy
     filled = {**spec, "ipFamilies": families, "ipFamilyPolicy": policy}
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         filled["clusterIPs"] = [spec["clusterIP"]]
     return {**service, "spec": filled}
 
 
-def _address_families(spec: Object) -> tuple[list[str], str]:
-    """Return the families and the policy of a service in a cluster that has IPv4 addresses.
-
-    A headless service without a selector has whatever its endpoints have, so it has both.
-    """
-    families = cast("list[str]", spec.get("ipFamilies") or ["IPv4"])
-    policy: Any = spec.get("ipFamilyPolicy")
-    if spec.get("clusterIP") != "None" or spec.get("selector") or policy == "SingleStack":
-        return families, "SingleStack" if policy is None else policy
-    both = families if len(families) > 1 else [families[0], _OTHER_FAMILY.get(families[0], "IPv6")]
-    return both, "RequireDualStack" if policy is None else policy
-
-
 _OTHER_FAMILY: Final = {"IPv4": "IPv6", "IPv6": "IPv4"}
 
 
-def _create_limit_range(limit_range: Object, creation: Creation) -> Object:
+@at_creation("", "LimitRange")
+def create_limit_range(limit_range: Object, creation: Creation) -> Object:
     """Name a limit range by its uid when the user gave no name."""
     if metadata_of(limit_range).get("name"):
         return limit_range
     return with_metadata(limit_range, name=creation.uid)
 
 
-AT_CREATION: Final[Mapping[tuple[str, str], AtCreation]] = {
-    ("", "LimitRange"): _create_limit_range,
-    ("", "Namespace"): _create_namespace,
-    ("", "PersistentVolume"): _create_volume,
-    ("", "PersistentVolumeClaim"): _create_claim,
-    ("", "Pod"): _create_pod,
-    ("", "Service"): _create_service,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _create_custom_resource_definition,
-    ("apiregistration.k8s.io", "APIService"): _create_api_service,
-    ("apps", "DaemonSet"): _create_daemon_set,
-    ("batch", "Job"): _create_job,
-    ("certificates.k8s.io", "CertificateSigningRequest"): _create_signing_request,
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_SECONDS_ON_A_LOST_NODE: Final = 300
+
+# The classes every cluster has; others are objects the caller may look up.
+_SYSTEM_PRIORITIES: Final = {
+    "system-node-critical": 2_000_001_000,
+    "system-cluster-critical": 2_000_000_000,
 }
+
+
+# Finalizers that keep what is in use.
+_PROTECTION: Final = {
+    ("", "PersistentVolume"): "kubernetes.io/pv-protection",
+    ("", "PersistentVolumeClaim"): "kubernetes.io/pvc-protection",
+    ("storage.k8s.io", "VolumeAttributesClass"): "kubernetes.io/vac-protection",
+}
+
+
+def admit_new(kind: GroupKind, new: Object) -> Object:
+    """Return a new object as the server's own admission plug-ins let it pass.
+
+    Protection finalizers keep a volume or claim that is in use; pods get the default priority and
+    stay five minutes on a node that went away; nodes start out as not ready.
+    """
+    if finalizer := _PROTECTION.get((kind.group, kind.kind)):
+        finalizers = cast("list[str]", metadata_of(new).get("finalizers") or [])
+        is_there = finalizer in finalizers
+        return new if is_there else with_metadata(new, finalizers=[*finalizers, finalizer])
+    match kind.group, kind.kind:
+        case "", "Node":
+            taints = cast("list[Object]", find_at(new, "spec", "taints") or [])
+            not_ready = {"key": _NOT_READY, "effect": "NoSchedule"}
+            is_there = not_ready in taints
+            return new if is_there else with_value(new, [*taints, not_ready], "spec", "taints")
+        case "", "Pod":
+            spec = cast("Object", new["spec"])
+            priority = _SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
+            filled = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority", **spec}
+            tolerations = cast("list[Object]", spec.get("tolerations") or [])
+            added = [
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": _SECONDS_ON_A_LOST_NODE,
+                }
+                for key in (_NOT_READY, _UNREACHABLE)
+                if not any(
+                    each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
+                    for each in tolerations
+                )
+            ]
+            if tolerations or added:
+                filled["tolerations"] = [*tolerations, *added]
+            return new if filled == spec else {**new, "spec": filled}
+        case _:
+            return new

@@ -16,5 +16,5 @@ networking   Ingresses, NetworkPolicies, address ranges
 storage      volumes, storage classes, CSI
 core         ConfigMaps, Secrets, Events, Leases, nodes, quotas, limits, priorities
 access       RBAC and certificate requests
-extension    webhooks, admission policies, flow control, custom resources
+extension    webhooks, admission policies, flow control, API services
 """

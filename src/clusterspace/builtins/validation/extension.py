@@ -1,7 +1,7 @@
-"""The rules of what extends a cluster: flow control, API servers, new kinds, admission."""
+"""The rules of what extends a cluster: flow control, further API servers, admission."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from clusterspace.builtins.validation.formats import port_problems, qualified_domain_problems
@@ -11,7 +11,6 @@ from clusterspace.builtins.validation.rules import (
     at,
     between,
     check_all,
-    chosen,
     each,
     inside,
     named,
@@ -29,7 +28,7 @@ from clusterspace.builtins.validation.rules import (
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1035_label_problems, dns1123_subdomain_problems
-from clusterspace.kube.objects import Object, find_at, metadata_of
+from clusterspace.kube.objects import Object, metadata_of
 
 _LAST_PRECEDENCE: Final = 10000
 
@@ -160,74 +159,6 @@ def _check_priority(spec: Object, field: str, most: int) -> Iterator[Cause]:
     if not 0 < number <= most:
         why = f"must be positive and less than {most}"
         yield causes.invalid(f"spec.{field}", number, why)
-
-
-def check_custom_resource_definition(definition: Object) -> Iterator[Cause]:
-    """Check a CustomResourceDefinition, but for its schemas."""
-    spec = struct_in(definition, "spec")
-    names = struct_in(spec, "names")
-    name = metadata_of(definition).get("name", "")
-    if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
-        why = 'must be spec.names.plural+"."+spec.group'
-        yield causes.invalid("metadata.name", name, why)
-    group = spec.get("group", "")
-    if not group:
-        yield causes.required("spec.group")
-    else:
-        problems = dns1123_subdomain_problems(group)
-        yield from problems_at("spec.group", group, problems)
-        if not problems and "." not in group:
-            why = "should be a domain with at least one dot"
-            yield causes.invalid("spec.group", group, why)
-    yield from chosen("scope", "Cluster", "Namespaced")(spec, "spec")
-    yield from _check_versions(spec)
-    for field in ("plural", "singular", "kind", "listKind"):
-        text = str(names.get(field) or "")
-        if not text:
-            yield causes.required(f"spec.names.{field}")
-        else:
-            problems = dns1035_label_problems(text.lower())
-            yield from problems_at(f"spec.names.{field}", text, problems)
-    for index, text in enumerate(texts_in(names, "shortNames")):
-        problems = dns1035_label_problems(text)
-        yield from problems_at(f"spec.names.shortNames[{index}]", text, problems)
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        why = "kind and listKind may not be the same"
-        yield causes.invalid("spec.names.listKind", names["listKind"], why)
-    if not struct_in(definition, "status").get("storedVersions"):
-        why = "must have at least one stored version"
-        yield causes.invalid("status.storedVersions", None, why)
-
-
-def _check_versions(spec: Object) -> Iterator[Cause]:
-    versions: Any = spec.get("versions")
-    seen: set[str] = set()
-    is_duplicated = False
-    for index, version in enumerate(structs_in(spec, "versions")):
-        name = version.get("name", "")
-        place = f"spec.versions[{index}].name"
-        yield from problems_at(place, name, dns1035_label_problems(name))
-        is_duplicated = is_duplicated or name in seen
-        seen.add(name)
-        if struct_in(version, "schema").get("openAPIV3Schema") is None:
-            place = f"spec.versions[{index}].schema.openAPIV3Schema"
-            yield causes.required(place, "schemas are required")
-    if is_duplicated:
-        yield causes.invalid(
-            "spec.versions", spec.get("versions"), "must contain unique version names"
-        )
-    if sum(bool(version.get("storage")) for version in structs_in(spec, "versions")) != 1:
-        why = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", versions, why)
-
-
-def check_custom_resource_definition_update(new: Object, old: Object) -> Iterator[Cause]:
-    """Check that a definition goes on defining the same kind."""
-    spec, existing = struct_in(new, "spec"), struct_in(old, "spec")
-    for path in (("group",), ("scope",), ("names", "kind"), ("names", "plural")):
-        wanted, before = find_at(spec, *path), find_at(existing, *path)
-        if wanted != before:
-            yield causes.invalid(f"spec.{'.'.join(path)}", wanted, "field is immutable")
 
 
 _SCOPES: Final = ("*", "Cluster", "Namespaced")

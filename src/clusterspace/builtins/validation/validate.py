@@ -3,11 +3,12 @@
 What each kind must be is in the modules beside this one; here is which rules belong to which kind.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, TypeAlias
 
+from clusterspace.builtins.definitions.checks import validate_definition, validate_definition_update
 from clusterspace.builtins.validation import (
     access,
     core,
@@ -38,8 +39,8 @@ from clusterspace.kube.names import (
 from clusterspace.kube.objects import Object, metadata_of
 from clusterspace.kube.resources import GroupVersionKind
 
-_Check: TypeAlias = Callable[[Object], Iterator[Cause]]
-_CheckChange: TypeAlias = Callable[[Object, Object], Iterator[Cause]]
+_Check: TypeAlias = Callable[[Object], Iterable[Cause]]
+_CheckChange: TypeAlias = Callable[[Object, Object], Iterable[Cause]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,9 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         path_segment_problems, extension.check_api_service, takes_any_finalizer=True
     ),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _Rules(
-        always=extension.check_custom_resource_definition,
-        on_change=(extension.check_custom_resource_definition_update,),
+        when_new=validate_definition,
+        on_change=(validate_definition_update,),
+        takes_any_finalizer=True,
     ),
 }
 
@@ -198,7 +200,7 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
 def validate_create(kind: GroupVersionKind, new: Object) -> tuple[Cause, ...]:
     """Return what is wrong with a new object, in the order a kube-apiserver reports it."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
-    found = [check_metadata(new, rules.name), _check_finalizers(rules, new)]
+    found: list[Iterable[Cause]] = [check_metadata(new, rules.name), _check_finalizers(rules, new)]
     if rules.always:
         found.append(rules.always(new))
     if rules.when_new:
@@ -209,7 +211,7 @@ def validate_create(kind: GroupVersionKind, new: Object) -> tuple[Cause, ...]:
 def validate_update(kind: GroupVersionKind, new: Object, old: Object) -> tuple[Cause, ...]:
     """Return what is wrong with a changed object."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
-    found = [check_metadata_update(new, old), _check_finalizers(rules, new)]
+    found: list[Iterable[Cause]] = [check_metadata_update(new, old), _check_finalizers(rules, new)]
     if rules.always:
         found.append(rules.always(new))
     found += [check(new, old) for check in rules.on_change]

@@ -1,6 +1,6 @@
 import pytest
 
-from clusterspace.builtins.definitions.columns import printer_of
+from clusterspace.builtins.printers.registry import printer_of
 
 NOW = 1_700_000_000.0
 OBJECT = {
