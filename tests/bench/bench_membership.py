@@ -33,8 +33,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.push_join import JoinRequest
-from clusterspace.fleet.membership.push_status import FREQUENCY_SECONDS
-from clusterspace.fleet.membership.status import ready_status
+from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, ready_status
 from clusterspace.kube.objects import Object, find_at, name_of, resource_version_of
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.joining import join_cluster

@@ -29,7 +29,7 @@ from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.writes import WriteOptions
-from clusterspace.fleet.membership import agent_manifests
+from clusterspace.fleet.membership import manifests
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
@@ -153,11 +153,11 @@ async def test_an_api_server_accepts_the_manifests(file: Path, hub: ClusterClien
 
 def test_the_agent_is_the_one_that_registering_makes() -> None:
     made = (
-        agent_manifests.namespace(""),
-        agent_manifests.account(""),
-        agent_manifests.role(""),
-        agent_manifests.role_binding(""),
-        agent_manifests.deployment(f"clusterspace:{__version__}", ""),
+        manifests.agent_namespace(""),
+        manifests.agent_account(""),
+        manifests.agent_role(""),
+        manifests.agent_role_binding(""),
+        manifests.agent_deployment(f"clusterspace:{__version__}", ""),
     )
     unmarked = [
         {

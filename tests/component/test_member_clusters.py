@@ -24,11 +24,11 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.reconcile import Request, RequeueAfter, Result
 from clusterspace.errors import Invalid
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.member_clusters import places
+from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
-from clusterspace.fleet.membership.member_clusters.upkeep import (
+from clusterspace.fleet.membership.member_clusters.controller import (
+    MemberClusterController,
     MemberClusterSettings,
-    MemberClusterUpkeep,
 )
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
@@ -56,13 +56,13 @@ class Doorway:
 
     settings: ConnectionSettings
     hub: ClusterClient
-    upkeep: MemberClusterUpkeep
+    reconciler: MemberClusterController
     agent: MembershipAgent
     clock: ShiftedClock
 
     async def look(self) -> Result:
         """Let the hub's end take a step."""
-        return await self.upkeep.reconcile(Request("west"))
+        return await self.reconciler.reconcile(Request("west"))
 
     async def report(self) -> Result:
         """Let the member's end take a step."""
@@ -77,14 +77,14 @@ class Doorway:
         await self.look()
 
     async def get(self) -> Object:
-        return await self.hub.get(places.member_cluster_place("west"))
+        return await self.hub.get(manifests.member_cluster_place("west"))
 
     async def condition(self, condition_type: str) -> Object:
         return find_condition((await self.get())["status"]["conditions"], condition_type) or {}
 
     async def let_go(self) -> None:
         held = await self.get()
-        await self.hub.delete(places.member_cluster_place("west"), DeleteOptions(uid_of(held)))
+        await self.hub.delete(manifests.member_cluster_place("west"), DeleteOptions(uid_of(held)))
 
 
 @pytest.fixture
@@ -97,9 +97,11 @@ async def doorway(tmp_path: Path) -> AsyncGenerator[Doorway]:
     ):
         clock = ShiftedClock()
         events = EventRecorder(hub, component="test", clock=clock)
-        upkeep = MemberClusterUpkeep(hub, events, clock, MemberClusterSettings(force_seconds=60))
+        reconciler = MemberClusterController(
+            hub, events, clock, MemberClusterSettings(force_seconds=60)
+        )
         agent = MembershipAgent(hub, member, clock=clock, random=Random(1), patience_seconds=10)
-        yield Doorway(settings, hub, upkeep, agent, clock)
+        yield Doorway(settings, hub, reconciler, agent, clock)
 
 
 async def test_it_is_looked_again_just_when_a_heartbeat_would_be_missed(doorway: Doorway) -> None:
@@ -143,7 +145,7 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
     await doorway.look()
 
     joined = await doorway.condition("Joined")
-    internal = await doorway.hub.get(places.internal_place("west"))
+    internal = await doorway.hub.get(manifests.internal_place("west"))
     agent = internal["status"]["agentStatus"][0]["conditions"]
     said = find_condition(agent, "Joined") or {}
     assert (said["status"], said["reason"]) == ("Unknown", "InternalMemberClusterFailedToLeave")
@@ -153,7 +155,7 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
 
 async def test_an_agent_told_what_no_agent_does_goes_on_as_before(doorway: Doorway) -> None:
     await doorway.join()
-    place = places.internal_place("west")
+    place = manifests.internal_place("west")
     before = await doorway.hub.get(place)
     await commit(doorway.hub, place, before, with_value(before, "Dance", "spec", "state"))
     await doorway.report()
@@ -171,7 +173,7 @@ async def test_a_cluster_that_is_no_longer_ours_is_left_alone_and_said(doorway: 
     foreign = await commit(doorway.hub, place, before, with_metadata(before, ownerReferences=None))
     held = await doorway.get()
     tainted = with_value(held, [{"key": "a", "effect": "NoSchedule"}], "spec", "taints")
-    await commit(doorway.hub, places.member_cluster_place("west"), held, tainted)
+    await commit(doorway.hub, manifests.member_cluster_place("west"), held, tainted)
     await doorway.look()
 
     assert "joined by another door" in (await doorway.condition("Joined"))["message"]
@@ -182,14 +184,14 @@ async def test_an_identity_that_is_replaced_loses_its_rights(doorway: Doorway) -
     await doorway.join()
     held = await doorway.get()
     jane = with_value(held, {"kind": "User", "name": "jane"}, "spec", "identity")
-    await commit(doorway.hub, places.member_cluster_place("west"), held, jane)
+    await commit(doorway.hub, manifests.member_cluster_place("west"), held, jane)
     await doorway.look()
 
     for place in (
-        places.binding_place("west", "fleet-member-west"),
-        places.binding_place("west", "karmada-cluster"),
-        places.binding_place("west", execution_namespace("west")),
-        places.cluster_binding_place("west"),
+        manifests.binding_place("west", "fleet-member-west"),
+        manifests.binding_place("west", "karmada-cluster"),
+        manifests.binding_place("west", execution_namespace("west")),
+        manifests.cluster_binding_place("west"),
     ):
         (subject,) = (await doorway.hub.get(place))["subjects"]
         assert (subject["kind"], subject["name"]) == ("User", "jane")
@@ -237,7 +239,7 @@ async def test_both_versions_are_served_and_the_newer_knows_no_delete_options(
     await doorway.hub.create(Place(V1), wanted)
     held = await doorway.get()
     skipping = with_value(held, {"validationMode": "Skip"}, "spec", "deleteOptions")
-    await commit(doorway.hub, places.member_cluster_place("west"), held, skipping)
+    await commit(doorway.hub, manifests.member_cluster_place("west"), held, skipping)
 
     newer = await doorway.hub.get(Place(V1, name="west"))
     assert newer["spec"]["identity"] == held["spec"]["identity"]

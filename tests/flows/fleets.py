@@ -15,7 +15,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.monitor import MonitorSettings
+from clusterspace.fleet.membership.leases import MonitorSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, with_value

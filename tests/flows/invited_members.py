@@ -23,9 +23,9 @@ from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists, Conflict
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.lease import BeatSettings
-from clusterspace.fleet.membership.member_clusters import places
-from clusterspace.fleet.membership.member_clusters.upkeep import MemberClusterSettings
+from clusterspace.fleet.membership.leases import RenewalSettings
+from clusterspace.fleet.membership.member_clusters import manifests
+from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
@@ -63,13 +63,13 @@ class Invited:
         return await self.hub.create(Place(MEMBER_CLUSTERS), member_cluster(name, **options))
 
     async def get(self, name: str = "west") -> Object:
-        return await self.hub.get(places.member_cluster_place(name))
+        return await self.hub.get(manifests.member_cluster_place(name))
 
     async def find(self, name: str = "west") -> Object | None:
-        return await self.hub.find(places.member_cluster_place(name))
+        return await self.hub.find(manifests.member_cluster_place(name))
 
     async def internal(self, name: str = "west") -> Object:
-        return await self.hub.get(places.internal_place(name))
+        return await self.hub.get(manifests.internal_place(name))
 
     async def condition(self, condition_type: str, name: str = "west") -> tuple[str, str]:
         """Return status and reason of a condition, both empty while it is not there."""
@@ -90,13 +90,13 @@ class Invited:
         async def is_usable() -> bool:
             cluster = await self.hub.find(names.cluster_place(name)) or {}
             ready = find_condition(find_at(cluster, "status", "conditions"), "Ready") or {}
-            role = places.role_place(name, execution_namespace(name))
+            role = manifests.role_place(name, execution_namespace(name))
             return ready.get("status") == "True" and await self.hub.find(role) is not None
 
         await until(is_usable)
 
     async def change(self, edit: Callable[[Object], Object], name: str = "west") -> None:
-        await edit_at(self.hub, places.member_cluster_place(name), edit)
+        await edit_at(self.hub, manifests.member_cluster_place(name), edit)
 
     async def change_cluster(self, edit: Callable[[Object], Object], name: str = "west") -> None:
         await edit_at(self.hub, names.cluster_place(name), edit)
@@ -104,7 +104,7 @@ class Invited:
     async def let_go(self, name: str = "west") -> None:
         """Delete the MemberCluster."""
         present = await self.get(name)
-        await self.hub.delete(places.member_cluster_place(name), DeleteOptions(uid_of(present)))
+        await self.hub.delete(manifests.member_cluster_place(name), DeleteOptions(uid_of(present)))
 
     async def until_gone(self, name: str = "west") -> None:
         async def is_gone() -> bool:
@@ -164,7 +164,7 @@ class Invited:
             Invitation(name, hub),
             status_seconds=0.2,
             thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-            beat=BeatSettings(renew_seconds=0.1, retry_seconds=0.1),
+            beat=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
         )
         task = asyncio.create_task(run_agent(settings, SystemClock()))
         try:

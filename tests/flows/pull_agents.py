@@ -11,11 +11,14 @@ from tests.flows.fleets import Fleet, Side
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient
-from clusterspace.fleet.membership.agent_credentials import AgentCredentials
-from clusterspace.fleet.membership.agent_manifests import REGISTRATION_PLACE, read_registration
 from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.lease import BeatSettings
+from clusterspace.fleet.membership.leases import RenewalSettings
 from clusterspace.fleet.membership.pull_join import RegisterRequest
+from clusterspace.fleet.membership.registration import (
+    REGISTRATION_PLACE,
+    AgentCredentials,
+    read_registration,
+)
 from clusterspace.roots.agent import AgentSettings, run_agent
 from clusterspace.roots.registering import (
     UnregisterRequest,
@@ -52,7 +55,7 @@ async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
         member.settings,
         status_seconds=0.2,
         thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-        beat=BeatSettings(renew_seconds=0.1, retry_seconds=0.1),
+        beat=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
         registration_seconds=0.2,
     )
     task = asyncio.create_task(run_agent(settings, SystemClock()))
@@ -67,7 +70,7 @@ async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
 async def as_agent(member: Side) -> AsyncGenerator[ClusterClient]:
     """Ask the hub as the agent of a member."""
     registration = read_registration(await member.client.get(REGISTRATION_PLACE))
-    credentials = AgentCredentials(registration.authority, registration.held)
+    credentials = AgentCredentials(registration.authority, registration.keyed)
     connection = Connection(
         registration.hub, clock=SystemClock(), random=Random(1), credentials=credentials
     )

@@ -15,7 +15,7 @@ from clusterspace.apis.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotLeave, Unauthorized
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.member_clusters import places
+from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
 from clusterspace.testing.steps import until
@@ -32,12 +32,12 @@ async def invited(tmp_path: Path) -> AsyncGenerator[Invited]:
 async def leftovers(invited: Invited, name: str = "west") -> list[str]:
     """Return what the hub still has of a member."""
     found = [
-        places.namespace_place(name),
+        manifests.member_namespace_place(name),
         names.namespace_place(execution_namespace(name)),
         names.cluster_place(name),
         names.lease_place(name),
-        places.member_cluster_place(name),
-        *places.shared_rights(name),
+        manifests.member_cluster_place(name),
+        *manifests.shared_rights(name),
     ]
     return [str(each) for each in found if await invited.hub.find(each) is not None]
 
@@ -168,7 +168,7 @@ async def test_ten_fleet_works_held_by_finalizers_do_not_hold_the_leave(invited:
     async with invited.controllers(), invited.agent(member):
         await invited.until_joined()
         for number in range(10):
-            await invited.hub.create(places.fleet_works_place("west"), _fleet_work(number))
+            await invited.hub.create(manifests.fleet_works_place("west"), _fleet_work(number))
         await invited.let_go()
         await until_forgotten(invited)
 

@@ -23,12 +23,10 @@ from clusterspace.errors import (
     NotFound,
 )
 from clusterspace.fleet.membership import identity, names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.fleet.membership.identity import Creation
-from clusterspace.fleet.membership.journal import Journal
-from clusterspace.fleet.membership.leave import Leave
+from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.manifests import Location
-from clusterspace.fleet.membership.member_access import MemberAccess
+from clusterspace.fleet.membership.member_access import Journal, MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.steps import until

@@ -9,7 +9,7 @@ from tests.flows.pull_agents import register
 
 from clusterspace.client.places import Place
 from clusterspace.errors import CannotJoin
-from clusterspace.fleet.membership import agent_manifests, identity
+from clusterspace.fleet.membership import identity, manifests
 from clusterspace.fleet.membership.identity import Creation
 from clusterspace.kube.objects import find_at
 
@@ -88,14 +88,14 @@ async def test_a_clone_does_not_register_either(fleet: Fleet) -> None:
     with pytest.raises(CannotJoin, match="cluster west has this ID: it is the same cluster or a"):
         await register(fleet, "clone", clone)
 
-    assert await clone.client.find(agent_manifests.REGISTRATION_PLACE) is None
+    assert await clone.client.find(manifests.REGISTRATION_PLACE) is None
 
 
 async def test_the_hub_does_not_register_with_itself(fleet: Fleet) -> None:
     with pytest.raises(CannotJoin, match="it is the hub itself"):
         await register(fleet, "self", fleet.hub)
 
-    assert await fleet.hub.client.find(agent_manifests.REGISTRATION_PLACE) is None
+    assert await fleet.hub.client.find(manifests.REGISTRATION_PLACE) is None
     assert await fleet.hub.everything_of_ours() <= {
         "namespaces/karmada-cluster",
         # It is going away: the hub ends namespaces in its own time.

@@ -12,7 +12,7 @@ from tests.flows.pull_agents import register, running_agent, unregister
 from clusterspace.client.places import Place
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
-from clusterspace.fleet.membership import agent_manifests, cleaning, names
+from clusterspace.fleet.membership import leave, manifests, names
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.steps import until
 
@@ -108,7 +108,7 @@ async def test_a_member_that_hangs_leaves_by_force_within_ten_seconds(
 
     assert await fleet.hub.client.find(names.cluster_place("west")) is None
     written = await fleet.hub.client.get(names.left_behind_place("west"))
-    for place in (*cleaning.own_places("west"), *cleaning.shared_places()):
+    for place in (*leave.own_places("west"), *leave.shared_places()):
         assert f"on the member: {place}" in written["data"]["left-behind"]
 
 
@@ -142,6 +142,6 @@ async def test_a_member_registers_is_heard_stops_returns_and_is_unregistered(
 
         await unregister(fleet, "west", member)
         await asyncio.wait_for(agent, BACK_SECONDS)
-    assert await member.client.find(agent_manifests.REGISTRATION_PLACE) is None
+    assert await member.client.find(manifests.REGISTRATION_PLACE) is None
     assert await fleet.hub.client.find(names.cluster_place("west")) is None
     assert await fleet.hub.client.find(names.lease_place("west")) is None

@@ -35,11 +35,14 @@ from clusterspace.errors import (
     NotFound,
     Unauthorized,
 )
-from clusterspace.fleet.membership import agent_manifests, names, pull_leave
-from clusterspace.fleet.membership.agent_credentials import AgentCredentials
-from clusterspace.fleet.membership.agent_manifests import REGISTRATION_PLACE, read_registration
+from clusterspace.fleet.membership import leave, manifests, names
 from clusterspace.fleet.membership.pull_join import RegisterRequest
-from clusterspace.fleet.membership.registration import RegistrationKeeper
+from clusterspace.fleet.membership.registration import (
+    REGISTRATION_PLACE,
+    AgentCredentials,
+    RegistrationRenewal,
+    read_registration,
+)
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.roots.registering import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
@@ -48,7 +51,7 @@ from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
 from clusterspace.testing.steps import until
 
 IMAGE = "clusterspace:test"
-KUBECONFIG = agent_manifests.REGISTRATION
+KUBECONFIG = manifests.REGISTRATION
 
 
 @pytest.fixture
@@ -85,13 +88,13 @@ async def test_the_agents_manifests_are_on_the_member_and_not_with_local(fleet: 
     await register(fleet, "inside", inside, image=IMAGE)
     await register(fleet, "outside", outside)
 
-    deployment = await inside.client.get(agent_manifests.DEPLOYMENT_PLACE)
+    deployment = await inside.client.get(manifests.AGENT_DEPLOYMENT_PLACE)
     pod = find_at(deployment, "spec", "template", "spec")
     assert pod["containers"][0]["image"] == IMAGE
     assert pod["serviceAccountName"] == "karmada-agent-sa"
-    assert await inside.client.find(agent_manifests.ROLE_BINDING_PLACE) is not None
-    assert await outside.client.find(agent_manifests.DEPLOYMENT_PLACE) is None
-    assert await outside.client.find(agent_manifests.ROLE_PLACE) is None
+    assert await inside.client.find(manifests.AGENT_ROLE_BINDING_PLACE) is not None
+    assert await outside.client.find(manifests.AGENT_DEPLOYMENT_PLACE) is None
+    assert await outside.client.find(manifests.AGENT_ROLE_PLACE) is None
 
 
 async def test_a_killed_agent_is_unknown_and_a_new_one_is_ready_again(fleet: Fleet) -> None:
@@ -168,7 +171,7 @@ async def test_another_hub_than_the_pinned_one_gets_no_token(fleet: Fleet) -> No
     with pytest.raises(CannotJoin, match="is it the right hub"):
         await register_cluster(request, member.settings, fleet.told.append)
 
-    assert await member.client.find(agent_manifests.NAMESPACE_PLACE) is None
+    assert await member.client.find(manifests.AGENT_NAMESPACE_PLACE) is None
 
 
 async def test_a_cluster_that_is_a_member_already_is_refused_and_nothing_stays(
@@ -181,7 +184,7 @@ async def test_a_cluster_that_is_a_member_already_is_refused_and_nothing_stays(
         await register(fleet, "again", member, image=IMAGE)
 
     assert await member.client.find(REGISTRATION_PLACE) is None
-    assert await member.client.find(agent_manifests.ROLE_PLACE) is None
+    assert await member.client.find(manifests.AGENT_ROLE_PLACE) is None
 
 
 async def test_a_cluster_the_hub_reaches_by_itself_is_not_turned_into_a_pull_cluster(
@@ -203,7 +206,7 @@ async def test_registering_again_with_a_new_token_replaces_the_certificate(fleet
     await register(fleet, "west", member)
     second = read_registration(await member.client.get(REGISTRATION_PLACE))
 
-    assert first.held.certificate != second.held.certificate
+    assert first.keyed.certificate != second.keyed.certificate
     with pytest.raises(CannotJoin, match="registered as west already"):
         await register(fleet, "other", member)
 
@@ -212,13 +215,13 @@ async def test_a_certificate_is_renewed_when_half_of_its_life_is_over(fleet: Fle
     member = await fleet.add_member("west")
     await register(fleet, "west", member)
     first = read_registration(await member.client.get(REGISTRATION_PLACE))
-    credentials = AgentCredentials(first.authority, first.held)
+    credentials = AgentCredentials(first.authority, first.keyed)
     clock = ManualClock(SystemClock().now())
     connection = Connection(first.hub, clock=clock, random=Random(1), credentials=credentials)
-    keeper = RegistrationKeeper(member.client, ClusterClient(connection), credentials)
+    keeper = RegistrationRenewal(member.client, ClusterClient(connection), credentials)
     try:
         assert await keeper.look()
-        assert credentials.held == first.held
+        assert credentials.current == first.keyed
 
         await clock.advance(13 * 3600)
         renewing = asyncio.create_task(keeper.look())
@@ -229,7 +232,7 @@ async def test_a_certificate_is_renewed_when_half_of_its_life_is_over(fleet: Fle
     finally:
         await connection.close()
     stored = read_registration(await member.client.get(REGISTRATION_PLACE))
-    assert credentials.held == stored.held != first.held
+    assert credentials.current == stored.keyed != first.keyed
 
 
 async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> None:
@@ -263,30 +266,30 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
 
 def _agent_places() -> list[Place]:
     return [
-        agent_manifests.DEPLOYMENT_PLACE,
-        agent_manifests.ROLE_BINDING_PLACE,
-        agent_manifests.ROLE_PLACE,
-        agent_manifests.ACCOUNT_PLACE,
+        manifests.AGENT_DEPLOYMENT_PLACE,
+        manifests.AGENT_ROLE_BINDING_PLACE,
+        manifests.AGENT_ROLE_PLACE,
+        manifests.AGENT_ACCOUNT_PLACE,
         REGISTRATION_PLACE,
-        agent_manifests.NAMESPACE_PLACE,
+        manifests.AGENT_NAMESPACE_PLACE,
     ]
 
 
 async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet) -> None:
     member = await fleet.add_member("west")
     await register(fleet, "west", member, image=IMAGE)
-    place = Place(names.CONFIG_MAPS, agent_manifests.NAMESPACE, "karmada-agent-notes")
+    place = Place(names.CONFIG_MAPS, manifests.AGENT_NAMESPACE, "karmada-agent-notes")
     notes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}}
     await member.client.create(place.collection, notes)
-    role = await member.client.get(agent_manifests.ROLE_PLACE)
+    role = await member.client.get(manifests.AGENT_ROLE_PLACE)
     foreign = with_value(role, "another", "metadata", "annotations", names.HUB_MARK)
-    await commit(member.client, agent_manifests.ROLE_PLACE, role, foreign)
+    await commit(member.client, manifests.AGENT_ROLE_PLACE, role, foreign)
 
     async with fleet.controllers():
         await unregister(fleet, "west", member)
 
     assert await member.client.find(place) is not None
-    assert await member.client.find(agent_manifests.ROLE_PLACE) is not None
+    assert await member.client.find(manifests.AGENT_ROLE_PLACE) is not None
     assert await member.client.find(REGISTRATION_PLACE) is None
     assert any("karmada-agent" in each for each in fleet.told if each.startswith("kept on"))
 
@@ -335,7 +338,7 @@ async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
         with pytest.raises(ClusterspaceError, match=sentence):
             await register_cluster(request, reached, fleet.told.append)
 
-    for place in pull_leave.agent_places():
+    for place in leave.agent_places():
         assert await member.client.find(place) is None
     assert await fleet.hub.client.list_objects(names.cluster_place("").collection) == []
     # None of them used the token up.
@@ -371,9 +374,9 @@ async def test_a_dead_member_is_unregistered_by_force_within_ten_seconds(
     left = written["data"]["left-behind"]
     assert "placed: ConfigMap default/settings" in left
     assert "the member could not be cleaned" in left
-    for place in pull_leave.agent_places():
+    for place in leave.agent_places():
         assert f"on the member: {place}" in left
-    assert await member.client.find(agent_manifests.DEPLOYMENT_PLACE) is not None
+    assert await member.client.find(manifests.AGENT_DEPLOYMENT_PLACE) is not None
 
 
 async def test_a_member_that_lives_is_cleaned_even_by_force(fleet: Fleet) -> None:
@@ -384,7 +387,7 @@ async def test_a_member_that_lives_is_cleaned_even_by_force(fleet: Fleet) -> Non
         await unregister(fleet, "west", member, is_forced=True)
 
     assert await fleet.hub.client.find(names.left_behind_place("west")) is None
-    for place in pull_leave.agent_places():
+    for place in leave.agent_places():
         found = await member.client.find(place)
         assert found is None or is_being_deleted(found)
 

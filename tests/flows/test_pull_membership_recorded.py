@@ -15,7 +15,7 @@ from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import register, running_agent, until_ready
 
 from clusterspace.client.places import Place
-from clusterspace.fleet.membership import agent_manifests, names
+from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.steps import until
 
@@ -121,9 +121,9 @@ async def test_the_hub_has_no_account_on_a_pull_cluster(registered: Registered) 
 
 
 async def test_the_agents_namespace_says_who_made_it(registered: Registered) -> None:
-    theirs = labels_of(items(f"{NAME}: ns")[agent_manifests.NAMESPACE])
+    theirs = labels_of(items(f"{NAME}: ns")[manifests.AGENT_NAMESPACE])
 
-    ours = await registered.member.client.get(agent_manifests.NAMESPACE_PLACE)
+    ours = await registered.member.client.get(manifests.AGENT_NAMESPACE_PLACE)
 
     # Karmada's register makes it without the label by which its other namespaces are known.
     assert labels_of(ours).items() - theirs.items() == {("karmada.io/system", "true")}

@@ -25,7 +25,6 @@ KINDS: Final = {
     "clusterspace.fleet.membership.health": "Cluster",
     "clusterspace.fleet.membership.member_clusters": "MemberCluster",
     "clusterspace.fleet.membership.member_clusters.agent": "InternalMemberCluster",
-    "clusterspace.fleet.membership.member_clusters.usage": "InternalMemberCluster",
     "clusterspace.fleet.membership.status": "Cluster",
     "clusterspace.fleet.propagation": "ResourceBinding and ClusterResourceBinding",
     "clusterspace.fleet.propagation.placements": "ClusterResourcePlacement and its bindings",
@@ -53,11 +52,11 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.fleet.propagation.namespaces.controller", "each.reason"): _FAILURES,
     # These repeat the reason of a condition, which the page says once.
     ("clusterspace.fleet.membership.status", "reason"): (),
-    ("clusterspace.fleet.membership.member_clusters.upkeep", "condition.reason"): (
-        "clusterspace.fleet.membership.member_clusters.reports:NOT_READY_REASON",
+    ("clusterspace.fleet.membership.member_clusters.controller", "condition.reason"): (
+        "clusterspace.fleet.membership.member_clusters.status:NOT_READY_REASON",
     ),
-    ("clusterspace.fleet.membership.member_clusters.upkeep", "reason"): (
-        "clusterspace.fleet.membership.member_clusters.heartbeats:LOST",
+    ("clusterspace.fleet.membership.member_clusters.controller", "reason"): (
+        "clusterspace.fleet.membership.member_clusters.status:LOST",
     ),
     ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
     ("clusterspace.fleet.propagation.placements.reports", "each.reason"): (
@@ -91,7 +90,7 @@ INDIRECT: Final[Indirect] = {
         "WorkSynchronizedUnknown",
     ),
     # The kind of what was made, and what became of it: RoleCreated, NamespaceUpdated.
-    ("clusterspace.fleet.membership.member_clusters.inviting", "provision.kind + happened"): (),
+    ("clusterspace.fleet.membership.member_clusters.controller", "provision.kind + reason"): (),
 }
 
 TYPES: Final = {

@@ -20,17 +20,16 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import UnusableKubeconfig
-from clusterspace.fleet.membership.agent_credentials import AgentCredentials
-from clusterspace.fleet.membership.agent_manifests import (
+from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.leases import LeaseRenewal, RenewalSettings
+from clusterspace.fleet.membership.registration import (
+    LOOK_SECONDS,
     REGISTRATION_PLACE,
+    AgentCredentials,
+    RegistrationRenewal,
     read_registration,
 )
-from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.lease import BeatSettings, HeartBeat
-from clusterspace.fleet.membership.pull_status import PullStatus
-from clusterspace.fleet.membership.push_status import FREQUENCY_SECONDS
-from clusterspace.fleet.membership.registration import LOOK_SECONDS, RegistrationKeeper
-from clusterspace.fleet.membership.status import StatusKeeper
+from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusWriter
 from clusterspace.roots.clients import connect
 from clusterspace.roots.member_clusters import membership_agent_tasks
 from clusterspace.roots.member_execution import run_member_execution
@@ -58,7 +57,7 @@ class AgentSettings:
     """Instead of a registration."""
     status_seconds: float = FREQUENCY_SECONDS
     thresholds: Thresholds = field(default_factory=Thresholds)
-    beat: BeatSettings = field(default_factory=BeatSettings)
+    beat: RenewalSettings = field(default_factory=RenewalSettings)
     registration_seconds: float = LOOK_SECONDS
 
 
@@ -93,12 +92,12 @@ class Agent:
             why = "the cluster is not registered: `clusterspace register` does that"
             raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
         registration = read_registration(secret)
-        credentials = AgentCredentials(registration.authority, registration.held)
+        credentials = AgentCredentials(registration.authority, registration.keyed)
         connection = Connection(
             registration.hub, clock=self._clock, random=SystemRandom(), credentials=credentials
         )
         hub = ClusterClient(connection)
-        keeper = RegistrationKeeper(
+        renewal = RegistrationRenewal(
             self._member,
             hub,
             credentials,
@@ -110,7 +109,7 @@ class Agent:
         try:
             async with Supervisor(self._clock, report) as tasks:
                 self._start(tasks, hub, registration.cluster_name)
-                await keeper.run()
+                await renewal.run()
         finally:
             await connection.close()
         _log.info("the registration is gone: the agent ends", cluster=registration.cluster_name)
@@ -118,7 +117,7 @@ class Agent:
     def _start(self, tasks: Supervisor, hub: ClusterClient, name: str) -> None:
         settings, clock = self._settings, self._clock
         events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-        statuses = StatusKeeper(hub, events, clock=clock, thresholds=settings.thresholds)
+        statuses = StatusWriter(hub, events, clock=clock, thresholds=settings.thresholds)
         status = PullStatus(
             hub,
             name,
@@ -126,7 +125,7 @@ class Agent:
             statuses,
             frequency_seconds=settings.status_seconds,
         )
-        beat = HeartBeat(hub, name, clock=clock, settings=settings.beat)
+        beat = LeaseRenewal(hub, name, clock=clock, settings=settings.beat)
         own = {
             "events": events.run,
             "status": status.run,

@@ -31,19 +31,18 @@ from clusterspace.controllers.manager import ControllerManager
 from clusterspace.controllers.reconcile import Reconciler, Watch
 from clusterspace.fleet.execution.controller import Executors, HubView
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.fleet.membership.connections import MemberClients
+from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.leave import Leave
-from clusterspace.fleet.membership.member_clusters.upkeep import MemberClusterSettings
-from clusterspace.fleet.membership.monitor import Monitor, MonitorSettings, Watched
-from clusterspace.fleet.membership.push_status import (
+from clusterspace.fleet.membership.leases import Monitor, MonitorSettings, Watched
+from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
+from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
+from clusterspace.fleet.membership.status import (
     FREQUENCY_SECONDS,
     PushStatus,
+    StatusWriter,
     when_reachable_anew,
 )
-from clusterspace.fleet.membership.status import StatusKeeper
-from clusterspace.fleet.membership.upkeep import ClusterUpkeep
 from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
 from clusterspace.fleet.propagation.detector.controller import Detector
 from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
@@ -152,7 +151,7 @@ class Controllers:
         keep_all(tasks, {**own, **manager.tasks()})
 
     def _upkeep(self) -> Controller:
-        upkeep = ClusterUpkeep(self._hub, self._leave, self._events, self._clock)
+        upkeep = ClusterController(self._hub, self._leave, self._events, self._clock)
         controller = Controller(
             "cluster-upkeep", upkeep.reconcile, clock=self._clock, random=self._random
         )
@@ -161,7 +160,7 @@ class Controllers:
 
     def _push_status(self) -> Controller:
         settings = self._settings
-        keeper = StatusKeeper(
+        keeper = StatusWriter(
             self._hub, self._events, clock=self._clock, thresholds=settings.thresholds
         )
         status = PushStatus(

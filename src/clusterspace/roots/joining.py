@@ -12,10 +12,10 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import CannotLeave
 from clusterspace.fleet.membership import leave, names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval, Cleaner
 from clusterspace.fleet.membership.connections import read_settings
+from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner
 from clusterspace.fleet.membership.member_access import refuse_expired
-from clusterspace.fleet.membership.push_join import JoinRequest, PushJoin, Surroundings, steps_of
+from clusterspace.fleet.membership.push_join import JoinRequest, PushJoin, steps_of
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.roots.clients import command_rules, open_client, read_pem
 
@@ -47,8 +47,7 @@ async def join_cluster(
     clock = SystemClock()
     refuse_expired(request.name, read_pem(request.member.identity.certificate), clock.now())
     async with open_client(hub) as hub_client, open_client(request.member) as member:
-        around = Surroundings(hub_client, member, clock, open_client, progress)
-        joining = PushJoin(request, around)
+        joining = PushJoin(request, hub_client, member, open_client, progress)
         findings = await joining.look()
         if is_dry_run:
             for step in steps_of(request.name, findings):

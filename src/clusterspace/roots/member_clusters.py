@@ -12,14 +12,14 @@ from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.controllers.reconcile import Watch
-from clusterspace.fleet.membership.member_clusters import places
-from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent, when_told_anew
-from clusterspace.fleet.membership.member_clusters.upkeep import (
+from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent, when_asked
+from clusterspace.fleet.membership.member_clusters.controller import (
+    MemberClusterController,
     MemberClusterSettings,
-    MemberClusterUpkeep,
     for_its_member,
     when_asked_anew,
 )
+from clusterspace.fleet.membership.member_clusters.manifests import internal_place
 
 _LONGEST_RETRY_SECONDS: Final = 30.0
 """How late a heartbeat may be once a hub that was away is back."""
@@ -35,7 +35,7 @@ def member_cluster_tasks(
     """Return what looks after all MemberClusters; whoever made `clusters` runs it."""
     members = Informer(hub, Place(MEMBER_CLUSTERS))
     internals = Informer(hub, Place(INTERNAL_MEMBER_CLUSTERS))
-    upkeep = MemberClusterUpkeep(hub, events, clock, settings)
+    upkeep = MemberClusterController(hub, events, clock, settings)
     hard = ControllerSettings(longest_retry_seconds=_LONGEST_RETRY_SECONDS)
     controller = Controller(
         "member-clusters", upkeep.reconcile, clock=clock, random=SystemRandom(), settings=hard
@@ -54,11 +54,11 @@ def membership_agent_tasks(
     hub: ClusterClient, cluster_name: str, member: ClusterClient, clock: Clock
 ) -> Tasks:
     """Return what does as the InternalMemberCluster of our cluster says, if there is one."""
-    internals = Informer(hub, places.internal_place(cluster_name).collection)
+    internals = Informer(hub, internal_place(cluster_name).collection)
     agent = MembershipAgent(hub, member, clock=clock, random=SystemRandom())
     hard = ControllerSettings(workers=1, longest_retry_seconds=_LONGEST_RETRY_SECONDS)
     controller = Controller(
         "membership-agent", agent.reconcile, clock=clock, random=SystemRandom(), settings=hard
     )
-    controller.watch(Watch(internals, to=when_told_anew))
+    controller.watch(Watch(internals, to=when_asked))
     return {"internal member cluster": internals.run, "membership": controller.run}

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from random import SystemRandom
 from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock, SystemClock
@@ -14,10 +13,13 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ApiError, CannotLeave, ClusterError
 from clusterspace.fleet.membership import leave, names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval
+from clusterspace.fleet.membership.leave import (
+    BeforeRemoval,
+    refuse_other_registration,
+    remove_agent,
+)
 from clusterspace.fleet.membership.member_access import refuse_expired
-from clusterspace.fleet.membership.pull_join import PullJoin, RegisterRequest, Surroundings
-from clusterspace.fleet.membership.pull_leave import refuse_other_registration, remove_agent
+from clusterspace.fleet.membership.pull_join import PullJoin, RegisterRequest
 from clusterspace.roots.clients import open_client, read_pem
 from clusterspace.roots.joining import tell_left_behind
 from clusterspace.roots.tokens import authority_pins
@@ -50,8 +52,7 @@ async def register_cluster(
     clock: Clock = SystemClock()
     refuse_expired(request.name, read_pem(member.identity.certificate), clock.now())
     async with open_client(member) as member_client:
-        around = Surroundings(member_client, clock, SystemRandom(), open_client, progress)
-        await PullJoin(request, around).register()
+        await PullJoin(request, member_client, open_client, progress).register()
     tell(f"cluster {request.name} is registered")
 
 

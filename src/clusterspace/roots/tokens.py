@@ -23,8 +23,8 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
 from clusterspace.fleet.membership import manifests, names
-from clusterspace.fleet.membership.agent_credentials import refuse_name
-from clusterspace.fleet.membership.hub_discovery import pins_of
+from clusterspace.fleet.membership.pull_join import pins_of
+from clusterspace.fleet.membership.registration import refuse_name
 from clusterspace.kube.objects import Object, annotations_of, uid_of
 from clusterspace.roots.clients import open_client, read_pem
 

@@ -112,8 +112,8 @@ def controllers(
       clusterspace controllers --metrics-port 9090 --log-format json
     """
     from clusterspace.fleet.membership.health import Thresholds
-    from clusterspace.fleet.membership.member_clusters.upkeep import MemberClusterSettings
-    from clusterspace.fleet.membership.monitor import MonitorSettings
+    from clusterspace.fleet.membership.leases import MonitorSettings
+    from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
     from clusterspace.roots.clients import part_settings
     from clusterspace.roots.controllers import ControllersSettings, serve_until_stopped
 

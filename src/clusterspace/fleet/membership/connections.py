@@ -4,6 +4,7 @@ A token is sent where its own Secret says it belongs, and nowhere else: see
 `apis.cluster_credentials`. Gateway, controllers, the hub's relay and our commands all come by here.
 """
 
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +19,6 @@ from clusterspace.client.resources import ClusterClient, Reader
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.errors import AddressNotAllowed, CredentialsUnclaimed, CredentialsUnusable
 from clusterspace.fleet.membership.names import SECRETS
-from clusterspace.fleet.membership.tokens import secret_value
 from clusterspace.kube.objects import Object, find_at, name_of
 
 Connect: TypeAlias = Callable[[ConnectionSettings], ClusterClient]
@@ -26,6 +26,12 @@ Connect: TypeAlias = Callable[[ConnectionSettings], ClusterClient]
 
 Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 """Returns the client of a Cluster; ClusterError when there can be none."""
+
+
+def secret_value(secret: Object, key: str) -> bytes:
+    """Return what a Secret holds under a key, or nothing."""
+    encoded = find_at(secret, "data", key)
+    return b64decode(encoded) if isinstance(encoded, str) else b""
 
 
 def require_own(cluster: Object, secret: Object) -> None:
@@ -81,7 +87,7 @@ async def read_settings(hub: Reader, cluster: Object, rules: AddressRules) -> Co
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Open:
     settings: ConnectionSettings
     member: ClusterClient
 
@@ -93,27 +99,32 @@ class MemberClients:
         self._hub = hub
         self._connect = connect
         self._rules = rules
-        self._held: dict[str, _Held] = {}
+        self._open: dict[str, _Open] = {}
 
     async def reach(self, cluster: Object) -> ClusterClient:
         """Return the client of a member; a ClusterError when the hub has no way in."""
         name = name_of(cluster)
+        # Read every time: a token that was taken back, or tied to another address, is not used
+        # once more only because a connection is open.
         settings = await read_settings(self._hub, cluster, self._rules)
-        held = self._held.get(name)
-        if held is not None and held.settings == settings:
-            return held.member
-        await self.forget(name)
+        known = self._open.get(name)
+        if known is not None and known.settings == settings:
+            return known.member
+        # Replaced before the old one is closed, with no await since it was looked up: two who come
+        # here at once would both open a client, and one of them would never be closed.
         member = self._connect(settings)
-        self._held[name] = _Held(settings, member)
+        self._open[name] = _Open(settings, member)
+        if known is not None:
+            await known.member.connection.close()
         return member
 
     async def forget(self, cluster_name: str) -> None:
         """Close the connections to a member that left or moved."""
-        held = self._held.pop(cluster_name, None)
-        if held is not None:
-            await held.member.connection.close()
+        known = self._open.pop(cluster_name, None)
+        if known is not None:
+            await known.member.connection.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        for name in list(self._held):
+        for name in list(self._open):
             await self.forget(name)

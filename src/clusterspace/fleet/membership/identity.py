@@ -6,6 +6,7 @@ UID of its kube-system namespace, which lives as long as the cluster does.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -38,7 +39,7 @@ _ID_PROPERTIES: Final = (ID_PROPERTY, "cluster.clusterset.k8s.io")
 """Where a cluster may say who it is; the first that is there counts."""
 
 _ESTABLISH_SECONDS: Final = 15.0
-_LOOK_AGAIN_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 
 
 class PropertyApi(Enum):
@@ -58,7 +59,7 @@ class Creation(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClusterIdentity:
     """What a cluster tells of itself."""
 
     kube_system_uid: str
@@ -76,7 +77,7 @@ class Identity:
         return self.declared or self.kube_system_uid
 
 
-def needs_property(cluster: str, identity: Identity, creation: Creation) -> bool:
+def needs_property(cluster: str, identity: ClusterIdentity, creation: Creation) -> bool:
     """Whether the cluster must be given a ClusterProperty first; refuse when it cannot join."""
     if identity.declared or creation is Creation.UNSET:
         return False
@@ -128,44 +129,40 @@ def property_definition() -> Object:
     return definition(PROPERTIES.resource, PROPERTIES.group)
 
 
-async def read_identity(member: Reader) -> Identity:
+async def read_identity(member: Reader) -> ClusterIdentity:
     """Ask a cluster who it is."""
     kube_system = await member.get(names.namespace_place("kube-system"))
     for resource in (PROPERTIES, *_OLDER):
         try:
-            held = await member.list_objects(Place(resource))
+            properties = await member.list_objects(Place(resource))
         except (NotServed, NotFound):
             continue
         api = PropertyApi.CURRENT if resource == PROPERTIES else PropertyApi.OLDER
-        return Identity(uid_of(kube_system), properties_in(held), api)
-    return Identity(uid_of(kube_system))
+        return ClusterIdentity(uid_of(kube_system), properties_in(properties), api)
+    return ClusterIdentity(uid_of(kube_system))
 
 
-def properties_in(held: Iterable[Object]) -> dict[str, str]:
+def properties_in(properties: Iterable[Object]) -> dict[str, str]:
     """Return names and values of ClusterProperties."""
-    return {name_of(each): str(find_at(each, "spec", "value") or "") for each in held}
+    return {name_of(each): str(find_at(each, "spec", "value") or "") for each in properties}
 
 
 async def wait_served(member: Reader, cluster: str, clock: Clock) -> None:
     """Wait until a member serves ClusterProperty, after its definition was installed."""
     try:
         async with asyncio.timeout(_ESTABLISH_SECONDS):
-            while not await _is_served(member):
-                await clock.sleep(_LOOK_AGAIN_SECONDS)
+            while True:
+                definition = await member.get(definition_place())
+                if is_true(find_at(definition, "status", "conditions"), "Established"):
+                    # Said to be served, and by the server that was asked for the definition; the
+                    # next one may take a moment longer.
+                    with suppress(ApiError):
+                        await member.list_objects(Place(PROPERTIES))
+                        return
+                await clock.sleep(_POLL_SECONDS)
     except TimeoutError as error:
         why = "does not serve ClusterProperty although it was installed"
         raise ClusterTimeout(cluster, why) from error
-
-
-async def _is_served(member: Reader) -> bool:
-    held = await member.get(definition_place())
-    if not is_true(find_at(held, "status", "conditions"), "Established"):
-        return False
-    try:
-        await member.list_objects(Place(PROPERTIES))
-    except ApiError:
-        return False
-    return True
 
 
 def definition_place() -> Place:

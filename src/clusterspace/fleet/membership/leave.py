@@ -4,14 +4,21 @@
 
 The Cluster's finalizer holds the order. Every step looks at what is there, so that it can be
 repeated by whoever comes next: the controllers, `clusterspace unjoin`, or both.
+
+A member is cleaned by its administrator or by the hub itself. Only what our hub made goes, each
+object by its UID. What several memberships share stays while another one is there.
+ClusterProperties stay: who a cluster is does not end with a membership.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
     FINALIZER,
     KEEP_ON_LEAVE,
     WORK_FINALIZER,
@@ -40,9 +47,8 @@ from clusterspace.errors import (
     Unauthorized,
     UnusableKubeconfig,
 )
-from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval, own_places, shared_places
-from clusterspace.fleet.membership.pull_leave import agent_places
+from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership.member_access import is_of_hub, others_in
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -70,6 +76,9 @@ FORCED_SECONDS: Final = 4.0
 _MOST_NAMED: Final = 5
 _LOOK_AGAIN_SECONDS: Final = 0.5
 
+BeforeRemoval: TypeAlias = Callable[[], Awaitable[object]]
+"""Awaited when it is clear that we are let in, just before the first thing is removed."""
+
 Clean: TypeAlias = Callable[[str, BeforeRemoval], Awaitable[object]]
 """Cleans the member of what the hub with this ID made there."""
 
@@ -87,8 +96,9 @@ class Leave:
         """Say that the cluster is leaving: from now on nothing new is placed there."""
         cluster = await self._hub.get(self._place)
         if not is_being_deleted(cluster):
-            held = await ensure_finalizer(self._hub, self._place, cluster, FINALIZER)
-            await _delete(self._hub, self._place, held)
+            # Without a finalizer the Cluster would be gone at once, and the order with it.
+            kept = await ensure_finalizer(self._hub, self._place, cluster, FINALIZER)
+            await _delete(self._hub, self._place, kept)
 
     async def finish(self, clock: Clock, wait_seconds: float) -> None:
         """Step until the cluster is gone; CannotLeave when that takes too long."""
@@ -99,16 +109,21 @@ class Leave:
             except (CannotLeave, Conflict, NotFound) as obstacle:
                 # A conflict or something gone means that the controllers took the step first.
                 if clock.monotonic() >= until:
-                    raise self._late(obstacle, wait_seconds) from obstacle
+                    why = obstacle.why if isinstance(obstacle, CannotLeave) else obstacle.message
+                    late = f"{why}; waited {wait_seconds:g}s, and --force would not wait"
+                    raise CannotLeave(self._name, late) from obstacle
                 await clock.sleep(_LOOK_AGAIN_SECONDS)
-
-    def _late(self, obstacle: CannotLeave | ApiError, waited: float) -> CannotLeave:
-        why = obstacle.why if isinstance(obstacle, CannotLeave) else obstacle.message
-        return CannotLeave(self._name, f"{why}; waited {waited:g}s, and --force would not wait")
 
     async def step(self) -> None:
         """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
-        await self._withdraw_works()
+        place = names.works_place(self._name)
+        for work in await self._hub.list_objects(place):
+            if not is_being_deleted(work):
+                await _delete(self._hub, place.named(name_of(work)), work)
+        remaining = await self._hub.list_objects(place)
+        if remaining:
+            why = f"{_named(remaining)} not withdrawn from the member yet"
+            raise CannotLeave(self._name, why)
         await self._clean_member()
         await self._forget_on_hub()
         gone = await self._remove_execution_namespace()
@@ -120,27 +135,30 @@ class Leave:
     async def force(self) -> list[str]:
         """Let the cluster go whatever stands in the way; return what could not be cleaned."""
         # Asked first: once its Works are gone, the controllers may let the Cluster go any moment.
-        on_member = await self._places_on_member()
+        cluster = await self._hub.find(self._place)
+        is_pulled = cluster is not None and is_pull(cluster)
+        on_member = agent_places() if is_pulled else (*own_places(self._name), *shared_places())
         left = await self._abandon_works()
-        left += await self._try_to_clean(on_member)
+        try:
+            async with asyncio.timeout(FORCED_SECONDS):
+                await self._clean(await self._hub_id(), self._mark_begun)
+        except (ClusterspaceError, TimeoutError) as error:
+            left.append(f"the member could not be cleaned: {str(error) or 'no answer in time'}")
+            left += [f"on the member: {each}" for each in on_member]
         await self._forget_on_hub()
         await self._remove_execution_namespace()
         if left:
+            # Before the Cluster goes: afterwards nobody would know.
             await self._write_down(left)
         await self._release()
         return left
 
-    async def _withdraw_works(self) -> None:
-        place = names.works_place(self._name)
-        for work in await self._hub.list_objects(place):
-            if not is_being_deleted(work):
-                await _delete(self._hub, place.named(name_of(work)), work)
-        remaining = await self._hub.list_objects(place)
-        if remaining:
-            why = f"{_named(remaining)} not withdrawn from the member yet"
-            raise CannotLeave(self._name, why)
-
     async def _clean_member(self) -> None:
+        """Clean the member, unless that is done: the hub acts by the very role that it deletes.
+
+        Killed after the deletion and before `_DONE` is written, whoever comes next is refused by
+        the member, and knows by `_BEGUN` why. Refused without it, we never were let in.
+        """
         cluster = await self._hub.get(self._place)
         progress = annotations_of(cluster).get(CLEANED)
         if progress == _DONE or is_pull(cluster):
@@ -148,15 +166,12 @@ class Leave:
             return
         try:
             await self._clean(await self._hub_id(), self._mark_begun)
-        except (Unauthorized, Forbidden) as error:
-            if progress != _BEGUN:
-                raise self._uncleaned(error) from error
         except (ApiError, ClusterError, UnusableKubeconfig) as error:
-            raise self._uncleaned(error) from error
+            is_shut_out = isinstance(error, Unauthorized | Forbidden)
+            if not (is_shut_out and progress == _BEGUN):
+                why = f"the member cannot be cleaned: {error}"
+                raise CannotLeave(self._name, why) from error
         await self._mark(_DONE)
-
-    def _uncleaned(self, error: ClusterspaceError) -> CannotLeave:
-        return CannotLeave(self._name, f"the member cannot be cleaned: {error}")
 
     async def _mark_begun(self) -> None:
         await self._mark(_BEGUN)
@@ -204,23 +219,6 @@ class Leave:
             except NotFound:
                 continue
         return [f"placed: {each}" for each in placed_objects(works)]
-
-    async def _try_to_clean(self, on_member: tuple[Place, ...]) -> list[str]:
-        try:
-            async with asyncio.timeout(FORCED_SECONDS):
-                await self._clean(await self._hub_id(), self._mark_begun)
-        except (ClusterspaceError, TimeoutError) as error:
-            why = str(error) or "no answer in time"
-            left = [f"on the member: {each}" for each in on_member]
-            return [f"the member could not be cleaned: {why}", *left]
-        return []
-
-    async def _places_on_member(self) -> tuple[Place, ...]:
-        """Return what a membership of this kind makes on a member."""
-        cluster = await self._hub.find(self._place)
-        if cluster is not None and is_pull(cluster):
-            return agent_places()
-        return (*own_places(self._name), *shared_places())
 
     async def _write_down(self, left: list[str]) -> None:
         place = names.left_behind_place(self._name)
@@ -280,3 +278,147 @@ def _named(works: list[Object]) -> str:
     if len(works) == 1:
         return f"Work {shown} is"
     return f"{len(works)} Works ({shown}{more}) are"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was removed from a member, each with its UID, and what is not ours to remove."""
+
+    removed: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+
+def own_places(cluster_name: str) -> tuple[Place, ...]:
+    """Return what one membership alone uses on the member."""
+    role = names.role(cluster_name)
+    return (
+        names.role_binding_place(role),
+        names.account_place(names.service_account(cluster_name)),
+        names.role_place(role),
+    )
+
+
+def shared_places() -> tuple[Place, ...]:
+    """Return what all memberships of one member share."""
+    return (
+        names.role_binding_place(names.IMPERSONATOR),
+        names.account_place(names.IMPERSONATOR),
+        names.role_place(names.IMPERSONATOR),
+        names.namespace_place(CLUSTER_NAMESPACE),
+    )
+
+
+def plan_removals(
+    cluster_name: str, *, is_shared: bool, as_administrator: bool
+) -> tuple[Place, ...]:
+    """Return what to remove, in order.
+
+    The hub removes its own role and nothing else, for with the role its rights end; the member's
+    garbage collector removes what the role owns.
+    """
+    if not as_administrator:
+        return (names.role_place(names.role(cluster_name)),)
+    return (*own_places(cluster_name), *(() if is_shared else shared_places()))
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """Somebody who may remove things from a member."""
+
+    member: Client
+    is_administrator: bool
+    """Or else the hub itself, with the rights the membership gave it."""
+
+    async def clean(self, cluster_name: str, hub_id: str, before_removal: BeforeRemoval) -> Cleaned:
+        """Remove what our hub made on a member; what others made stays."""
+        others = await others_in(self.member, cluster_name)
+        places = plan_removals(
+            cluster_name, is_shared=bool(others), as_administrator=self.is_administrator
+        )
+        removed: list[str] = []
+        foreign: list[str] = []
+        ours: list[tuple[Place, Object]] = []
+        for place in places:
+            present = await self.member.find(place)
+            if present is None or is_being_deleted(present):
+                continue
+            if is_of_hub(present, hub_id):
+                ours.append((place, present))
+            else:
+                foreign.append(str(place))
+        await before_removal()
+        for place, present in ours:
+            await _delete(self.member, place, present)
+            removed.append(f"{place} (uid {uid_of(present)})")
+        return Cleaned(tuple(removed), tuple(foreign))
+
+
+_AGENT_OBJECTS: Final = (
+    # The agent first, so that nothing restarts it; its registration last, so that a removal that
+    # was broken off can be taken up again.
+    manifests.AGENT_DEPLOYMENT_PLACE,
+    manifests.AGENT_ROLE_BINDING_PLACE,
+    manifests.AGENT_ROLE_PLACE,
+    manifests.AGENT_ACCOUNT_PLACE,
+    manifests.REGISTRATION_PLACE,
+)
+_OCCUPANTS: Final = (manifests.DEPLOYMENTS, names.PODS, names.SECRETS, names.CONFIG_MAPS)
+_EVERYWHERE: Final = frozenset({"kube-root-ca.crt"})
+"""What every namespace has, whoever uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRemoved:
+    """What was removed from a member, and what is not ours to remove."""
+
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def agent_places() -> tuple[Place, ...]:
+    """Return what a registration makes on a member."""
+    return (*_AGENT_OBJECTS, manifests.AGENT_NAMESPACE_PLACE)
+
+
+async def refuse_other_registration(member: Client, cluster_name: str, marks: set[str]) -> None:
+    """Refuse to unregister a member that is registered as another cluster, or with another hub."""
+    secret = await member.find(manifests.REGISTRATION_PLACE)
+    if secret is None:
+        return
+    called = annotations_of(secret).get(manifests.CLUSTER_MARK, "")
+    if called != cluster_name:
+        raise CannotLeave(cluster_name, f"the kubeconfig leads to a member registered as {called}")
+    if annotations_of(secret).get(names.HUB_MARK) not in marks:
+        raise CannotLeave(cluster_name, "the member is registered with another hub")
+
+
+async def remove_agent(member: Client, marks: set[str]) -> AgentRemoved:
+    """Remove the agent of the hub with one of these marks, and its namespace if nobody uses it."""
+    removed: list[str] = []
+    kept: list[str] = []
+    for place in agent_places():
+        if place == manifests.AGENT_NAMESPACE_PLACE and await _is_in_use(member):
+            continue
+        present = await member.find(place)
+        if present is None or is_being_deleted(present):
+            continue
+        described = f"{place} (uid {uid_of(present)})"
+        if not any(is_of_hub(present, mark) for mark in marks):
+            kept.append(described)
+            continue
+        # One that is gone, or replaced by somebody else's, was not removed by us.
+        with suppress(NotFound, Conflict):
+            await member.delete(place, DeleteOptions(uid_of(present)))
+            removed.append(described)
+    return AgentRemoved(tuple(removed), tuple(kept))
+
+
+async def _is_in_use(member: Client) -> bool:
+    """Whether anything of somebody else lives in the agent's namespace."""
+    for resource in _OCCUPANTS:
+        for each in await member.list_objects(Place(resource, manifests.AGENT_NAMESPACE)):
+            name = name_of(each)
+            is_agents = resource == names.PODS and name.startswith(f"{manifests.AGENT}-")
+            if not is_being_deleted(each) and name not in _EVERYWHERE and not is_agents:
+                return True
+    return False

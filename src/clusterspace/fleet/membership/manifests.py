@@ -1,22 +1,31 @@
 """The objects a join puts on either side, as values: the same that Karmada makes.
 
 On the member everything we make carries the mark of our hub, so that a leave removes what is ours.
-And all of it is owned, in the end, by the role the hub works with:
+What a push join makes is owned, in the end, by the role the hub works with:
 
     role of the hub ──> account, binding, namespace, impersonator's role ──> account, binding
 
 A hub that leaves without the help of the member's administrator has no rights but that role's: it
 deletes the role, its last request, and the member's garbage collector removes the rest. What
 several hubs share has several owners, and goes with the last.
+
+A pull join puts an agent there instead, unless it runs elsewhere:
+
+    karmada-system   Secret karmada-kubeconfig: where the hub is, and the agent's certificate
+                     account karmada-agent-sa and Deployment karmada-agent
+
+Its mark is the fingerprint of the hub's authority: an agent knows no more of its hub than that.
 """
 
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, cast
 
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, KIND, PUSH, SYSTEM_LABELS
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, KIND, PULL, PUSH, SYSTEM_LABELS
+from clusterspace.client.places import Place
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of, with_metadata
+from clusterspace.kube.resources import GroupVersionResource
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RBAC_VERSION: Final = f"{_RBAC}/v1"
@@ -61,17 +70,19 @@ class Endpoint:
 
 def namespace(name: str) -> Object:
     """Return a namespace of ours on the hub."""
-    return _body("v1", "Namespace", name, "")
+    return marked_object("v1", "Namespace", names.namespace_place(name), "")
 
 
 def member_namespace(hub_id: str, role: Object) -> Object:
     """Return our namespace on a member, for a role of the hub that is stored already."""
-    return with_owner(_body("v1", "Namespace", CLUSTER_NAMESPACE, hub_id), role)
+    place = names.namespace_place(CLUSTER_NAMESPACE)
+    return with_owner(marked_object("v1", "Namespace", place, hub_id), role)
 
 
 def service_account(name: str, hub_id: str, role: Object) -> Object:
     """Return an account on the member, for a role that is stored already."""
-    return with_owner(_body("v1", "ServiceAccount", name, hub_id, CLUSTER_NAMESPACE), role)
+    place = names.account_place(name)
+    return with_owner(marked_object("v1", "ServiceAccount", place, hub_id), role)
 
 
 def token_secret(account: str) -> Object:
@@ -90,19 +101,22 @@ def token_secret(account: str) -> Object:
 
 def full_role(cluster_name: str, hub_id: str) -> Object:
     """Return the role of the account the hub works with."""
-    body = _body(_RBAC_VERSION, "ClusterRole", names.role(cluster_name), hub_id)
+    place = names.role_place(names.role(cluster_name))
+    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     return {**body, "rules": list(_EVERYTHING)}
 
 
 def impersonator_role(hub_id: str, role: Object) -> Object:
     """Return the role of the account through which users' own rights are used."""
-    body = _body(_RBAC_VERSION, "ClusterRole", names.IMPERSONATOR, hub_id)
+    place = names.role_place(names.IMPERSONATOR)
+    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     return {**with_owner(body, role), "rules": list(_IMPERSONATION)}
 
 
 def role_binding(role: Object, account: str, hub_id: str) -> Object:
     """Return the binding of an account to a role that is stored already."""
-    body = _body(_RBAC_VERSION, "ClusterRoleBinding", name_of(role), hub_id)
+    place = names.role_binding_place(name_of(role))
+    body = marked_object(_RBAC_VERSION, "ClusterRoleBinding", place, hub_id)
     return {
         **with_owner(body, role),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name_of(role)},
@@ -125,16 +139,21 @@ def credentials_secret(name: str, values: dict[str, bytes]) -> Object:
     }
 
 
-def cluster(name: str, cluster_id: str, endpoint: Endpoint, location: Location) -> Object:
-    """Return the Cluster of a member the hub reaches by itself."""
-    spec: Object = {
-        "syncMode": PUSH,
-        "id": cluster_id,
-        "apiEndpoint": endpoint.server,
-        "secretRef": _reference(name),
-        "impersonatorSecretRef": _reference(names.impersonator_secret(name)),
-        "insecureSkipTLSVerification": endpoint.skips_verification,
-        "proxyURL": endpoint.proxy_url,
+def cluster(
+    name: str, cluster_id: str, endpoint: Endpoint | None = None, location: Location = NOWHERE
+) -> Object:
+    """Return the Cluster of a member: Push with an endpoint, and Pull when its agent reports."""
+    spec: Object = {"syncMode": PULL if endpoint is None else PUSH, "id": cluster_id}
+    if endpoint is not None:
+        impersonator = names.impersonator_secret(name)
+        spec |= {
+            "apiEndpoint": endpoint.server,
+            "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": name},
+            "impersonatorSecretRef": {"namespace": CLUSTER_NAMESPACE, "name": impersonator},
+            "insecureSkipTLSVerification": endpoint.skips_verification,
+            "proxyURL": endpoint.proxy_url,
+        }
+    spec |= {
         "provider": location.provider,
         "region": location.region,
         "zones": list(location.zones),
@@ -167,23 +186,106 @@ def with_owner(kube_object: Object, role: Object) -> Object:
         "name": name_of(role),
         "uid": uid_of(role),
     }
-    held = cast("list[Object]", metadata_of(kube_object).get("ownerReferences") or [])
-    if owner in held:
+    current = cast("list[Object]", metadata_of(kube_object).get("ownerReferences") or [])
+    if owner in current:
         return kube_object
-    others = [each for each in held if each.get("name") != owner["name"]]
+    others = [each for each in current if each.get("name") != owner["name"]]
     return with_metadata(kube_object, ownerReferences=[*others, owner])
 
 
-def _reference(secret: str) -> Object:
-    return {"namespace": CLUSTER_NAMESPACE, "name": secret}
-
-
-def _body(api_version: str, kind: str, name: str, hub_id: str, namespace: str = "") -> Object:
+def marked_object(
+    api_version: str,
+    kind: str,
+    place: Place,
+    hub_mark: str,
+    annotations: dict[str, str] | None = None,
+) -> Object:
+    """Return what every object of ours has: its name, our labels, and the mark of its hub."""
+    mark = {names.HUB_MARK: hub_mark} if hub_mark else {}
     metadata: Object = {
-        "name": name,
-        "namespace": namespace,
+        "name": place.name,
+        "namespace": place.namespace,
         "labels": dict(SYSTEM_LABELS),
-        "annotations": {names.HUB_MARK: hub_id} if hub_id else None,
+        "annotations": {**mark, **(annotations or {})},
     }
     given = {key: value for key, value in metadata.items() if value}
     return {"apiVersion": api_version, "kind": kind, "metadata": given}
+
+
+DEPLOYMENTS: Final = GroupVersionResource("apps", "v1", "deployments")
+AGENT: Final = "karmada-agent"
+AGENT_ACCOUNT: Final = "karmada-agent-sa"
+AGENT_NAMESPACE: Final = "karmada-system"
+REGISTRATION: Final = "karmada-kubeconfig"
+CLUSTER_MARK: Final = "clusterspace.io/cluster"
+"""Annotation of the registration: what the hub calls this cluster."""
+
+AGENT_NAMESPACE_PLACE: Final = names.namespace_place(AGENT_NAMESPACE)
+AGENT_ACCOUNT_PLACE: Final = Place(names.SERVICE_ACCOUNTS, AGENT_NAMESPACE, AGENT_ACCOUNT)
+AGENT_ROLE_PLACE: Final = names.role_place(AGENT)
+AGENT_ROLE_BINDING_PLACE: Final = names.role_binding_place(AGENT)
+AGENT_DEPLOYMENT_PLACE: Final = Place(DEPLOYMENTS, AGENT_NAMESPACE, AGENT)
+REGISTRATION_PLACE: Final = Place(names.SECRETS, AGENT_NAMESPACE, REGISTRATION)
+
+_APP_LABELS: Final = {"app": AGENT}
+_RESTRICTED: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def agent_namespace(mark: str) -> Object:
+    """Return the namespace of the agent."""
+    return marked_object("v1", "Namespace", AGENT_NAMESPACE_PLACE, mark)
+
+
+def agent_account(mark: str) -> Object:
+    """Return the account the agent runs as."""
+    return marked_object("v1", "ServiceAccount", AGENT_ACCOUNT_PLACE, mark)
+
+
+def agent_role(mark: str) -> Object:
+    """Return the agent's role: it places whatever the hub is told to place."""
+    body = marked_object(_RBAC_VERSION, "ClusterRole", AGENT_ROLE_PLACE, mark)
+    return {**body, "rules": list(_EVERYTHING)}
+
+
+def agent_role_binding(mark: str) -> Object:
+    """Return the binding of the agent's account to its role."""
+    subject = {"kind": "ServiceAccount", "name": AGENT_ACCOUNT, "namespace": AGENT_NAMESPACE}
+    return {
+        **marked_object(_RBAC_VERSION, "ClusterRoleBinding", AGENT_ROLE_BINDING_PLACE, mark),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": AGENT},
+        "subjects": [subject],
+    }
+
+
+def agent_deployment(image: str, mark: str) -> Object:
+    """Return the Deployment of the agent: one at a time, with no rights on its machine."""
+    container = {
+        "name": AGENT,
+        "image": image,
+        "command": ["clusterspace", "agent", "--log-format", "json"],
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "securityContext": _RESTRICTED,
+        # Certificates are loaded through a file that is gone at once.
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the container
+    }
+    pod = {
+        "serviceAccountName": AGENT_ACCOUNT,
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}],
+    }
+    return {
+        **marked_object("apps/v1", "Deployment", AGENT_DEPLOYMENT_PLACE, mark),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": _APP_LABELS},
+            "template": {"metadata": {"labels": _APP_LABELS}, "spec": pod},
+        },
+    }

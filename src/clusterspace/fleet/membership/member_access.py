@@ -1,44 +1,218 @@
-"""The member's end of a push join: namespace, accounts and roles there, and tokens for the hub."""
+"""The member's end of a join: what is made there, by whom, and tokens for the hub.
+
+Whatever a join makes, on either side, it makes through a Journal, so that a failure half-way can
+take it back. Each entry names the object by its UID: what somebody else made meanwhile under the
+same name is left alone. What members of several hubs share goes only when nobody else uses it.
+
+A crash takes the journal along. What it leaves is found by the next join under the same name,
+which repairs what is missing, or removed by a leave.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from cryptography import x509
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, FINALIZER
 from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
+from clusterspace.client.resources import Client, Reader
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.errors import CannotJoin, Forbidden, NotServed, Unauthorized
+from clusterspace.controllers.finalizers import is_being_deleted, without_finalizer
+from clusterspace.errors import (
+    AlreadyExists,
+    ApiError,
+    CannotJoin,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotServed,
+    Unauthorized,
+)
 from clusterspace.fleet.membership import identity, manifests, names
-from clusterspace.fleet.membership.identity import Identity, PropertyApi
-from clusterspace.fleet.membership.journal import Journal, foreign_hub
-from clusterspace.fleet.membership.tokens import AccountToken, obtain_token
+from clusterspace.fleet.membership.connections import secret_value
+from clusterspace.fleet.membership.identity import ClusterIdentity, PropertyApi
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
     metadata_of,
+    name_of,
     uid_of,
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.timestamps import format_time
 
+HUB: Final = "the hub"
 MEMBER: Final = "the member"
 _REVIEWS: Final = GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _PROVE_SECONDS: Final = 10.0
-_LOOK_AGAIN_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.1
+
+Progress: TypeAlias = Callable[[str], None]
+"""Called with each step in a sentence, as it begins."""
 
 Open: TypeAlias = Callable[[ConnectionSettings], AbstractAsyncContextManager[Client]]
 """Opens a client for as long as a block lasts."""
 
 _Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An object that was not there before."""
+
+    side: str
+    owner: Client
+    place: Place
+    uid: str
+    is_shared: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.place} on {self.side}"
+
+
+class Journal:
+    """Creates objects and remembers which ones it made."""
+
+    def __init__(self, cluster_name: str) -> None:
+        self._cluster_name = cluster_name
+        self._made: list[Made] = []
+
+    @property
+    def made(self) -> Sequence[Made]:
+        """What was made, in order."""
+        return tuple(self._made)
+
+    async def ensure(
+        self, side: str, owner: Client, place: Place, wanted: Object, *, is_shared: bool = False
+    ) -> Object:
+        """Return the object that is there, or make it; one that is going away is refused."""
+        present = await owner.find(place)
+        if present is None:
+            try:
+                return await self.create(side, owner, place, wanted, is_shared=is_shared)
+            except AlreadyExists:
+                present = await owner.get(place)
+        if is_being_deleted(present):
+            why = f"{place} on {side} is being deleted: join again when it is gone"
+            raise CannotJoin(self._cluster_name, why)
+        return present
+
+    async def create(
+        self, side: str, owner: Client, place: Place, wanted: Object, *, is_shared: bool = False
+    ) -> Object:
+        """Make the object, and remember it."""
+        stored = await owner.create(place.collection, wanted)
+        self._made.append(Made(side, owner, place, uid_of(stored), is_shared))
+        return stored
+
+    async def take_back(self) -> list[str]:
+        """Remove what was made, the latest first; return what could not be removed, and why."""
+        left: list[str] = []
+        unreachable: dict[str, ClusterError] = {}
+        for each in reversed(self._made):
+            try:
+                if each.side in unreachable:
+                    raise unreachable[each.side]
+                await self._remove(each)
+            except ClusterError as error:
+                # Asking a dead cluster for every object in turn would take minutes.
+                unreachable[each.side] = error
+                left.append(f"{each} ({error})")
+            except ApiError as error:
+                left.append(f"{each} ({error})")
+        self._made.clear()
+        return left
+
+    async def _remove(self, made: Made) -> None:
+        if made.is_shared and await others_in(made.owner, self._cluster_name):
+            return
+        try:
+            if made.place.resource == CLUSTERS:
+                # A Cluster that never really joined is held by nothing but its finalizer.
+                present = await made.owner.get(made.place)
+                if uid_of(present) == made.uid:
+                    freed = without_finalizer(present, FINALIZER)
+                    await commit(made.owner, made.place, present, freed)
+            await made.owner.delete(made.place, DeleteOptions(made.uid))
+        except (NotFound, Conflict):
+            return  # gone already, or another object has its name now
+
+
+async def others_in(member: Reader, cluster_name: str) -> list[str]:
+    """Return the accounts on a member through which other memberships than this one work."""
+    ours = {names.service_account(cluster_name), names.IMPERSONATOR}
+    accounts = await member.list_objects(names.account_place("").collection)
+    return sorted(
+        name_of(each)
+        for each in accounts
+        if name_of(each).startswith("karmada-") and name_of(each) not in ours
+    )
+
+
+def is_of_hub(kube_object: Object, hub_id: str) -> bool:
+    """Whether our hub made an object on a member."""
+    return annotations_of(kube_object).get(names.HUB_MARK) == hub_id
+
+
+def foreign_hub(kube_object: Object, hub_id: str) -> str:
+    """Return the ID of the other hub that made an object, or an empty text."""
+    mark = annotations_of(kube_object).get(names.HUB_MARK, "")
+    return "" if mark == hub_id else mark
+
+
+FILL_SECONDS: Final = 4.0
+"""Controllers fill a Secret within milliseconds; where there are none, waiting longer is no use."""
+
+_TEN_YEARS: Final = 10 * 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """What the hub identifies itself with to a member."""
+
+    token: bytes = field(repr=False)
+    authority: bytes = b""
+    """The authority the member names in its Secret, if it does."""
+    expires: str = ""
+    """When it ends; a token from a Secret lasts as long as the Secret does."""
+
+
+async def obtain_token(
+    member: Client, account: str, journal: Journal, clock: Clock
+) -> AccountToken:
+    """Return a token of the account, which must be there.
+
+    Karmada makes a Secret and waits for it. Members whose controllers do not fill such Secrets any
+    more, or run none, are asked for a token that lasts instead.
+    """
+    place = names.secret_place(account)
+    await journal.ensure(MEMBER, member, place, manifests.token_secret(account))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FILL_SECONDS):
+            while True:
+                secret = await member.get(place)
+                token = secret_value(secret, "token")
+                if token:
+                    return AccountToken(token, secret_value(secret, "ca.crt"))
+                await clock.sleep(_POLL_SECONDS)
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _TEN_YEARS},
+    }
+    answer = await member.create(names.account_place(account).part("token"), request)
+    requested = str(find_at(answer, "status", "token") or "")
+    expires = str(find_at(answer, "status", "expirationTimestamp") or "")
+    return AccountToken(requested.encode(), expires=expires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +244,7 @@ class MemberAccess:
         self._journal = journal
         self._clock = clock
 
-    async def ask_identity(self) -> Identity:
+    async def ask_identity(self) -> ClusterIdentity:
         """Ask the member who it is."""
         return await self._plainly(identity.read_identity(self._member))
 
@@ -95,7 +269,7 @@ class MemberAccess:
         await self._journal.ensure(MEMBER, self._member, place, wanted)
         await identity.wait_served(self._member, self._name, self._clock)
 
-    async def declare_identity(self, found: Identity) -> None:
+    async def declare_identity(self, found: ClusterIdentity) -> None:
         """Let the member say who it is from now on."""
         if found.api is PropertyApi.MISSING:
             await self.install_property_api()
@@ -109,7 +283,17 @@ class MemberAccess:
         role = await self._ensure_own(place, manifests.full_role(self._name, hub_id), hub_id)
         place = names.namespace_place(CLUSTER_NAMESPACE)
         await self._ensure_shared(place, manifests.member_namespace(hub_id, role), role)
-        await self._ensure_impersonator(hub_id, role)
+        # The impersonator is shared by all hubs of a member, with an owner for each.
+        name = names.IMPERSONATOR
+        place = names.role_place(name)
+        wanted = manifests.impersonator_role(hub_id, role)
+        shared_role = await self._ensure_shared(place, wanted, role)
+        place = names.account_place(name)
+        wanted = manifests.service_account(name, hub_id, shared_role)
+        await self._ensure_shared(place, wanted, shared_role)
+        place = names.role_binding_place(name)
+        wanted = manifests.role_binding(shared_role, name, hub_id)
+        await self._ensure_shared(place, wanted, shared_role)
         account = names.service_account(self._name)
         place = names.account_place(account)
         await self._ensure_own(place, manifests.service_account(account, hub_id, role), hub_id)
@@ -121,7 +305,10 @@ class MemberAccess:
         try:
             async with asyncio.TaskGroup() as group:
                 own, impersonator = (
-                    group.create_task(self._obtain(account), name=f"token of {account}")
+                    group.create_task(
+                        obtain_token(self._member, account, self._journal, self._clock),
+                        name=f"token of {account}",
+                    )
                     for account in (names.service_account(self._name), names.IMPERSONATOR)
                 )
         except BaseExceptionGroup as failures:
@@ -133,23 +320,19 @@ class MemberAccess:
         async with open_client(settings) as as_hub:
             try:
                 async with asyncio.timeout(_PROVE_SECONDS):
-                    seen = await self._until_accepted(as_hub)
+                    while True:
+                        # Roles take a moment until every server of the member knows them.
+                        try:
+                            seen = await as_hub.get(names.namespace_place("kube-system"))
+                            break
+                        except (Forbidden, Unauthorized):
+                            await self._clock.sleep(_POLL_SECONDS)
             except TimeoutError as error:
                 why = "it does not accept the token that it gave out"
                 raise CannotJoin(self._name, why) from error
         if uid_of(seen) != uid:
             why = f"{settings.server} leads to another cluster for the token than for the user"
             raise CannotJoin(self._name, why)
-
-    async def _ensure_impersonator(self, hub_id: str, hub_role: Object) -> None:
-        name = names.IMPERSONATOR
-        place = names.role_place(name)
-        wanted = manifests.impersonator_role(hub_id, hub_role)
-        role = await self._ensure_shared(place, wanted, hub_role)
-        place = names.account_place(name)
-        await self._ensure_shared(place, manifests.service_account(name, hub_id, role), role)
-        place = names.role_binding_place(name)
-        await self._ensure_shared(place, manifests.role_binding(role, name, hub_id), role)
 
     async def _ensure_shared(self, place: Place, wanted: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""
@@ -170,17 +353,6 @@ class MemberAccess:
         owners = metadata_of(wanted).get("ownerReferences")
         repaired = with_metadata({**present, **rights}, ownerReferences=owners)
         return await commit(self._member, place, present, repaired)
-
-    async def _obtain(self, account: str) -> AccountToken:
-        return await obtain_token(self._member, MEMBER, account, self._journal, self._clock)
-
-    async def _until_accepted(self, as_hub: Client) -> Object:
-        # Roles take a moment until every server of the member knows them.
-        while True:
-            try:
-                return await as_hub.get(names.namespace_place("kube-system"))
-            except (Forbidden, Unauthorized):
-                await self._clock.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _plainly(self, asked: Awaitable[_Value]) -> _Value:
         """Await an answer of the member, and say in plain words when it refuses us as such."""

@@ -7,37 +7,134 @@
     member   the agent, unless it runs elsewhere
 
 The Cluster comes after everything that can be taken back, because agents may not delete any.
+
+Whoever registers knows nothing of the hub but an address and the fingerprint of its authority,
+which an administrator handed over.
 """
 
-from collections.abc import Callable
+import hashlib
+import re
 from dataclasses import dataclass, field
-from random import Random
-from typing import Final, TypeAlias
+from typing import Final
 
-from clusterspace.aio.clocks import Clock
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
 from clusterspace.apis.clusters import id_of, is_pull
+from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.settings import Identity, Pem
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.errors import AlreadyExists, CannotJoin, Invalid, Unauthorized
-from clusterspace.fleet.membership import agent_manifests, names
-from clusterspace.fleet.membership.agent_credentials import (
+from clusterspace.errors import (
+    AlreadyExists,
+    CannotJoin,
+    Invalid,
+    Unauthorized,
+    UnusableKubeconfig,
+)
+from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership.manifests import NOWHERE, Location
+from clusterspace.fleet.membership.member_access import (
+    HUB,
+    MEMBER,
+    Journal,
+    MemberAccess,
+    Open,
+    Progress,
+    foreign_hub,
+)
+from clusterspace.fleet.membership.registration import (
     KeyedCertificate,
     obtain_certificate,
     refuse_name,
+    registration_secret,
 )
-from clusterspace.fleet.membership.hub_discovery import FoundHub, find_hub
-from clusterspace.fleet.membership.journal import Journal, foreign_hub
-from clusterspace.fleet.membership.manifests import NOWHERE, Location
-from clusterspace.fleet.membership.member_access import MEMBER, MemberAccess, Open
-from clusterspace.kube.objects import Object, annotations_of
+from clusterspace.kube.objects import Object, annotations_of, find_at
 
-HUB: Final = "the hub"
+CLUSTER_INFO: Final = Place(names.CONFIG_MAPS, "kube-public", "cluster-info")
 
-Tell: TypeAlias = Callable[[str], None]
-"""Told each step in a sentence, as it begins."""
+_ALGORITHM: Final = "sha256:"
+_PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_NO_IDENTITY: Final = Identity()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHub:
+    """A hub that proved to be the one that was meant."""
+
+    server: str
+    authority: bytes
+
+    def settings(self, identity: Identity = _NO_IDENTITY) -> ConnectionSettings:
+        """Return how to reach it, as somebody."""
+        return ConnectionSettings("hub", self.server, Trust(Pem(self.authority)), identity)
+
+
+def pin_of(certificate: x509.Certificate) -> str:
+    """Return the fingerprint of a certificate's public key, as kubeadm writes it."""
+    key = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return _ALGORITHM + hashlib.sha256(key).hexdigest()
+
+
+def pins_of(authority: bytes) -> tuple[str, ...]:
+    """Return the fingerprint of every certificate of an authority."""
+    return tuple(pin_of(each) for each in _certificates(authority, "certificate-authority"))
+
+
+def server_of(address: str) -> str:
+    """Return the URL of a hub from `host:port` or a URL."""
+    return (address if "://" in address else f"https://{address}").rstrip("/")
+
+
+def pinned_authority(kubeconfig: str, pin: str) -> bytes:
+    """Return the certificates with the pinned key that a kubeconfig names; none when it does not.
+
+    Certificates beside them are not trusted: the pin does not speak for them.
+    """
+    clusters = parse_kubeconfig(kubeconfig.encode(), place="cluster-info").clusters.values()
+    bundles = [each.pem("certificate-authority").data for each in clusters]
+    read = [each for bundle in bundles for each in _certificates(bundle, "cluster-info")]
+    pinned = [each for each in read if pin_of(each) == pin]
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in pinned)
+
+
+def _certificates(bundle: bytes, place: str) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError as error:
+        why = "the authority holds no certificates that can be read"
+        raise UnusableKubeconfig(why, place=place) from error
+
+
+async def find_hub(cluster_name: str, address: str, pin: str, open_client: Open) -> FoundHub:
+    """Return the hub at an address; CannotJoin when it is not the one the pin stands for."""
+    if _PIN.fullmatch(pin) is None:
+        why = "--discovery-token-ca-cert-hash must be sha256: and 64 hexadecimal digits"
+        raise CannotJoin(cluster_name, why)
+    server = server_of(address)
+    if not server.startswith("https://"):
+        raise CannotJoin(cluster_name, f"{server} is not reached over TLS, and must be")
+    # Believed by nobody yet: it names an authority, and only one with the pinned key counts.
+    unproven = ConnectionSettings("hub", server, Trust(skips_verification=True))
+    claimed = await _read_cluster_info(unproven, open_client)
+    found = FoundHub(server, pinned_authority(claimed, pin))
+    if not found.authority:
+        why = f"the hub at {server} has another authority than {pin}: is it the right hub?"
+        raise CannotJoin(cluster_name, why)
+    # Asked for once more, over a connection that this authority vouches for.
+    if await _read_cluster_info(found.settings(), open_client) != claimed:
+        raise CannotJoin(cluster_name, f"somebody between us and {server} changes its answers")
+    return found
+
+
+async def _read_cluster_info(settings: ConnectionSettings, open_client: Open) -> str:
+    async with open_client(settings) as anonymous:
+        info = await anonymous.get(CLUSTER_INFO)
+    return str(find_at(info, "data", "kubeconfig") or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,138 +150,110 @@ class RegisterRequest:
     """The agent's image; without one the agent is not put into the member."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a registration works with."""
-
-    member: Client
-    clock: Clock
-    random: Random
-    open_client: Open
-    tell: Tell
-
-
 class PullJoin:
     """One cluster on its way into the fleet, from its own side."""
 
-    def __init__(self, request: RegisterRequest, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        request: RegisterRequest,
+        member: ClusterClient,
+        open_client: Open,
+        progress: Progress,
+    ) -> None:
         self._request = request
         self._name = request.name
-        self._around = surroundings
-        self._member = surroundings.member
-        self._tell = surroundings.tell
+        self._member = member
+        self._clock = member.connection.clock
+        self._random = member.connection.random
+        self._open_client = open_client
+        self._progress = progress
         self._journal = Journal(request.name)
-        self._access = MemberAccess(
-            request.name, surroundings.member, self._journal, surroundings.clock
-        )
+        self._access = MemberAccess(request.name, member, self._journal, self._clock)
 
     async def register(self) -> Object:
         """Register; on failure take back what was made on the member. Return the Cluster."""
         cluster_id = await self._look()
-        request, around = self._request, self._around
-        self._tell(f"finding {HUB} by its fingerprint")
-        hub = await find_hub(self._name, request.hub_address, request.pin, around.open_client)
-        self._tell("asking for the agent's certificate")
-        held = await self._obtain_certificate(hub)
+        request = self._request
+        self._progress(f"finding {HUB} by its fingerprint")
+        hub = await find_hub(self._name, request.hub_address, request.pin, self._open_client)
+        self._progress("asking for the agent's certificate")
+        async with self._open_client(hub.settings(Identity(token=request.token))) as newcomer:
+            try:
+                keyed = await obtain_certificate(
+                    newcomer, self._name, clock=self._clock, random=self._random
+                )
+            except Unauthorized as error:
+                why = f"{HUB} does not accept the token: it works once, and for an hour"
+                raise CannotJoin(self._name, why) from error
         try:
-            return await self._join(hub, held, cluster_id)
+            return await self._join(hub, keyed, cluster_id)
         except BaseException:
-            await self._take_back()
+            if self._journal.made:
+                self._progress("it failed: taking back what this registration has made")
+                for each in await self._journal.take_back():
+                    self._progress(f"could not remove {each}")
             raise
 
     async def _look(self) -> str:
         """Return who the cluster is; refuse what cannot work before a token is used up."""
         refuse_name(self._name)
-        self._tell(f"asking {MEMBER} who it is")
+        self._progress(f"asking {MEMBER} who it is")
         identity = await self._access.ask_identity()
         await self._access.check_rights()
-        registration = await self._member.find(agent_manifests.REGISTRATION_PLACE)
+        registration = await self._member.find(manifests.REGISTRATION_PLACE)
         refuse_other_agent(self._request, registration)
-        namespace = await self._member.find(agent_manifests.NAMESPACE_PLACE)
+        namespace = await self._member.find(manifests.AGENT_NAMESPACE_PLACE)
         if namespace is not None and is_being_deleted(namespace):
-            why = f"{agent_manifests.NAMESPACE_PLACE} on {MEMBER} is still being deleted"
+            why = f"{manifests.AGENT_NAMESPACE_PLACE} on {MEMBER} is still being deleted"
             raise CannotJoin(self._name, why)
         return identity.id
 
-    async def _obtain_certificate(self, hub: FoundHub) -> KeyedCertificate:
-        settings = hub.settings(Identity(token=self._request.token))
-        async with self._around.open_client(settings) as newcomer:
-            try:
-                return await obtain_certificate(
-                    newcomer, self._name, clock=self._around.clock, random=self._around.random
-                )
-            except Unauthorized as error:
-                why = f"{HUB} does not accept the token: it works once, and for an hour"
-                raise CannotJoin(self._name, why) from error
+    async def _join(self, hub: FoundHub, keyed: KeyedCertificate, cluster_id: str) -> Object:
+        mark, image = self._request.pin, self._request.image
+        self._progress(f"writing the registration on {MEMBER}")
+        await self._ensure(manifests.AGENT_NAMESPACE_PLACE, manifests.agent_namespace(mark))
+        place = manifests.REGISTRATION_PLACE
+        desired = registration_secret(self._name, hub.server, hub.authority, keyed, mark)
+        present = await self._ensure(place, desired)
+        await commit(self._member, place, present, {**present, "data": desired["data"]})
+        if image:
+            self._progress(f"creating the agent's account and role on {MEMBER}")
+            await self._ensure(manifests.AGENT_ACCOUNT_PLACE, manifests.agent_account(mark))
+            await self._ensure(manifests.AGENT_ROLE_PLACE, manifests.agent_role(mark))
+            binding = manifests.agent_role_binding(mark)
+            await self._ensure(manifests.AGENT_ROLE_BINDING_PLACE, binding)
 
-    async def _join(self, hub: FoundHub, held: KeyedCertificate, cluster_id: str) -> Object:
-        self._tell(f"writing the registration on {MEMBER}")
-        await self._ensure(agent_manifests.NAMESPACE_PLACE, agent_manifests.namespace(self._mark))
-        await self._write_registration(hub, held)
-        if self._request.image:
-            await self._give_rights()
-        self._tell(f"creating cluster {self._name} on {HUB}")
-        cluster = await self._create_cluster(hub, held, cluster_id)
-        if self._request.image:
-            self._tell(f"starting the agent on {MEMBER}")
-            await self._start_agent(self._request.image)
-        return cluster
-
-    async def _write_registration(self, hub: FoundHub, held: KeyedCertificate) -> None:
-        place = agent_manifests.REGISTRATION_PLACE
-        wanted = agent_manifests.registration_secret(self._name, hub, held, self._mark)
-        present = await self._ensure(place, wanted)
-        await commit(self._member, place, present, {**present, "data": wanted["data"]})
-
-    async def _give_rights(self) -> None:
-        self._tell(f"creating the agent's account and role on {MEMBER}")
-        mark = self._mark
-        await self._ensure(agent_manifests.ACCOUNT_PLACE, agent_manifests.account(mark))
-        await self._ensure(agent_manifests.ROLE_PLACE, agent_manifests.role(mark))
-        await self._ensure(agent_manifests.ROLE_BINDING_PLACE, agent_manifests.role_binding(mark))
-
-    async def _start_agent(self, image: str) -> None:
-        place = agent_manifests.DEPLOYMENT_PLACE
-        wanted = agent_manifests.deployment(image, self._mark)
-        present = await self._ensure(place, wanted)
-        spec = {**present["spec"], "template": wanted["spec"]["template"]}
-        if present["spec"]["template"]["spec"]["containers"][0].get("image") != image:
-            await commit(self._member, place, present, {**present, "spec": spec})
-
-    async def _create_cluster(
-        self, hub: FoundHub, held: KeyedCertificate, cluster_id: str
-    ) -> Object:
-        wanted = agent_manifests.cluster(self._name, cluster_id, self._request.location)
+        self._progress(f"creating cluster {self._name} on {HUB}")
+        desired = manifests.cluster(self._name, cluster_id, location=self._request.location)
         place = names.cluster_place(self._name)
-        settings = hub.settings(Identity(certificate=Pem(held.certificate), key=Pem(held.key)))
-        async with self._around.open_client(settings) as as_agent:
+        as_agent = Identity(certificate=Pem(keyed.certificate), key=Pem(keyed.key))
+        async with self._open_client(hub.settings(as_agent)) as agent:
             try:
-                return await as_agent.create(place.collection, wanted)
+                cluster = await agent.create(place.collection, desired)
             except AlreadyExists:
-                return same_cluster(await as_agent.get(place), self._name, cluster_id)
+                cluster = same_cluster(await agent.get(place), self._name, cluster_id)
             except Invalid as error:
                 raise CannotJoin(self._name, error.message) from error
 
-    @property
-    def _mark(self) -> str:
-        return self._request.pin
+        if image:
+            self._progress(f"starting the agent on {MEMBER}")
+            place = manifests.AGENT_DEPLOYMENT_PLACE
+            desired = manifests.agent_deployment(image, mark)
+            present = await self._ensure(place, desired)
+            if present["spec"]["template"]["spec"]["containers"][0].get("image") != image:
+                spec = {**present["spec"], "template": desired["spec"]["template"]}
+                await commit(self._member, place, present, {**present, "spec": spec})
+        return cluster
 
-    async def _ensure(self, place: Place, wanted: Object) -> Object:
-        return await self._journal.ensure(MEMBER, self._member, place, wanted)
-
-    async def _take_back(self) -> None:
-        if not self._journal.made:
-            return
-        self._tell("it failed: taking back what this registration has made")
-        for each in await self._journal.take_back():
-            self._tell(f"could not remove {each}")
+    async def _ensure(self, place: Place, desired: Object) -> Object:
+        return await self._journal.ensure(MEMBER, self._member, place, desired)
 
 
 def refuse_other_agent(request: RegisterRequest, registration: Object | None) -> None:
     """Refuse a member on which the agent of another membership is at home."""
     if registration is None:
         return
-    called = annotations_of(registration).get(agent_manifests.CLUSTER_MARK, "")
+    called = annotations_of(registration).get(manifests.CLUSTER_MARK, "")
     if foreign_hub(registration, request.pin) or called != request.name:
         known = f"as {called} " if called else ""
         why = f"the member is registered {known}already: unregister it there first"

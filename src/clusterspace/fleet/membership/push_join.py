@@ -1,4 +1,4 @@
-"""Service accounts, RBAC and secrets on the member; the Cluster on the hub.
+"""The push join: accounts, roles and tokens on the member; the Cluster and its Secrets on the hub.
 
     look    who the cluster is, whether it may join, whether we have the rights   (changes nothing)
     member  namespace, accounts, roles, tokens
@@ -8,11 +8,9 @@ Joining again under the same name repairs what is missing and replaces the crede
 half-way takes back what this join made, and says what it could not.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
-from clusterspace.aio.clocks import Clock
 from clusterspace.apis.cluster_credentials import USED_WITH, destination_of
 from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
@@ -23,26 +21,28 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.client.endpoints import endpoint_problem
 from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
+from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Invalid
 from clusterspace.fleet.membership import identity, manifests, names
 from clusterspace.fleet.membership.connections import settings_of
-from clusterspace.fleet.membership.identity import Creation, Identity
-from clusterspace.fleet.membership.journal import Journal
+from clusterspace.fleet.membership.identity import ClusterIdentity, Creation
 from clusterspace.fleet.membership.manifests import NOWHERE, Endpoint, Location
-from clusterspace.fleet.membership.member_access import MEMBER, MemberAccess, Open, Tokens
+from clusterspace.fleet.membership.member_access import (
+    HUB,
+    MEMBER,
+    Journal,
+    MemberAccess,
+    Open,
+    Progress,
+    Tokens,
+)
 from clusterspace.kube.objects import Object, annotations_of, name_of, uid_of, with_metadata
-
-HUB: Final = "the hub"
 
 _ADDRESS: Final = ("apiEndpoint", "insecureSkipTLSVerification", "proxyURL")
 """What joining again says anew; where the cluster runs is kept unless told."""
-
-Tell: TypeAlias = Callable[[str], None]
-"""Told each step in a sentence, as it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,11 @@ class JoinRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a join works with: both sides, and what the process gives it."""
-
-    hub: Client
-    member: Client
-    clock: Clock
-    open_client: Open
-    tell: Tell
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
     """What was found before anything was changed."""
 
     hub_id: str
-    identity: Identity
+    identity: ClusterIdentity
     needs_property: bool
     known: Object | None
     """The Cluster it joined as before, if it did."""
@@ -88,21 +77,26 @@ class Joined:
 class PushJoin:
     """One cluster on its way into the fleet."""
 
-    def __init__(self, request: JoinRequest, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        request: JoinRequest,
+        hub: Client,
+        member: ClusterClient,
+        open_client: Open,
+        progress: Progress,
+    ) -> None:
         self._request = request
         self._name = request.name
-        self._hub = surroundings.hub
-        self._open = surroundings.open_client
-        self._tell = surroundings.tell
+        self._hub = hub
+        self._open_client = open_client
+        self._progress = progress
         self._journal = Journal(request.name)
-        self._access = MemberAccess(
-            request.name, surroundings.member, self._journal, surroundings.clock
-        )
+        self._access = MemberAccess(request.name, member, self._journal, member.connection.clock)
 
     async def look(self) -> Findings:
         """Find out whether the cluster may join; changes nothing on either side."""
         refuse_request(self._request)
-        self._tell(f"asking {MEMBER} who it is")
+        self._progress(f"asking {MEMBER} who it is")
         found = await self._access.ask_identity()
         hub_id = uid_of(await self._hub.get(names.namespace_place("kube-system")))
         if found.kube_system_uid == hub_id:
@@ -112,91 +106,82 @@ class PushJoin:
         known = identity.refuse_if_taken(self._name, found.id, clusters)
         await self._access.check_rights()
         if known is None:
-            await self._ask_hub(found)
+            # The hub judges the Cluster before anything is made for it.
+            desired = self._cluster(found, endpoint_of(self._request.member))
+            try:
+                await self._hub.create(Place(CLUSTERS), desired, WriteOptions(is_dry_run=True))
+            except Invalid as error:
+                raise CannotJoin(self._name, error.message) from error
         return Findings(hub_id, found, needs_property, known)
 
     async def carry_out(self, findings: Findings) -> Joined:
-        """Join; on failure take back what was made, and tell what is left, if anything."""
+        """Join; on failure take back what was made, and say what is left, if anything."""
         try:
             return await self._join(findings)
         except BaseException as error:
-            await self._take_back()
+            if self._journal.made:
+                self._progress("it failed: taking back what this join has made")
+                for each in await self._journal.take_back():
+                    self._progress(f"could not remove {each}")
             if isinstance(error, Invalid):
                 raise CannotJoin(self._name, error.message) from error
             raise
 
     async def _join(self, findings: Findings) -> Joined:
-        tokens = await self._prepare_member(findings)
+        if findings.needs_property:
+            self._progress(f"creating ClusterProperty {identity.ID_PROPERTY} on {MEMBER}")
+            await self._access.declare_identity(findings.identity)
+        self._progress(f"creating namespace {CLUSTER_NAMESPACE}, accounts and roles on {MEMBER}")
+        await self._access.prepare(findings.hub_id)
+        self._progress("obtaining tokens of both accounts")
+        tokens = await self._access.obtain_tokens()
+        if tokens.own.expires:
+            self._progress(f"{MEMBER} fills no token Secrets; its token ends {tokens.own.expires}")
+
         endpoint = endpoint_of(self._request.member)
         if endpoint.skips_verification:
             # Nobody checks by it, but the Secret is complete, and who wants to check later can.
             endpoint = replace(endpoint, authority=tokens.own.authority)
-        wanted = self._wanted_cluster(findings.identity, endpoint)
+        desired = self._cluster(findings.identity, endpoint)
         secrets = secrets_for(self._name, endpoint, tokens)
-        self._tell(f"checking that {MEMBER} accepts its token")
+        self._progress(f"checking that {MEMBER} accepts its token")
         uid = findings.identity.kube_system_uid
-        await self._access.prove(settings_of(wanted, secrets[0]), self._open, uid)
-        self._tell(f"writing cluster {self._name} and its credentials on {HUB}")
-        return await self._write(wanted, secrets, findings.known)
+        await self._access.prove(settings_of(desired, secrets[0]), self._open_client, uid)
 
-    async def _prepare_member(self, findings: Findings) -> Tokens:
-        if findings.needs_property:
-            self._tell(f"creating ClusterProperty {identity.ID_PROPERTY} on {MEMBER}")
-            await self._access.declare_identity(findings.identity)
-        self._tell(f"creating namespace {CLUSTER_NAMESPACE}, accounts and roles on {MEMBER}")
-        await self._access.prepare(findings.hub_id)
-        self._tell("obtaining tokens of both accounts")
-        tokens = await self._access.obtain_tokens()
-        if tokens.own.expires:
-            self._tell(f"{MEMBER} fills no token Secrets; its token ends {tokens.own.expires}")
-        return tokens
+        self._progress(f"writing cluster {self._name} and its credentials on {HUB}")
+        return await self._write(desired, secrets, findings.known)
 
-    async def _write(self, wanted: Object, secrets: list[Object], known: Object | None) -> Joined:
+    async def _write(self, desired: Object, secrets: list[Object], known: Object | None) -> Joined:
         for name in (CLUSTER_NAMESPACE, execution_namespace(self._name)):
             place = names.namespace_place(name)
             await self._journal.ensure(HUB, self._hub, place, manifests.namespace(name))
-        written = [await self._write_secret(each) for each in secrets]
-        stored = await self._write_cluster(wanted, known)
+        written: list[Object] = []
+        for secret in secrets:
+            place = names.secret_place(name_of(secret))
+            present = await self._journal.ensure(HUB, self._hub, place, secret)
+            after = {**present, "data": secret["data"]}
+            written.append(await commit(self._hub, place, present, after))
+        place = names.cluster_place(self._name)
+        if known is None:
+            # With its finalizer from the start: the controllers add it to Clusters without one,
+            # and a Cluster deleted in between would go and leave all of this behind.
+            created = with_metadata(desired, finalizers=[FINALIZER])
+            stored = await self._journal.create(HUB, self._hub, place, created)
+        else:
+            kept = {key: value for key, value in known["spec"].items() if key not in _ADDRESS}
+            spec = {**kept, **desired["spec"]}
+            stored = await commit(self._hub, place, known, {**known, "spec": spec})
         # Last, because only now there is a UID. Until then nobody uses the tokens, and what a
         # crash in between leaves is a Cluster that says so: joining again goes on from there.
         for each in written:
-            place = names.secret_place(name_of(each))
             owner = manifests.owner_of_secrets(stored)
             tied = {**annotations_of(each), USED_WITH: destination_of(stored)}
             claimed = with_metadata(each, ownerReferences=[owner], annotations=tied)
-            await commit(self._hub, place, each, claimed)
+            await commit(self._hub, names.secret_place(name_of(each)), each, claimed)
         return Joined(stored, is_new=known is None)
 
-    async def _write_secret(self, wanted: Object) -> Object:
-        place = names.secret_place(name_of(wanted))
-        present = await self._journal.ensure(HUB, self._hub, place, wanted)
-        return await commit(self._hub, place, present, {**present, "data": wanted["data"]})
-
-    async def _write_cluster(self, wanted: Object, known: Object | None) -> Object:
-        place = names.cluster_place(self._name)
-        if known is None:
-            held = with_metadata(wanted, finalizers=[FINALIZER])
-            return await self._journal.create(HUB, self._hub, place, held)
-        kept = {key: value for key, value in known["spec"].items() if key not in _ADDRESS}
-        return await commit(self._hub, place, known, {**known, "spec": {**kept, **wanted["spec"]}})
-
-    async def _ask_hub(self, found: Identity) -> None:
-        """Let the hub judge the Cluster before anything is made for it."""
-        wanted = self._wanted_cluster(found, endpoint_of(self._request.member))
-        try:
-            await self._hub.create(Place(CLUSTERS), wanted, WriteOptions(is_dry_run=True))
-        except Invalid as error:
-            raise CannotJoin(self._name, error.message) from error
-
-    def _wanted_cluster(self, found: Identity, endpoint: Endpoint) -> Object:
+    def _cluster(self, found: ClusterIdentity, endpoint: Endpoint) -> Object:
         return manifests.cluster(self._name, found.id, endpoint, self._request.location)
-
-    async def _take_back(self) -> None:
-        if not self._journal.made:
-            return
-        self._tell("it failed: taking back what this join has made")
-        for each in await self._journal.take_back():
-            self._tell(f"could not remove {each}")
 
 
 def steps_of(name: str, findings: Findings) -> list[str]:

@@ -1,35 +1,259 @@
-"""The registration on the member, looked after by the agent: certificates renewed, its end seen.
+"""An agent's registration on its member: a certificate, where the hub is, and what it is called.
+
+The key is made here and never leaves the member. The hub gives out certificates for a day; the
+agent asks for the next one when half of that is over, so half a day without the hub is survived.
 
 Somebody may register the cluster anew, and somebody may take the registration away. The agent
 looks again and again: it takes over a new certificate, and ends when there is nothing.
 """
 
-from typing import Final
+import asyncio
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, cast
 
+import msgspec
 import structlog
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.agents import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
+from clusterspace.apis.clusters import cluster_name_causes
+from clusterspace.client.credentials import Credential
+from clusterspace.client.kubeconfig import parse_kubeconfig
+from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.settings import ConnectionSettings, TlsMaterial
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import ApiError, CannotJoin, ClusterError, UnusableKubeconfig
-from clusterspace.fleet.membership.agent_credentials import (
-    AgentCredentials,
-    is_renewal_due,
-    obtain_certificate,
-)
-from clusterspace.fleet.membership.agent_manifests import (
+from clusterspace.fleet.membership.connections import secret_value
+from clusterspace.fleet.membership.manifests import (
+    CLUSTER_MARK,
+    REGISTRATION,
     REGISTRATION_PLACE,
-    Registration,
-    read_registration,
-    registration_data,
+    marked_object,
 )
-from clusterspace.kube.objects import Object
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, annotations_of, find_at
+from clusterspace.kube.resources import GroupVersionResource
 
 _log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 10.0
 
+REQUESTS: Final = GroupVersionResource("certificates.k8s.io", "v1", "certificatesigningrequests")
 
-class RegistrationKeeper:
+SIGN_SECONDS: Final = 30.0
+"""A hub that approves by itself signs at once; one that wants a person asked will not in time."""
+
+LONGEST_NAME: Final = 64 - len(AGENT_USER_PREFIX)
+"""X.509 allows a common name 64 characters (RFC 5280, ub-common-name); a cluster gets the rest."""
+
+_POLL_SECONDS: Final = 0.2
+_LIFE_USED: Final = 0.5
+_SUFFIX_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_SUFFIX_LENGTH: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCertificate:
+    """A certificate and its key, both in PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class AgentCredentials:
+    """What the agent shows the hub: always a certificate with its own key, never a mix."""
+
+    def __init__(self, authority: bytes, keyed: KeyedCertificate) -> None:
+        self._authority = authority
+        self.current = keyed
+
+    async def get(self) -> Credential:
+        """Return the credential to use now."""
+        # Read once: certificate and key are replaced together, by whoever renews them.
+        keyed = self.current
+        return Credential("", TlsMaterial(self._authority, keyed.certificate, keyed.key))
+
+    def refused(self) -> bool:
+        """Say that asking again gives no other answer."""
+        return False
+
+
+def agent_user(cluster_name: str) -> str:
+    """Return the user name the hub knows an agent by."""
+    return AGENT_USER_PREFIX + cluster_name
+
+
+def refuse_name(cluster_name: str) -> None:
+    """Refuse a name that no cluster can have, or no agent's certificate can hold."""
+    problems = [f"{each.field}: {each.message}" for each in cluster_name_causes(cluster_name)]
+    if len(cluster_name) > LONGEST_NAME:
+        problems.append(
+            f"its agent's certificate has room for a name of {LONGEST_NAME} characters, "
+            f"and this one has {len(cluster_name)}"
+        )
+    if cluster_name == NOT_A_CLUSTER:
+        problems.append(f"{NOT_A_CLUSTER} is what Karmada's installer is called")
+    if problems:
+        raise CannotJoin(cluster_name, "; ".join(problems))
+
+
+def is_readable(keyed: KeyedCertificate) -> bool:
+    """Whether there is a certificate and a key, as far as can be told by reading them."""
+    try:
+        x509.load_pem_x509_certificate(keyed.certificate)
+        serialization.load_pem_private_key(keyed.key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def is_renewal_due(certificate: bytes, now: float) -> bool:
+    """Whether half of a certificate's life is over."""
+    read = x509.load_pem_x509_certificate(certificate)
+    start, end = read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp()
+    return now >= start + (end - start) * _LIFE_USED
+
+
+def request_name(cluster_name: str, random: Random) -> str:
+    """Return a new name for a request; agents may read those that begin with their cluster."""
+    return f"{cluster_name}-{''.join(random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))}"
+
+
+def request_object(name: str, cluster_name: str, key: ec.EllipticCurvePrivateKey) -> Object:
+    """Return the request for a certificate of a cluster's agent."""
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, AGENTS),
+            x509.NameAttribute(NameOID.COMMON_NAME, agent_user(cluster_name)),
+        ]
+    )
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    pem = asked.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return {
+        "apiVersion": REQUESTS.api_version,
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "signerName": AGENT_SIGNER,
+            "request": b64encode(pem).decode(),
+            "usages": ["client auth", "digital signature"],
+        },
+    }
+
+
+async def obtain_certificate(
+    hub: Client, cluster_name: str, *, clock: Clock, random: Random
+) -> KeyedCertificate:
+    """Return a new certificate for a new key; CannotJoin when the hub gives none."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = request_name(cluster_name, random)
+    await hub.create(Place(REQUESTS), request_object(name, cluster_name, key))
+    try:
+        async with asyncio.timeout(SIGN_SECONDS):
+            while True:
+                request = await hub.get(Place(REQUESTS, name=name))
+                certificate = find_at(request, "status", "certificate")
+                if certificate:
+                    break
+                refusal = refusal_of(request)
+                if refusal:
+                    raise CannotJoin(cluster_name, f"the hub gives it no certificate: {refusal}")
+                await clock.sleep(_POLL_SECONDS)
+    except TimeoutError as error:
+        why = f"the hub has not signed certificate request {name}: an administrator must approve it"
+        raise CannotJoin(cluster_name, why) from error
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return KeyedCertificate(b64decode(str(certificate)), pem)
+
+
+def refusal_of(request: Object) -> str:
+    """Return why a request was turned down; empty when it was not."""
+    conditions = cast("list[Object]", find_at(request, "status", "conditions") or [])
+    found = find_condition(conditions, "Denied") or find_condition(conditions, "Failed") or {}
+    return str(found.get("message") or found.get("reason") or "")
+
+
+_SERVER: Final = "karmada-apiserver"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What an agent needs to know: what its cluster is called, where the hub is, who it is."""
+
+    cluster_name: str
+    hub: ConnectionSettings
+    keyed: KeyedCertificate
+
+    @property
+    def authority(self) -> bytes:
+        """The authority that vouches for the hub."""
+        return self.hub.trust.authority.data
+
+
+def registration_data(
+    cluster_name: str, server: str, authority: bytes, keyed: KeyedCertificate
+) -> Object:
+    """Return what the Secret of a registration holds: a kubeconfig for the hub."""
+    user = {"client-certificate-data": keyed.certificate, "client-key-data": keyed.key}
+    config: Object = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": _SERVER,
+        "clusters": [
+            {
+                "name": _SERVER,
+                "cluster": {"server": server, "certificate-authority-data": _text(authority)},
+            }
+        ],
+        "users": [
+            {"name": cluster_name, "user": {key: _text(value) for key, value in user.items()}}
+        ],
+        "contexts": [{"name": _SERVER, "context": {"cluster": _SERVER, "user": cluster_name}}],
+    }
+    return {REGISTRATION: _text(msgspec.yaml.encode(config))}
+
+
+def registration_secret(
+    cluster_name: str, server: str, authority: bytes, keyed: KeyedCertificate, hub_mark: str
+) -> Object:
+    """Return the Secret of a new registration."""
+    called = {CLUSTER_MARK: cluster_name}
+    body = marked_object("v1", "Secret", REGISTRATION_PLACE, hub_mark, called)
+    data = registration_data(cluster_name, server, authority, keyed)
+    return {**body, "type": "Opaque", "data": data}
+
+
+def read_registration(secret: Object) -> Registration:
+    """Read what an agent is to know; UnusableKubeconfig when the Secret does not say."""
+    place = str(REGISTRATION_PLACE)
+    cluster_name = annotations_of(secret).get(CLUSTER_MARK, "")
+    if not cluster_name:
+        raise UnusableKubeconfig("it does not say which cluster this is", place=place)
+    content = secret_value(secret, REGISTRATION)
+    hub = parse_kubeconfig(content, place=place).settings(cluster="hub")
+    keyed = KeyedCertificate(hub.identity.certificate.data, hub.identity.key.data)
+    if not is_readable(keyed):
+        raise UnusableKubeconfig("the agent's certificate cannot be read", place=place)
+    return Registration(cluster_name, hub, keyed)
+
+
+def _text(content: bytes) -> str:
+    return b64encode(content).decode()
+
+
+class RegistrationRenewal:
     """Keeps the agent's credentials current, for as long as it is registered."""
 
     def __init__(
@@ -64,15 +288,16 @@ class RegistrationKeeper:
         if secret is None:
             return False
         registration = read_registration(secret)
-        self._credentials.held = registration.held
-        if is_renewal_due(registration.held.certificate, self._clock.now()):
-            await self._renew(secret, registration)
+        self._credentials.current = registration.keyed
+        if is_renewal_due(registration.keyed.certificate, self._clock.now()):
+            name = registration.cluster_name
+            keyed = await obtain_certificate(
+                self._hub, name, clock=self._clock, random=self._random
+            )
+            data = registration_data(name, registration.hub.server, registration.authority, keyed)
+            # Written first, used then: an agent that is killed here starts with the new one, and
+            # a registration that somebody replaced meanwhile refuses ours with a conflict.
+            await commit(self._member, REGISTRATION_PLACE, secret, {**secret, "data": data})
+            self._credentials.current = keyed
+            _log.info("certificate renewed", cluster=name)
         return True
-
-    async def _renew(self, secret: Object, registration: Registration) -> None:
-        name = registration.cluster_name
-        held = await obtain_certificate(self._hub, name, clock=self._clock, random=self._random)
-        data = registration_data(name, registration.hub.server, registration.authority, held)
-        await commit(self._member, REGISTRATION_PLACE, secret, {**secret, "data": data})
-        self._credentials.held = held
-        _log.info("certificate renewed", cluster=name)

@@ -1,12 +1,13 @@
 """Probe, version, nodes, resources, APIs of one member into Cluster.status.
 
-The hub runs this for each Push cluster, the agent for its own; both write only what changed.
+The hub does this for each Push cluster, the agent for its own; both write only what changed.
 
-    report = await collect(member, models)
+    report = await collect(member, discovery)
     status = next_status(cluster, report, ...)
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -14,26 +15,40 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import conditions_of
+from clusterspace.apis.clusters import FINALIZER, conditions_of, is_pull
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.places import Place
 from clusterspace.client.requests import ApiRequest
-from clusterspace.client.resources import Client, ClusterClient, ListOptions
+from clusterspace.client.resources import Client, ClusterClient, ListOptions, Reader
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.errors import ApiError, ClusterError
+from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
+from clusterspace.controllers.informers import Update
+from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
+from clusterspace.errors import (
+    AddressNotAllowed,
+    ApiError,
+    ClusterError,
+    CredentialsUnclaimed,
+    CredentialsUnusable,
+    UnusableKubeconfig,
+)
 from clusterspace.fleet.membership import names, summaries
+from clusterspace.fleet.membership.connections import MemberClients
 from clusterspace.fleet.membership.health import (
     READY,
     Health,
     History,
+    State,
     Thresholds,
     probe,
     ready_condition,
+    why_of,
 )
 from clusterspace.fleet.membership.identity import read_identity
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.timestamps import parse_time
 from clusterspace.telemetry import fleet_metrics
 from clusterspace.telemetry.fleet_metrics import ClusterFigures
 
@@ -75,23 +90,20 @@ async def collect(member: ClusterClient, discovery: Discovery) -> Report:
     if not health.is_ready:
         return Report(health)
     try:
-        return Report(health, await _take_inventory(member, discovery))
+        version = await member.connection.ask(ApiRequest("GET", "/version"))
+        info = msgspec.json.decode(version.body, type=dict[str, Any])
+        inventory = Inventory(
+            version=str(info.get("gitVersion") or ""),
+            served=await discovery.served(),
+            nodes=await member.list_objects(Place(names.NODES), _ANY_AGE),
+            pods=await member.list_objects(Place(names.PODS), _RUNNING),
+            properties=(await read_identity(member)).properties,
+        )
     except (ApiError, ClusterError) as error:
         # It is well, and has what it had when it last told: one slow list is no outage.
         _log.warning("inventory not taken", cluster=member.cluster, reason=str(error))
         return Report(health)
-
-
-async def _take_inventory(member: ClusterClient, discovery: Discovery) -> Inventory:
-    version = await member.connection.ask(ApiRequest("GET", "/version"))
-    told = msgspec.json.decode(version.body, type=dict[str, Any])
-    return Inventory(
-        version=str(told.get("gitVersion") or ""),
-        served=await discovery.served(),
-        nodes=await member.list_objects(Place(names.NODES), _ANY_AGE),
-        pods=await member.list_objects(Place(names.PODS), _RUNNING),
-        properties=(await read_identity(member)).properties,
-    )
+    return Report(health, inventory)
 
 
 def api_enablements(served: ServedResources) -> list[Object]:
@@ -129,8 +141,19 @@ def next_status(cluster: Object, report: Report, history: History, now: float) -
     member cannot be asked, the rest of the status stays what it was.
     """
     status: Object = cluster.get("status") or {}
-    if report.inventory is not None:
-        status = _with_inventory(status, cluster, report.inventory, now)
+    inventory = report.inventory
+    if inventory is not None:
+        models = cast("list[Object]", find_at(cluster, "spec", "resourceModels") or [])
+        conditions = set_condition(status.get("conditions"), apis_condition(inventory.served), now)
+        status = {key: value for key, value in status.items() if key != "clusterProperty"} | {
+            "kubernetesVersion": inventory.version,
+            "apiEnablements": api_enablements(inventory.served),
+            "nodeSummary": summaries.node_summary(inventory.nodes),
+            "resourceSummary": summaries.resource_summary(inventory.nodes, inventory.pods, models),
+            "conditions": conditions.conditions,
+        }
+        if inventory.properties:
+            status["clusterProperty"] = dict(sorted(inventory.properties.items()))
     present = find_condition(status.get("conditions"), READY)
     if present is not None and history.is_ready != report.health.is_ready:
         return status
@@ -138,25 +161,8 @@ def next_status(cluster: Object, report: Report, history: History, now: float) -
     return {**status, "conditions": conditions.conditions}
 
 
-def _with_inventory(status: Object, cluster: Object, inventory: Inventory, now: float) -> Object:
-    models = cast("list[Object]", find_at(cluster, "spec", "resourceModels") or [])
-    conditions = set_condition(status.get("conditions"), apis_condition(inventory.served), now)
-    collected: Object = {
-        "kubernetesVersion": inventory.version,
-        "apiEnablements": api_enablements(inventory.served),
-        "clusterProperty": dict(sorted(inventory.properties.items())),
-        "nodeSummary": summaries.node_summary(inventory.nodes),
-        "resourceSummary": summaries.resource_summary(inventory.nodes, inventory.pods, models),
-        "conditions": conditions.conditions,
-    }
-    if not inventory.properties:
-        del collected["clusterProperty"]
-    kept = {key: value for key, value in status.items() if key != "clusterProperty"}
-    return {**kept, **collected}
-
-
-class StatusKeeper:
-    """Keeps the status of Clusters current, and remembers of each what counts."""
+class StatusWriter:
+    """Writes the status of Clusters, and remembers of each how long it has looked otherwise."""
 
     def __init__(
         self, hub: Client, events: EventRecorder, *, clock: Clock, thresholds: Thresholds
@@ -177,7 +183,7 @@ class StatusKeeper:
         status = next_status(cluster, report, history, self._clock.now())
         place = names.cluster_place(name)
         after = await commit(self._hub, place, cluster, {**cluster, "status": status})
-        tell_transition(self._events, cluster, after)
+        record_transition(self._events, cluster, after)
         return after
 
     def forget(self, cluster_name: str) -> None:
@@ -191,7 +197,7 @@ def ready_status(cluster: Object) -> str:
     return "" if found is None else str(found.get("status") or "")
 
 
-def tell_transition(events: EventRecorder, before: Object, after: Object) -> None:
+def record_transition(events: EventRecorder, before: Object, after: Object) -> None:
     """Record an Event, and count it, when the Ready condition changed."""
     if ready_status(before) == ready_status(after):
         return
@@ -208,3 +214,150 @@ def figures_of(cluster: Object) -> ClusterFigures:
         nodes=int(find_at(cluster, "status", "nodeSummary", "totalNum") or 0),
         ready_nodes=int(find_at(cluster, "status", "nodeSummary", "readyNum") or 0),
     )
+
+
+FREQUENCY_SECONDS: Final = 10.0
+
+_CLAIM_SECONDS: Final = 30.0
+"""A join writes the Cluster, then whose its Secrets are. A look in between would find a cluster
+that cannot be asked, and what is seen first counts at once. A join that ended there is told later.
+"""
+_CLAIM_LOOK_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    client: ClusterClient
+    discovery: Discovery
+
+
+class PushStatus:
+    """Reconciles the status of Push clusters, again and again."""
+
+    def __init__(
+        self,
+        hub: Reader,
+        members: MemberClients,
+        writer: StatusWriter,
+        *,
+        clock: Clock,
+        frequency_seconds: float = FREQUENCY_SECONDS,
+    ) -> None:
+        self._hub = hub
+        self._members = members
+        self._writer = writer
+        self._clock = clock
+        self._frequency_seconds = frequency_seconds
+        self._known: dict[str, _Member] = {}
+
+    async def reconcile(self, request: Request) -> Result:
+        """Look at one member and write what changed."""
+        cluster = await self._hub.find(names.cluster_place(request.name))
+        if cluster is None:
+            await self._members.forget(request.name)
+        if cluster is None or is_being_deleted(cluster):
+            self._known.pop(request.name, None)
+            fleet_metrics.cluster_forgotten(request.name)
+            self._writer.forget(request.name)
+            return Done()
+        if is_pull(cluster) or FINALIZER not in finalizers_of(cluster):
+            return Done()
+        started = self._clock.monotonic()
+        report = await self._look(cluster)
+        if report is None:
+            return RequeueAfter(_CLAIM_LOOK_SECONDS)
+        after = await self._writer.write(cluster, report)
+        seconds = self._clock.monotonic() - started
+        fleet_metrics.cluster_seen(request.name, figures_of(after), seconds)
+        # The next look begins a period after this one began, however long this one took.
+        return RequeueAfter(max(self._frequency_seconds - seconds, 0.0))
+
+    async def _look(self, cluster: Object) -> Report | None:
+        """Look at a member; None while the join that made its Cluster is still under way."""
+        try:
+            member = await self._members.reach(cluster)
+        except CredentialsUnclaimed as error:
+            born = parse_time(str(metadata_of(cluster)["creationTimestamp"]))
+            if self._clock.now() - born < _CLAIM_SECONDS:
+                return None
+            return Report(Health(State.UNPROBED, error.why))
+        except AddressNotAllowed as error:
+            return Report(Health(State.UNPROBED, why_of(error)))
+        except (CredentialsUnusable, UnusableKubeconfig) as error:
+            return Report(Health(State.UNPROBED, str(error)))
+        known = self._known.get(name_of(cluster))
+        if known is None or known.client is not member:
+            known = _Member(member, Discovery(member.connection))
+            self._known[name_of(cluster)] = known
+        return await collect(member, known.discovery)
+
+
+def when_reachable_anew(update: Update) -> Iterable[Request]:
+    """Look at a member when its Cluster is new, is leaving, or says another way to reach it."""
+    before, after = update.decode_before(), update.decode_after()
+    if before is None or after is None or _shape_of(before) != _shape_of(after):
+        yield request_for(update.key)
+
+
+def _shape_of(cluster: Object) -> tuple[object, ...]:
+    """Return what matters for looking; taints come and go with what was seen."""
+    spec = {key: value for key, value in cluster["spec"].items() if key != "taints"}
+    return spec, finalizers_of(cluster), is_being_deleted(cluster)
+
+
+RETRY_SECONDS: Final = 2.0
+"""How soon to try again when the hub was not there: it is to hear from us within ten seconds."""
+
+ANSWER_SECONDS: Final = 5.0
+"""How long the hub may take: a request that hangs in a cut network must not outlast the cut."""
+
+
+class PullStatus:
+    """Looks at the cluster we run for, and tells the hub what changed, again and again."""
+
+    def __init__(
+        self,
+        hub: Reader,
+        cluster_name: str,
+        member: ClusterClient,
+        writer: StatusWriter,
+        *,
+        frequency_seconds: float,
+    ) -> None:
+        self._hub = hub
+        self._name = cluster_name
+        self._member = member
+        self._discovery = Discovery(member.connection)
+        self._writer = writer
+        self._clock = member.connection.clock
+        self._frequency_seconds = frequency_seconds
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Report how the cluster is, until cancelled."""
+        while True:
+            next_look = self._clock.monotonic() + self._frequency_seconds
+            try:
+                await self.look()
+                self._trouble = ""
+            except (ApiError, ClusterError, TimeoutError) as error:
+                # Logged once: an agent may wait for days until its hub knows it.
+                if repr(error) != self._trouble:
+                    _log.warning("status not told", cluster=self._name, reason=repr(error))
+                self._trouble = repr(error)
+                next_look = self._clock.monotonic() + min(RETRY_SECONDS, self._frequency_seconds)
+            await self._clock.sleep(max(next_look - self._clock.monotonic(), 0.0))
+
+    async def look(self) -> Object:
+        """Look once; return the Cluster as the hub holds it afterwards."""
+        if is_being_deleted(cluster := await self._cluster()):
+            return cluster
+        report = await collect(self._member, self._discovery)
+        # Looking takes a while, and meanwhile the hub's controllers write too.
+        cluster = await self._cluster()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._writer.write(cluster, report)
+
+    async def _cluster(self) -> Object:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._hub.get(names.cluster_place(self._name))

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from clusterspace.fleet.membership.agent_credentials import KeyedCertificate
+from clusterspace.fleet.membership.registration import KeyedCertificate
 
 START = 1_800_000_000.0
 

@@ -12,7 +12,7 @@ from clusterspace.fleet.membership.health import (
     ready_condition,
     silent_condition,
 )
-from clusterspace.fleet.membership.push_status import FREQUENCY_SECONDS
+from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
 
 SLOW = Thresholds(success_seconds=30, failure_seconds=20)
 

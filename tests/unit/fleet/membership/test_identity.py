@@ -5,22 +5,22 @@ from tests.unit.fleet.membership.fleet_objects import cluster
 
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership.identity import (
+    ClusterIdentity,
     Creation,
-    Identity,
     PropertyApi,
     needs_property,
     property_definition,
     refuse_if_taken,
 )
 
-SILENT = Identity("uid-1", {}, PropertyApi.CURRENT)
+SILENT = ClusterIdentity("uid-1", {}, PropertyApi.CURRENT)
 
 
 def test_a_cluster_is_who_it_says_it_is() -> None:
     properties = {"cluster.clusterset.k8s.io": "older", "id.k8s.io": "mine", "other": "x"}
 
-    assert Identity("uid-1", properties).id == "mine"
-    assert Identity("uid-1", {"cluster.clusterset.k8s.io": "older"}).id == "older"
+    assert ClusterIdentity("uid-1", properties).id == "mine"
+    assert ClusterIdentity("uid-1", {"cluster.clusterset.k8s.io": "older"}).id == "older"
 
 
 def test_a_cluster_that_says_nothing_is_its_kube_system_namespace() -> None:
@@ -38,17 +38,17 @@ def test_false_refuses_a_cluster_that_does_not_say_who_it_is() -> None:
 
 @pytest.mark.parametrize("api", [PropertyApi.CURRENT, PropertyApi.MISSING])
 def test_true_creates_what_is_missing(api: PropertyApi) -> None:
-    assert needs_property("west", Identity("uid-1", {}, api), Creation.CREATE) is True
+    assert needs_property("west", ClusterIdentity("uid-1", {}, api), Creation.CREATE) is True
 
 
 def test_true_asks_to_upgrade_an_older_api() -> None:
     with pytest.raises(CannotJoin, match="upgrade it to v1beta1"):
-        needs_property("west", Identity("uid-1", {}, PropertyApi.OLDER), Creation.CREATE)
+        needs_property("west", ClusterIdentity("uid-1", {}, PropertyApi.OLDER), Creation.CREATE)
 
 
 @pytest.mark.parametrize("creation", list(Creation))
 def test_a_cluster_that_says_who_it_is_needs_nothing(creation: Creation) -> None:
-    declared = Identity("uid-1", {"id.k8s.io": "mine"}, PropertyApi.OLDER)
+    declared = ClusterIdentity("uid-1", {"id.k8s.io": "mine"}, PropertyApi.OLDER)
 
     assert needs_property("west", declared, creation) is False
 

@@ -1,8 +1,7 @@
 """What a leave removes, and in which order."""
 
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.cleaning import plan_removals
-from clusterspace.fleet.membership.leave import placed_objects
+from clusterspace.fleet.membership.leave import placed_objects, plan_removals
 
 
 def test_the_hub_ends_its_own_rights_with_one_request() -> None:

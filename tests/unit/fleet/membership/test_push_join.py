@@ -9,8 +9,8 @@ from clusterspace.client.settings import ConnectionSettings, Pem, Trust
 from clusterspace.errors import CannotJoin, CredentialsUnusable
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import settings_of
-from clusterspace.fleet.membership.identity import Identity
-from clusterspace.fleet.membership.member_access import Tokens
+from clusterspace.fleet.membership.identity import ClusterIdentity
+from clusterspace.fleet.membership.member_access import AccountToken, Tokens
 from clusterspace.fleet.membership.push_join import (
     Findings,
     JoinRequest,
@@ -19,10 +19,9 @@ from clusterspace.fleet.membership.push_join import (
     secrets_for,
     steps_of,
 )
-from clusterspace.fleet.membership.tokens import AccountToken
 
 MEMBER = ConnectionSettings("west", "https://west:6443", trust=Trust(Pem(b"authority")))
-FOUND = Findings("hub-id", Identity("uid-1"), needs_property=False, known=None)
+FOUND = Findings("hub-id", ClusterIdentity("uid-1"), needs_property=False, known=None)
 
 
 def test_the_steps_are_told_before_they_are_taken() -> None:

@@ -5,7 +5,7 @@ that was placed is withdrawn, lets go of the fleet Works, says that it left and 
 goes on listening: a MemberCluster that is made anew finds it again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -13,10 +13,13 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.member_clusters import (
+    CLUSTER_ID,
+    HEALTHY,
     JOIN,
     JOINED,
     LEAVE,
     MEMBER_AGENT,
+    NODE_COUNT,
     agent_statuses,
     find_agent_status,
     period_of,
@@ -29,12 +32,18 @@ from clusterspace.controllers.informers import Update
 from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.health import Health
 from clusterspace.fleet.membership.identity import read_identity
-from clusterspace.fleet.membership.member_clusters import places, usage
-from clusterspace.fleet.membership.member_clusters.reports import generation_of
+from clusterspace.fleet.membership.member_clusters.manifests import (
+    fleet_works_place,
+    internal_place,
+)
+from clusterspace.fleet.membership.member_clusters.status import generation_of
 from clusterspace.fleet.membership.status import Report, collect
+from clusterspace.fleet.membership.summaries import pod_requests, total
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_metadata
+from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
 from clusterspace.kube.timestamps import format_time
 
 _log = structlog.get_logger(__name__)
@@ -45,31 +54,83 @@ _JITTER: Final = 0.05
 PATIENCE_SECONDS: Final = 30.0
 """How long a withdrawal may take before we say that leaving has failed so far."""
 
-_LOOK_AGAIN_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _MOST_NAMED: Final = 5
 
 
-def with_told(internal: Object, conditions: Iterable[Condition], now: float) -> Object:
+_COUNTED: Final[tuple[str, ...]] = ("cpu", "memory")
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+def resource_usage(nodes: Sequence[Object], pods: Iterable[Object], now: float) -> Object:
+    """Return what nodes have, what of it pods may use, and what bound pods leave of that."""
+    capacity, allocatable = _offered(nodes, "capacity"), _offered(nodes, "allocatable")
+    running = (
+        each
+        for each in pods
+        if find_at(each, "spec", "nodeName") and find_at(each, "status", "phase") not in _FINISHED
+    )
+    used = total(pod_requests(each) for each in running)
+    free = {name: max(allocatable[name] - used.get(name, ZERO), ZERO) for name in _COUNTED}
+    return {
+        "capacity": _texts(capacity),
+        "allocatable": _texts(allocatable),
+        "available": _texts(free),
+        "observationTime": format_time(now),
+    }
+
+
+def reported_properties(nodes: Sequence[Object], cluster_id: str, now: float) -> Object:
+    """Return the properties of a cluster, each with when it was seen."""
+    values = {NODE_COUNT: str(len(nodes)), CLUSTER_ID: cluster_id}
+    seen = format_time(now)
+    return {
+        name: {"value": value, "observationTime": seen} for name, value in values.items() if value
+    }
+
+
+def healthy_condition(health: Health, generation: int) -> Condition:
+    """Return whether the member is well, with KubeFleet's reasons."""
+    if health.is_ready:
+        message = "the cluster says that it is ready"
+        return Condition(HEALTHY, TRUE, "InternalMemberClusterHealthy", message, generation)
+    message = health.why or "the cluster is not ready"
+    return Condition(HEALTHY, FALSE, "InternalMemberClusterUnhealthy", message, generation)
+
+
+def _offered(nodes: Iterable[Object], field: str) -> dict[str, Quantity]:
+    summed: dict[str, Quantity] = dict.fromkeys(_COUNTED, ZERO)
+    for node in nodes:
+        for name in _COUNTED:
+            summed[name] += parse_quantity(str(find_at(node, "status", field, name) or "0"))
+    return summed
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def with_heartbeat(internal: Object, conditions: Iterable[Condition], now: float) -> Object:
     """Return the InternalMemberCluster with a heartbeat of ours; other agents' word stays."""
-    held = find_agent_status(internal) or {"type": MEMBER_AGENT}
-    told: list[Object] = list(held.get("conditions") or [])
+    last = find_agent_status(internal) or {"type": MEMBER_AGENT}
+    current: list[Object] = list(last.get("conditions") or [])
     for each in conditions:
-        told = set_condition(told, each, now).conditions
-    own = {**held, "conditions": told, "lastReceivedHeartbeat": format_time(now)}
+        current = set_condition(current, each, now).conditions
+    own = {**last, "conditions": current, "lastReceivedHeartbeat": format_time(now)}
     others = [each for each in agent_statuses(internal) if each.get("type") != MEMBER_AGENT]
     status: Object = internal.get("status") or {}
     return {**internal, "status": {**status, "agentStatus": [own, *others]}}
 
 
-def with_look(internal: Object, report: Report, cluster_id: str, now: float) -> Object:
+def with_inventory(internal: Object, report: Report, cluster_id: str, now: float) -> Object:
     """Return the InternalMemberCluster with what a look at the member found."""
     if report.inventory is None:
         return internal  # it has what it had when it last told
     nodes, pods = report.inventory.nodes, report.inventory.pods
     status: Object = internal.get("status") or {}
     seen = {
-        "resourceUsage": usage.resource_usage(nodes, pods, now),
-        "properties": usage.properties(nodes, cluster_id, now),
+        "resourceUsage": resource_usage(nodes, pods, now),
+        "properties": reported_properties(nodes, cluster_id, now),
     }
     return {**internal, "status": {**status, **seen}}
 
@@ -112,15 +173,15 @@ class MembershipAgent:
         self._leaving_since: tuple[str, float] | None = None
 
     async def reconcile(self, request: Request) -> Result:
-        """Do what we are told, and say how it goes."""
-        internal = await self._hub.find(places.internal_place(request.name))
+        """Do what the hub asks for, and say how it goes."""
+        internal = await self._hub.find(internal_place(request.name))
         if internal is None or is_being_deleted(internal):
             return Done()
         match find_at(internal, "spec", "state"):
             case state if state == JOIN:
                 return await self._stay(internal)
             case state if state == LEAVE:
-                return await self._go(internal)
+                return await self._leave(internal)
             case state:
                 _log.warning("told to do what no agent does", cluster=request.name, state=state)
                 return Done()
@@ -130,29 +191,32 @@ class MembershipAgent:
         report = await collect(self._member, self._discovery)
         cluster_id = "" if report.inventory is None else (await read_identity(self._member)).id
         now, generation = self._clock.now(), generation_of(internal)
-        healthy = usage.healthy_condition(report.health, generation)
-        told = with_told(internal, (joined(generation), healthy), now)
-        await self._write(internal, with_look(told, report, cluster_id, now))
+        healthy = healthy_condition(report.health, generation)
+        after = with_heartbeat(internal, (joined(generation), healthy), now)
+        await self._write(internal, with_inventory(after, report, cluster_id, now))
         spread = self._random.uniform(1 - _JITTER, 1 + _JITTER)
         # Stamps have whole seconds: two in the same one would look as if one were missing.
         return RequeueAfter(max(period_of(internal) * spread, 1.0))
 
-    async def _go(self, internal: Object) -> Result:
+    async def _leave(self, internal: Object) -> Result:
         generation, now = generation_of(internal), self._clock.now()
         try:
             obstacle = await self._find_obstacle(name_of(internal))
         except (ApiError, ClusterError) as error:
             obstacle = f"the hub cannot be asked: {error}"
         if not obstacle:
-            await self._write(internal, with_told(internal, (left(generation),), now))
+            await self._write(internal, with_heartbeat(internal, (left(generation),), now))
             _log.info("left the fleet", cluster=name_of(internal))
             return Done()
-        if self._is_late(internal):
-            told = with_told(internal, (failed_to_leave(obstacle, generation),), now)
-            await self._write(internal, told)
-            _log.warning("cannot leave yet", cluster=name_of(internal), reason=obstacle)
-            return RequeueAfter(min(period_of(internal), self._patience_seconds))
-        return RequeueAfter(_LOOK_AGAIN_SECONDS)
+        started = self._clock.monotonic()
+        if self._leaving_since is None or self._leaving_since[0] != uid_of(internal):
+            self._leaving_since = (uid_of(internal), started)
+        if started - self._leaving_since[1] < self._patience_seconds:
+            return RequeueAfter(_POLL_SECONDS)
+        failed = failed_to_leave(obstacle, generation)
+        await self._write(internal, with_heartbeat(internal, (failed,), now))
+        _log.warning("cannot leave yet", cluster=name_of(internal), reason=obstacle)
+        return RequeueAfter(min(period_of(internal), self._patience_seconds))
 
     async def _find_obstacle(self, cluster_name: str) -> str:
         """Return what is still placed; what is placed is known by the Works of our Cluster."""
@@ -162,39 +226,26 @@ class MembershipAgent:
                 return "the hub has not begun to withdraw what was placed"
             works = await self._hub.list_objects(names.works_place(cluster_name))
             if works:
-                return _remaining(works)
-        await self._let_fleet_works_go(cluster_name)
-        return ""
-
-    async def _let_fleet_works_go(self, cluster_name: str) -> None:
-        place = places.fleet_works_place(cluster_name)
+                shown = ", ".join(sorted(map(name_of, works))[:_MOST_NAMED])
+                more = len(works) - _MOST_NAMED
+                return f"not withdrawn yet: {shown}{f' and {more} more' if more > 0 else ''}"
+        place = fleet_works_place(cluster_name)
         for work in await self._hub.list_objects(place):
             if finalizers_of(work):
                 freed = with_metadata(work, finalizers=None)
                 await commit(self._hub, place.named(name_of(work)), work, freed)
-
-    def _is_late(self, internal: Object) -> bool:
-        now = self._clock.monotonic()
-        if self._leaving_since is None or self._leaving_since[0] != uid_of(internal):
-            self._leaving_since = (uid_of(internal), now)
-        return now - self._leaving_since[1] >= self._patience_seconds
+        return ""
 
     async def _write(self, before: Object, after: Object) -> None:
-        await commit(self._hub, places.internal_place(name_of(before)), before, after)
+        await commit(self._hub, internal_place(name_of(before)), before, after)
 
 
-def _remaining(works: list[Object]) -> str:
-    shown = ", ".join(sorted(map(name_of, works))[:_MOST_NAMED])
-    more = f" and {len(works) - _MOST_NAMED} more" if len(works) > _MOST_NAMED else ""
-    return f"not withdrawn yet: {shown}{more}"
-
-
-def when_told_anew(update: Update) -> Iterable[Request]:
-    """Act when we are told something else; what we ourselves told is no news."""
+def when_asked(update: Update) -> Iterable[Request]:
+    """Reconcile when the hub asks for something else; our own reports wake nobody."""
     before, after = update.decode_before(), update.decode_after()
-    if before is None or after is None or _told(before) != _told(after):
+    if before is None or after is None or _asked(before) != _asked(after):
         yield request_for(update.key)
 
 
-def _told(internal: Object) -> tuple[object, ...]:
+def _asked(internal: Object) -> tuple[object, ...]:
     return uid_of(internal), internal.get("spec"), is_being_deleted(internal)

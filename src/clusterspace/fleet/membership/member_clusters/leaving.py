@@ -34,11 +34,14 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
 from clusterspace.errors import CannotLeave, Conflict, NotFound
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.cleaning import BeforeRemoval
-from clusterspace.fleet.membership.leave import Leave, keep_resources, placed_objects
-from clusterspace.fleet.membership.member_clusters import manifests, places
-from clusterspace.fleet.membership.member_clusters.inviting import restored
-from clusterspace.fleet.membership.member_clusters.reports import (
+from clusterspace.fleet.membership.leave import (
+    BeforeRemoval,
+    Leave,
+    keep_resources,
+    placed_objects,
+)
+from clusterspace.fleet.membership.member_clusters import manifests
+from clusterspace.fleet.membership.member_clusters.status import (
     LEFT_REASON,
     generation_of,
     has_left,
@@ -145,24 +148,47 @@ class MemberLeave:
         """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
         found = await self._look()
         if found.is_nothing:
-            await self._release()
+            for place in manifests.shared_rights(self._name):
+                await self._remove(place)
+            place = manifests.member_cluster_place(self._name)
+            present = await self._hub.find(place)
+            if present is not None and uid_of(present) == uid_of(self._member_cluster):
+                await release(self._hub, place, present, FINALIZER)
             return
-        await self._say(found)
+        await self._announce(found)
         if found.was_never_in:
             await self._forget(found)
             raise CannotLeave(self._name, "it never joined; what was made for it is going away")
         if found.has_namespace:
-            await self._tell(found.internal)
+            desired = manifests.internal(self._member_cluster, LEAVE)
+            place = manifests.internal_place(self._name)
+            if found.internal is None:
+                await self._hub.create(place.collection, desired)
+            else:
+                restored = manifests.restored(found.internal, desired)
+                await commit(self._hub, place, found.internal, restored)
         obstacle = await self._withdraw(found.cluster)
-        await self._finish(await self._look(), obstacle)
+
+        # Looked at anew: the step before may have been the last one that was missing.
+        found = await self._look()
+        if found.has_left:
+            await self._record_left(found.internal)
+            await self._forget(found)
+            raise CannotLeave(self._name, "its namespace on the hub is going away")
+        if is_overdue(self._member_cluster, self._clock.now(), self._force_seconds):
+            await self._abandon(found.cluster)
+            await self._forget(found)
+            raise CannotLeave(self._name, "its agent is silent, and is left where it is")
+        agent = find_condition(conditions_of(self._member_cluster), JOINED) or {}
+        says = f" ({agent.get('message')})" if agent.get("status") not in (TRUE, FALSE) else ""
+        raise CannotLeave(self._name, f"{obstacle or 'its agent has yet to say it left'}{says}")
 
     async def _look(self) -> _Found:
-        hub = self._hub
-        namespace = await hub.find(places.namespace_place(self._name))
-        cluster = await hub.find(names.cluster_place(self._name))
+        namespace = await self._hub.find(manifests.member_namespace_place(self._name))
+        cluster = await self._hub.find(names.cluster_place(self._name))
         return _Found(
             self._if_ours(namespace),
-            await hub.find(places.internal_place(self._name)),
+            await self._hub.find(manifests.internal_place(self._name)),
             self._if_ours(cluster),
             falls_silent=is_registered_agent(self._member_cluster),
         )
@@ -171,34 +197,26 @@ class MemberLeave:
         is_ours = found is not None and is_owned_by(found, self._member_cluster)
         return found if is_ours else None
 
-    async def _say(self, found: _Found) -> None:
+    async def _announce(self, found: _Found) -> None:
         """Say what will happen, once, before anything does; then what the agent says of it."""
-        wanted: list[Condition] = []
+        conditions: list[Condition] = []
         generation = generation_of(self._member_cluster)
         if find_condition(conditions_of(self._member_cluster), LEAVING) is None:
             works = await self._hub.list_objects(names.works_place(self._name))
             keeps = keeps_resources(self._member_cluster)
-            said = leaving_condition(placed_objects(works), keeps=keeps, generation=generation)
-            self._events.record(self._member_cluster, "MemberClusterLeaving", said.message)
-            wanted.append(said)
+            leaving = leaving_condition(placed_objects(works), keeps=keeps, generation=generation)
+            self._events.record(self._member_cluster, "MemberClusterLeaving", leaving.message)
+            conditions.append(leaving)
         if found.internal is not None and find_agent_status(found.internal) is not None:
-            wanted.append(joined_condition(found.internal, generation))
-        await self._write(found.internal, wanted)
+            conditions.append(joined_condition(found.internal, generation))
+        await self._write(found.internal, conditions)
 
-    async def _write(self, internal: Object | None, wanted: list[Condition]) -> None:
+    async def _write(self, internal: Object | None, conditions: list[Condition]) -> None:
         before = self._member_cluster
         relayed = relayed_status(before, internal) if internal else before.get("status") or {}
-        status = with_conditions(relayed, wanted, self._clock.now())
-        place = places.member_cluster_place(self._name)
+        status = with_conditions(relayed, conditions, self._clock.now())
+        place = manifests.member_cluster_place(self._name)
         self._member_cluster = await commit(self._hub, place, before, {**before, "status": status})
-
-    async def _tell(self, internal: Object | None) -> None:
-        wanted = manifests.internal(self._member_cluster, LEAVE)
-        place = places.internal_place(self._name)
-        if internal is None:
-            await self._hub.create(place.collection, wanted)
-        else:
-            await commit(self._hub, place, internal, restored(internal, wanted))
 
     async def _withdraw(self, cluster: Object | None) -> str:
         """Let the Cluster go: nothing new is placed there; return what its leave waits for."""
@@ -217,20 +235,7 @@ class MemberLeave:
             return "its Cluster is being let go"  # the controllers took the step first
         return ""
 
-    async def _finish(self, found: _Found, obstacle: str) -> None:
-        if found.has_left:
-            await self._say_left(found.internal)
-            await self._forget(found)
-            raise CannotLeave(self._name, "its namespace on the hub is going away")
-        if is_overdue(self._member_cluster, self._clock.now(), self._force_seconds):
-            await self._abandon(found.cluster)
-            await self._forget(found)
-            raise CannotLeave(self._name, "its agent is silent, and is left where it is")
-        agent = find_condition(conditions_of(self._member_cluster), JOINED) or {}
-        told = f" ({agent.get('message')})" if agent.get("status") not in (TRUE, FALSE) else ""
-        raise CannotLeave(self._name, f"{obstacle or 'its agent has yet to say it left'}{told}")
-
-    async def _say_left(self, internal: Object | None) -> None:
+    async def _record_left(self, internal: Object | None) -> None:
         generation = generation_of(self._member_cluster)
         before = find_condition(conditions_of(self._member_cluster), READY_TO_JOIN) or {}
         left = Condition(JOINED, FALSE, LEFT_REASON, "all that was placed is withdrawn", generation)
@@ -241,18 +246,25 @@ class MemberLeave:
 
     async def _forget(self, found: _Found) -> None:
         """Take the agent's rights and its namespace away."""
-        for place in places.shared_rights(self._name):
+        for place in manifests.shared_rights(self._name):
             await self._remove(place)
-        for place in (places.fleet_works_place(self._name), places.internal_place(self._name)):
-            await self._free(place)
+        # Finalizers go with them, so that nothing of a silent agent holds the namespace.
+        for place in (
+            manifests.fleet_works_place(self._name),
+            manifests.internal_place(self._name).collection,
+        ):
+            for each in await self._hub.list_objects(place):
+                if finalizers_of(each):
+                    freed = with_metadata(each, finalizers=None)
+                    await commit(self._hub, place.named(name_of(each)), each, freed)
         if found.has_namespace:
-            await self._remove(places.namespace_place(self._name))
+            await self._remove(manifests.member_namespace_place(self._name))
 
     async def _abandon(self, cluster: Object | None) -> None:
         """Take the Cluster out by force, and write down what stays on the member."""
         left: list[str] = []
         if cluster is not None:
-            left = await Leave(self._hub, self._name, self._say_silent).force()
+            left = await Leave(self._hub, self._name, self._refuse_silent).force()
         place = names.left_behind_place(self._name)
         message = (
             f"its agent is silent; {len(left)} things left behind are in configmap {place.key}"
@@ -262,7 +274,7 @@ class MemberLeave:
         )
         fleet_metrics.member_left("forced")
 
-    async def _say_silent(self, _hub_id: str, _before_removal: BeforeRemoval) -> None:
+    async def _refuse_silent(self, _hub_id: str, _before_removal: BeforeRemoval) -> None:
         raise CannotLeave(self._name, "its agent did not clean up in the time it had")
 
     async def _remove(self, place: Place) -> None:
@@ -273,22 +285,6 @@ class MemberLeave:
             await self._hub.delete(place, DeleteOptions(uid_of(present)))
         except (NotFound, Conflict):
             return  # gone, or somebody else's by now
-
-    async def _free(self, place: Place) -> None:
-        """Take all finalizers away, so that nothing of a silent agent holds the namespace."""
-        listed = place.collection
-        for each in await self._hub.list_objects(listed):
-            if finalizers_of(each):
-                freed = with_metadata(each, finalizers=None)
-                await commit(self._hub, listed.named(name_of(each)), each, freed)
-
-    async def _release(self) -> None:
-        for place in places.shared_rights(self._name):
-            await self._remove(place)
-        place = places.member_cluster_place(self._name)
-        present = await self._hub.find(place)
-        if present is not None and uid_of(present) == uid_of(self._member_cluster):
-            await release(self._hub, place, present, FINALIZER)
 
 
 async def _leave_alone(_hub_id: str, _before_removal: BeforeRemoval) -> None:

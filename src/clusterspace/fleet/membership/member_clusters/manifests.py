@@ -1,4 +1,4 @@
-"""What the hub makes for a member, as values; everything goes with its MemberCluster.
+"""What the hub makes for a member, where, and as values; everything goes with its MemberCluster.
 
 An agent may do what its Role in `fleet-member-NAME` says, which is KubeFleet's, and what our own
 agent needs beside it: report on the one Cluster, renew the one lease, carry out the Works of the
@@ -8,6 +8,9 @@ agent's own namespaces, for RBAC cannot say under which name.
 
 from typing import Final
 
+import msgspec
+
+from clusterspace.apis import clusters, member_clusters
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, PULL, WORKS, execution_namespace
 from clusterspace.apis.clusters import KIND as CLUSTER_KIND
 from clusterspace.apis.member_clusters import (
@@ -16,6 +19,7 @@ from clusterspace.apis.member_clusters import (
     GROUP,
     INTERNAL_KIND,
     INTERNAL_MEMBER_CLUSTERS,
+    MEMBER_CLUSTERS,
     identity_of,
     member_namespace,
     owner_reference,
@@ -23,10 +27,70 @@ from clusterspace.apis.member_clusters import (
 )
 from clusterspace.client.places import Place
 from clusterspace.fleet.membership import names
-from clusterspace.fleet.membership.member_clusters import places
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.fleet.membership.taints import with_taints
+from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
+from clusterspace.kube.resources import GroupVersionResource
 
 _RBAC: Final = "rbac.authorization.k8s.io"
+ROLES: Final = GroupVersionResource(_RBAC, "v1", "roles")
+ROLE_BINDINGS: Final = GroupVersionResource(_RBAC, "v1", "rolebindings")
+
+
+def member_cluster_place(cluster_name: str) -> Place:
+    """Return where the MemberCluster is."""
+    return Place(MEMBER_CLUSTERS, name=cluster_name)
+
+
+def internal_place(cluster_name: str) -> Place:
+    """Return where the InternalMemberCluster is."""
+    return Place(INTERNAL_MEMBER_CLUSTERS, member_namespace(cluster_name), cluster_name)
+
+
+def fleet_works_place(cluster_name: str) -> Place:
+    """Return where the fleet Works of a member are."""
+    return Place(FLEET_WORKS, member_namespace(cluster_name))
+
+
+def member_namespace_place(cluster_name: str) -> Place:
+    """Return where the namespace is that a member shares with the hub."""
+    return names.namespace_place(member_namespace(cluster_name))
+
+
+def role_place(cluster_name: str, namespace: str) -> Place:
+    """Return where the agent's Role in one of its namespaces is."""
+    return Place(ROLES, namespace, f"fleet-role-{cluster_name}")
+
+
+def binding_place(cluster_name: str, namespace: str) -> Place:
+    """Return where the binding to that Role is."""
+    return Place(ROLE_BINDINGS, namespace, f"fleet-rolebinding-{cluster_name}")
+
+
+def cluster_role_place(cluster_name: str) -> Place:
+    """Return where the agent's rights on its Cluster are."""
+    return names.role_place(f"fleet-role-{cluster_name}")
+
+
+def cluster_binding_place(cluster_name: str) -> Place:
+    """Return where the binding to those is."""
+    return names.role_binding_place(f"fleet-rolebinding-{cluster_name}")
+
+
+def shared_rights(cluster_name: str) -> tuple[Place, ...]:
+    """Return the rights of an agent that no namespace of its own takes along when it goes."""
+    return (
+        cluster_binding_place(cluster_name),
+        cluster_role_place(cluster_name),
+        binding_place(cluster_name, CLUSTER_NAMESPACE),
+        role_place(cluster_name, CLUSTER_NAMESPACE),
+    )
+
+
+def works_namespace_place(cluster_name: str) -> Place:
+    """Return where the namespace of the cluster's Works is."""
+    return names.namespace_place(execution_namespace(cluster_name))
+
+
 _EVERYTHING: Final = ["*"]
 _READ: Final = ["get", "list", "watch"]
 _CHANGE: Final = ["get", "update", "patch"]
@@ -48,14 +112,14 @@ MEMBER_RULES: Final = (
 
 def namespace(member_cluster: Object) -> Object:
     """Return the namespace a member shares with the hub."""
-    place = places.namespace_place(name_of(member_cluster))
+    place = member_namespace_place(name_of(member_cluster))
     body = _body("v1", "Namespace", place, member_cluster)
     return {**body, "metadata": {**body["metadata"], "labels": {FLEET_LABEL: "true"}}}
 
 
 def internal(member_cluster: Object, state: str) -> Object:
     """Return what the agent is told: to join or to leave, and how often to be heard."""
-    place = places.internal_place(name_of(member_cluster))
+    place = internal_place(name_of(member_cluster))
     return {
         **_body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, place, member_cluster),
         "spec": {"state": state, "heartbeatPeriodSeconds": period_of(member_cluster)},
@@ -89,7 +153,7 @@ def works_role(member_cluster: Object) -> Object:
 def cluster_role(member_cluster: Object) -> Object:
     """Return the agent's right to report on its Cluster."""
     own = {"apiGroups": [CLUSTERS.group], "resourceNames": [name_of(member_cluster)]}
-    place = places.cluster_role_place(name_of(member_cluster))
+    place = cluster_role_place(name_of(member_cluster))
     return {
         **_body(f"{_RBAC}/v1", "ClusterRole", place, member_cluster),
         "rules": [
@@ -102,8 +166,8 @@ def cluster_role(member_cluster: Object) -> Object:
 def role_binding(member_cluster: Object, role_namespace: str) -> Object:
     """Return the binding of a member's identity to its Role in a namespace."""
     name = name_of(member_cluster)
-    place = places.binding_place(name, role_namespace)
-    role = places.role_place(name, role_namespace).name
+    place = binding_place(name, role_namespace)
+    role = role_place(name, role_namespace).name
     return {
         **_body(f"{_RBAC}/v1", "RoleBinding", place, member_cluster),
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": role},
@@ -114,8 +178,8 @@ def role_binding(member_cluster: Object, role_namespace: str) -> Object:
 def cluster_role_binding(member_cluster: Object) -> Object:
     """Return the binding of a member's identity to its right on its Cluster."""
     name = name_of(member_cluster)
-    place = places.cluster_binding_place(name)
-    role = places.cluster_role_place(name).name
+    place = cluster_binding_place(name)
+    role = cluster_role_place(name).name
     return {
         **_body(f"{_RBAC}/v1", "ClusterRoleBinding", place, member_cluster),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
@@ -134,7 +198,7 @@ def cluster(member_cluster: Object, cluster_id: str) -> Object:
 
 
 def _role(member_cluster: Object, role_namespace: str, rules: tuple[Object, ...]) -> Object:
-    place = places.role_place(name_of(member_cluster), role_namespace)
+    place = role_place(name_of(member_cluster), role_namespace)
     return {
         **_body(f"{_RBAC}/v1", "Role", place, member_cluster),
         "rules": list(rules),
@@ -146,3 +210,74 @@ def _body(api_version: str, kind: str, place: Place, member_cluster: Object) -> 
     owners = [owner_reference(member_cluster)]
     metadata: Object = {"name": place.name, **inside, "ownerReferences": owners}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+_RESTORED: Final = ("rules", "subjects", "spec")
+"""What of an object is put back when somebody changes it, where the object has it."""
+
+
+def restored(present: Object, desired: Object) -> Object:
+    """Return an object as it is to be; what others may add stays."""
+    kept = {field: desired[field] for field in _RESTORED if field in desired}
+    labels = {**labels_of(present), **labels_of(desired)}
+    marked = with_metadata(present, labels=labels or None)
+    owner = desired["metadata"]["ownerReferences"][0]
+    owners: list[Object] = list(present["metadata"].get("ownerReferences") or [])
+    if not any(each.get("uid") == owner["uid"] for each in owners):
+        marked = with_metadata(marked, ownerReferences=[*owners, owner])
+    return {**marked, **kept}
+
+
+MIRRORED: Final = "clusterspace.io/mirrored-from-membercluster"
+"""Annotation of a Cluster: what of it came from its MemberCluster, as JSON."""
+
+_TAINT_FIELDS: Final = ("key", "value", "effect")
+
+
+class Mirrored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a Cluster came from its MemberCluster."""
+
+    labels: tuple[str, ...] = ()
+    taints: tuple[tuple[str, str, str], ...] = ()
+
+
+def mirrored(cluster: Object, member_cluster: Object) -> Object:
+    """Return the Cluster with the labels and taints its MemberCluster has now.
+
+    Others write both fields too: health taints, `cordon`, labels people give the Cluster. So it is
+    written down what came from the MemberCluster, and only that is changed or taken back:
+
+        mirrored before    k=v:NoSchedule
+        MemberCluster now  gpu=yes:NoSchedule
+        Cluster            k=v, not-ready   ──>   not-ready, gpu=yes
+    """
+    before = read_mirrored(cluster)
+    labels = {key: text for key, text in labels_of(cluster).items() if key not in before.labels}
+    merged = {**labels, **labels_of(member_cluster)}
+    kept = [each for each in clusters.taints_of(cluster) if _taint_key(each) not in before.taints]
+    added = [
+        {field: each[field] for field in _TAINT_FIELDS if each.get(field)}
+        for each in member_clusters.taints_of(member_cluster)
+        if _taint_key(each) not in map(_taint_key, kept)
+    ]
+    now = Mirrored(tuple(sorted(labels_of(member_cluster))), tuple(map(_taint_key, added)))
+    annotations = {**annotations_of(cluster), MIRRORED: msgspec.json.encode(now).decode()}
+    labelled = with_metadata(cluster, labels=merged or None, annotations=annotations)
+    # In the order the Cluster has them, so that no order is fought over.
+    desired = {_taint_key(each): each for each in (*kept, *added)}
+    order = [_taint_key(each) for each in clusters.taints_of(cluster)]
+    first = [desired.pop(key) for key in order if key in desired]
+    return with_taints(labelled, [*first, *desired.values()])
+
+
+def read_mirrored(cluster: Object) -> Mirrored:
+    """Return what is written down; a text that is not ours means nothing is."""
+    try:
+        return msgspec.json.decode(annotations_of(cluster).get(MIRRORED, "{}"), type=Mirrored)
+    except msgspec.DecodeError:
+        return Mirrored()
+
+
+def _taint_key(taint: Object) -> tuple[str, str, str]:
+    key, value, effect = (str(taint.get(field) or "") for field in _TAINT_FIELDS)
+    return key, value, effect

@@ -23,13 +23,13 @@ from clusterspace.kube.objects import Object, name_of
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_AGAIN_SECONDS: Final = 2.0
+_REQUEUE_SECONDS: Final = 2.0
 
 Leave: TypeAlias = Callable[[Object], Awaitable[None]]
 """Takes the next steps of a Cluster on its way out; CannotLeave says what it waits for."""
 
 
-class ClusterUpkeep:
+class ClusterController:
     """Reconciles Clusters."""
 
     def __init__(self, hub: Client, leave: Leave, events: EventRecorder, clock: Clock) -> None:
@@ -45,19 +45,22 @@ class ClusterUpkeep:
         if cluster is None:
             return Done()
         if is_being_deleted(cluster):
-            return await self._let_go(cluster)
-        held = await ensure_finalizer(self._hub, place, cluster, FINALIZER)
-        await self._ensure_execution_namespace(held)
-        await self._taint(held)
-        return Done()
+            try:
+                await self._leave(cluster)
+            except CannotLeave as waiting:
+                _log.debug("cluster is leaving", cluster=request.name, waits_for=waiting.why)
+                self._events.record(cluster, "ClusterLeaving", waiting.why)
+                return RequeueAfter(_REQUEUE_SECONDS)
+            return Done()
 
-    async def _let_go(self, cluster: Object) -> Result:
-        try:
-            await self._leave(cluster)
-        except CannotLeave as waiting:
-            _log.debug("cluster is leaving", cluster=name_of(cluster), waits_for=waiting.why)
-            self._events.record(cluster, "ClusterLeaving", waiting.why)
-            return RequeueAfter(_LOOK_AGAIN_SECONDS)
+        # Before the first thing is made for it: from now on it cannot go without a leave.
+        cluster = await ensure_finalizer(self._hub, place, cluster, FINALIZER)
+        await self._ensure_execution_namespace(cluster)
+        taints = health_taints(cluster, self._clock.now())
+        if taints != list(taints_of(cluster)):
+            await commit(self._hub, place, cluster, with_taints(cluster, taints))
+            described = ", ".join(f"{each['key']}:{each['effect']}" for each in taints) or "none"
+            self._events.record(cluster, "TaintClusterSucceed", f"taints are now: {described}")
         return Done()
 
     async def _ensure_execution_namespace(self, cluster: Object) -> None:
@@ -71,12 +74,3 @@ class ClusterUpkeep:
             return
         message = f"created execution namespace {name}"
         self._events.record(cluster, "CreateExecutionSpaceSucceed", message)
-
-    async def _taint(self, cluster: Object) -> None:
-        wanted = health_taints(cluster, self._clock.now())
-        if wanted == list(taints_of(cluster)):
-            return
-        place = names.cluster_place(name_of(cluster))
-        await commit(self._hub, place, cluster, with_taints(cluster, wanted))
-        described = ", ".join(f"{each['key']}:{each['effect']}" for each in wanted) or "none"
-        self._events.record(cluster, "TaintClusterSucceed", f"taints are now: {described}")

@@ -6,7 +6,7 @@ from clusterspace.client.places import Place
 from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import ClusterUnreachable, Forbidden
 from clusterspace.fleet.membership import manifests, names
-from clusterspace.fleet.membership.journal import Journal, foreign_hub, is_of_hub
+from clusterspace.fleet.membership.member_access import Journal, foreign_hub, is_of_hub
 from clusterspace.kube.objects import Object, name_of
 
 
