@@ -23,7 +23,8 @@ from tests.attacks.oracle import Change, Place
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apiserver.access.build import build_access
+from clusterspace.apiserver.access.authorizer import build_access
+from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
@@ -388,7 +389,9 @@ async def start_server(
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)
     proxy = ClusterProxy(members, partial(user_settings, RULES), MASTERS_TRAVEL)
-    app = HubApp(state, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
+    authorizer = access.authorizer
+    reviews = Reviews(authorizer).verbs()
+    app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
     app.is_ready = True
     witness = _Witness(app)
     handler = hub_chain.build_handler(

@@ -21,7 +21,9 @@ from tests.attacks.oracle_judge import Verdict, try_gateway, try_hub
 from tests.attacks.oracle_site import Site, oracle_site
 from tests.attacks.oracle_world import WORLD
 
-from clusterspace.apiserver.access import authorizer, guards, rbac
+from clusterspace.apiserver.access import authorizer, rbac
+from clusterspace.apiserver.admission import rights
+from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.http import request_info
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
@@ -188,15 +190,15 @@ agreed = routes._agreed
 HOLES = (
     Hole("the scope of paths", of_hub, RequestInfo, "fits_scope", fits_any_scope),
     Hole("authorization", of_hub, Authorize, "__call__", authorizes_nobody),
-    Hole("escalation", of_hub, guards.EscalationGuard, "admit", admits),
+    Hole("escalation", of_hub, EscalationGuard, "admit", admits),
     Hole("impersonation", of_hub, Impersonation, "checks", asks_nothing),
-    Hole("what agents write", of_hub, guards.AgentGuard, "admit", admits),
+    Hole("what agents write", of_hub, rights.AgentGuard, "admit", admits),
     Hole("the scope of agents", of_hub, authorizer, "scope_of", takes_anybody),
     Hole("the namespace in a body", of_hub, write, "place", placed_as_told),
     Hole("subresources", of_hub, rbac.Rule, "allows_resource", allows_parts_of),
     Hole("names in rules", of_hub, rbac.Rule, "allows_name", allows_every_name),
     Hole("deletecollection", of_hub, request_info, "_collection_verb", only_deletes),
-    Hole("creating by patch", of_hub, guards.CreateRight, "admit", admits),
+    Hole("creating by patch", of_hub, rights.CreateRight, "admit", admits),
     Hole("the name in a watch", of_hub, watch, "_named", watches_all),
     Hole("clusters/proxy", of_gateway, Gatekeeper, "admit", reaches_all),
     Hole("who asks members", of_gateway, asking.Asking, "identity_for", acts_as_itself),

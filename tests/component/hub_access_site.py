@@ -13,9 +13,11 @@ from tests.component.serving.wire import Answer, RawClient, Running, running
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.access.build import Access, build_access
+from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
-from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
+from clusterspace.apiserver.access.reviews import Reviews
+from clusterspace.apiserver.admission.builtin_kinds import NamespaceLifecycle
+from clusterspace.apiserver.admission.plugins import access_plugins
 from clusterspace.apiserver.app import HubApp, RequireScope
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
@@ -205,7 +207,7 @@ async def hub_site(
         clock=SystemClock(),
         random=Random(1),
         new_uid=lambda: str(uuid4()),
-        plugins=(*access.plugins, NamespaceLifecycle()),
+        plugins=(*access_plugins(access), NamespaceLifecycle()),
     )
     await _prepare(state, access)
     witness = Witness()
@@ -231,7 +233,7 @@ async def _prepare(state: HubState, access: Access) -> None:
 def build_handler(
     state: HubState, access: Access, witness: Witness, *, is_guarded: bool, is_watched: bool
 ) -> Handler:
-    app = HubApp(state, access.verbs)
+    app = HubApp(state, Reviews(access.authorizer).verbs())
     authorizer = WitnessedAuthorizer(access, witness) if is_watched else access.authorizer
     guards = (
         Authenticate(TokensOnly(StaticTokens.parse(TOKENS))),

@@ -1,7 +1,7 @@
 """What verbs work on: one hub, and one write to it as admission plug-ins see it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -73,6 +73,14 @@ class HubState:
     new_uid: Callable[[], str]
     plugins: tuple[Plugin, ...] = ()
     """Admission, in the order in which it is asked."""
+
+    async def admit(self, admission: Admission) -> Object:
+        """Return the object to store: every plug-in sees what the one before it returned."""
+        for plugin in self.plugins:
+            changed = await plugin.admit(self, admission)
+            if changed is not admission.new:
+                admission = replace(admission, new=changed)
+        return admission.new
 
     def timestamp(self) -> str:
         """Return the time as objects carry it."""

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, cast
 
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admission.chain import admit
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.http.users import MASTERS, User
@@ -117,7 +116,7 @@ async def finish_new(
 
     run = author.run
     admission = Admission(served, author.user, await run(prepare), warn=author.warn, run=run)
-    new = await admit(hub, admission)
+    new = await hub.admit(admission)
     found = await run(lambda: served.rules.validate_create(new))
     if found:
         raise statuses.invalid(served.info.group_kind, name_of(new), found)

@@ -21,27 +21,20 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.access.build import Access, build_access
+from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.default_roles import (
     install_component_roles,
     install_default_roles,
 )
-from clusterspace.apiserver.admission.bindings import BindingRules
-from clusterspace.apiserver.admission.cluster_secrets import ClusterSecrets
-from clusterspace.apiserver.admission.clusters import ClusterRules
-from clusterspace.apiserver.admission.member_clusters import MemberClusterRules
-from clusterspace.apiserver.admission.namespaces import NamespaceLifecycle
-from clusterspace.apiserver.admission.permanent_ids import PermanentIds
-from clusterspace.apiserver.admission.placements import PlacementRules
-from clusterspace.apiserver.admission.policies import PolicyRules
-from clusterspace.apiserver.admission.services import ServiceAddresses
+from clusterspace.apiserver.access.reviews import Reviews
+from clusterspace.apiserver.admission.clusters import tie_all
+from clusterspace.apiserver.admission.plugins import hub_plugins
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.housekeeping.credentials import tie_all
 from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
 from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder
@@ -54,7 +47,6 @@ from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority, renew_forever
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
-from clusterspace.apiserver.identity.certificates.subjects import CertificateSubjects
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.apiserver.store.interface import Store
@@ -120,20 +112,7 @@ def build_state(
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),
-        plugins=(
-            *access.plugins,
-            NamespaceLifecycle(),
-            CertificateSubjects(),
-            ServiceAddresses(),
-            MemberClusterRules(),
-            ClusterRules(members or AddressRules()),
-            ClusterSecrets(),
-            PlacementRules(),
-            PolicyRules(),
-            BindingRules(),
-            PermanentIds(),
-            unenforced or UnenforcedKinds(),
-        ),
+        plugins=hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds()),
     )
 
 
@@ -199,7 +178,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         members = open_connections(clock)
         stack.push_async_callback(members.close)
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
-        app = HubApp(hub, {**access.verbs, **identity.verbs(access.authorizer), **proxy.verbs()})
+        authorizer = access.authorizer
+        reviews = Reviews(authorizer).verbs()
+        app = HubApp(hub, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         tls = installation.server_tls()

@@ -14,8 +14,9 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.aggregation import RoleAggregator
-from clusterspace.apiserver.access.build import Access, build_access
+from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
+from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.admission.unenforced import ON_SIMULATED_MEMBER
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
@@ -112,7 +113,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         pods_by_node = PodsByNode(mirror)
         containers = Containers(clock)
         verbs = {
-            **access.verbs,
+            **Reviews(access.authorizer).verbs(),
             **identity.verbs(access.authorizer),
             **PodSubresources(containers, mirror, clock).verbs(),
             **metrics_verbs(mirror, pods_by_node),

@@ -1,5 +1,6 @@
 """Agents, administrators, limits, roles: the one decision, for requests and for questions."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.apiserver.access.agents import scope_of
@@ -9,6 +10,7 @@ from clusterspace.apiserver.access.rbac import Rule
 from clusterspace.apiserver.http.middleware.authorize import Decision, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
+from clusterspace.apiserver.store.interface import Store
 from clusterspace.errors import MalformedSelector
 from clusterspace.kube.names import path_segment_problems
 from clusterspace.kube.selectors import parse_field_selector
@@ -61,6 +63,20 @@ class HubAuthorizer:
     def lendable_rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
         """Return the rules among those that the user may grant to others there."""
         return lendable(user, self.rules_of(user, namespace), namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a hub decides by; `role_cache.load()` comes before any request."""
+
+    role_cache: RoleCache
+    authorizer: HubAuthorizer
+
+
+def build_access(store: Store) -> Access:
+    """Build it for the hub that lives on this store."""
+    role_cache = RoleCache(store)
+    return Access(role_cache, HubAuthorizer(role_cache))
 
 
 def resource_attributes(  # noqa: PLR0913 - each is a field of the request

@@ -1,42 +1,51 @@
-"""Clusters: names that can be used, one ID for one cluster, and what a new one is given.
+"""Clusters and MemberClusters, and where the credentials of a cluster may be used.
 
 Where a Cluster is and which Secrets it has are checked when a write says so anew: one that was let
 in by an earlier version can still be cordoned, and is refused by whoever would connect to it.
 
-A cluster that joined twice would be given every workload twice. Whoever creates a Cluster looks at
-all others first, but two may look at the same moment, so the hub decides: one at a time, with the
-ID of a Cluster that is on its way to the store set aside for it.
+A cluster joins by push, by registering itself, or by a MemberCluster. Two ways for one name would
+mean two owners of one Cluster, so the second one is refused and told which the first was. Both
+may be on their way at the same moment: then the controller, which looks again, says it.
 """
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
-from clusterspace.apis import clusters
-from clusterspace.apis.cluster_credentials import changed_fields
-from clusterspace.apis.member_clusters import has_member_cluster
+from clusterspace.apis import clusters, member_clusters
+from clusterspace.apis.cluster_credentials import (
+    USED_WITH,
+    changed_fields,
+    destination_of,
+    owning_clusters,
+)
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.writing import edit_own
 from clusterspace.client.addresses import problem_with_host
 from clusterspace.client.endpoints import AddressRules, endpoint_causes
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     find_at,
+    metadata_of,
     name_of,
+    namespace_of,
     uid_of,
+    with_metadata,
     with_value,
     without_value,
 )
 from clusterspace.kube.resources import GroupKind
 
-_GROUP: Final = clusters.CLUSTERS.group
-_KIND: Final = GroupKind(_GROUP, clusters.KIND)
+_CLUSTER: Final = GroupKind(clusters.CLUSTERS.group, clusters.KIND)
+_MEMBER_CLUSTER: Final = GroupKind(member_clusters.GROUP, member_clusters.KIND)
+_NAMESPACE: Final = GroupKind("", "Namespace")
+_NAME: Final = "metadata.name"
 _ID: Final = "spec.id"
-_IS_THE_HUB: Final = "it is the hub itself, which cannot be its own member"
 
 ON_ITS_WAY_SECONDS: Final = 2.0
 """How long an admitted Cluster may take to reach the store; a disk takes milliseconds."""
@@ -44,9 +53,18 @@ ON_ITS_WAY_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 0.02
 
 
+async def _find_stored(hub: HubState, kind: GroupKind, name: str) -> Object | None:
+    """Return an object at the cluster scope as it is now; None for a kind that is not served."""
+    served = hub.catalog.find_kind(kind.group, kind.kind)
+    entry = None if served is None else await hub.store.get(served.key("", name))
+    if served is None or entry is None:
+        return None
+    return forms.decode_stored(entry, served.form)
+
+
 @dataclass(frozen=True, slots=True)
-class _OnItsWay:
-    """A Cluster that was admitted with an ID, and until when it may still be stored."""
+class _Reservation:
+    """An ID set aside for a Cluster that was admitted, and until when it may still be stored."""
 
     name: str
     until: float
@@ -58,117 +76,189 @@ class ClusterRules:
     def __init__(self, members: AddressRules | None = None) -> None:
         self._members = members or AddressRules()
         self._one_at_a_time = asyncio.Lock()
-        self._on_their_way: dict[str, _OnItsWay] = {}
+        self._reservations: dict[str, _Reservation] = {}
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Check a Cluster and complete it; other objects pass."""
-        if not admission.is_of(_GROUP, clusters.KIND) or admission.subresource:
-            return admission.new
-        cluster = _completed(admission)
-        found = (*_name_causes(admission), *_id_causes(admission), *_taint_causes(cluster))
-        if changed_fields(cluster, admission.old):
-            judge = partial(problem_with_host, self._members)
-            found = (*found, *endpoint_causes(cluster, judge), *_reference_causes(cluster))
+        cluster, old = admission.new, admission.old
+        if not admission.is_of(_CLUSTER.group, _CLUSTER.kind) or admission.subresource:
+            return cluster
+        zone = find_at(cluster, "spec", "zone")
+        if zone and not find_at(cluster, "spec", "zones"):
+            cluster = without_value(with_value(cluster, [zone], "spec", "zones"), "spec", "zone")
+        if old is None and not find_at(cluster, "spec", "resourceModels"):
+            models = clusters.default_resource_models()
+            cluster = with_value(cluster, models, "spec", "resourceModels")
+
+        name, cluster_id = name_of(cluster), clusters.id_of(cluster)
+        id_before = "" if old is None else clusters.id_of(old)
+        found: list[Cause] = [] if old is not None else [*clusters.cluster_name_causes(name)]
+        if id_before and id_before != cluster_id:
+            why = f"field is immutable: the cluster was joined with the ID {id_before}"
+            found.append(causes.invalid(_ID, cluster_id, why))
+        found += taint_causes(cluster)
+        if changed_fields(cluster, old):
+            found += endpoint_causes(cluster, partial(problem_with_host, self._members))
+            for field in ("secretRef", "impersonatorSecretRef"):
+                namespace = find_at(cluster, "spec", field, "namespace")
+                if namespace and namespace != clusters.CLUSTER_NAMESPACE:
+                    path, allowed = f"spec.{field}.namespace", (clusters.CLUSTER_NAMESPACE,)
+                    found.append(causes.not_supported(path, namespace, allowed))
         if found:
-            raise statuses.invalid(_KIND, name_of(cluster), found)
-        is_new_id = admission.old is None or not clusters.id_of(admission.old)
-        if is_new_id and clusters.id_of(cluster):
-            await self._claim_id(hub, cluster)
+            raise statuses.invalid(_CLUSTER, name, found)
+        if cluster_id and not id_before:
+            await self._claim_id(hub, cluster_id, name)
         return cluster
 
-    async def _claim_id(self, hub: HubState, cluster: Object) -> None:
-        """Return when the ID is this Cluster's alone; refuse when another has it."""
-        cluster_id, name = clusters.id_of(cluster), name_of(cluster)
-        if cluster_id == await _own_id(hub):
-            raise statuses.invalid(_KIND, name, (causes.invalid(_ID, cluster_id, _IS_THE_HUB),))
+    async def _claim_id(self, hub: HubState, cluster_id: str, name: str) -> None:
+        """Return when the ID is this Cluster's alone; refuse when another has it.
+
+        A cluster that joined twice would be given every workload twice. Whoever creates a Cluster
+        looks at all others first, but two may look at the same moment, so the hub decides: under
+        the lock, one sees what is stored and what is on its way to the store.
+
+            west asks for id 1: nobody has it            -> set aside for west until now + 2 s
+            east asks for id 1: west may be stored soon  -> waits, and looks again
+            west is stored                               -> east is refused, by name
+            west was a dry run, or refused later on      -> its time runs out, and east gets it
+
+        Reservations are memory only: a crash forgets them together with the writes they stand
+        for, and what was stored by then is found there.
+        """
+        hub_itself = await _find_stored(hub, _NAMESPACE, "kube-system")
+        if hub_itself is not None and cluster_id == uid_of(hub_itself):
+            why = "it is the hub itself, which cannot be its own member"
+            raise statuses.invalid(_CLUSTER, name, (causes.invalid(_ID, cluster_id, why),))
+        served = hub.catalog.get_storage(_CLUSTER.group, clusters.CLUSTERS.resource)
         while True:
             async with self._one_at_a_time:
-                present = await _stored_clusters(hub)
-                holder = clusters.find_same_id(present, cluster_id, name)
-                if holder is not None:
-                    raise statuses.invalid(_KIND, name, (_taken(cluster_id, holder),))
-                if self._reserve(cluster_id, name, hub.clock.monotonic()):
+                page = await hub.store.range(served.prefix())
+                stored = [forms.decode_stored(entry, served.form) for entry in page.items]
+                owner = clusters.find_same_id(stored, cluster_id, name)
+                if owner is not None:
+                    why = f"cluster {owner} has this ID: it is the same cluster or a clone"
+                    raise statuses.invalid(_CLUSTER, name, (causes.invalid(_ID, cluster_id, why),))
+                now = hub.clock.monotonic()
+                self._reservations = {
+                    key: each for key, each in self._reservations.items() if each.until > now
+                }
+                reserved = self._reservations.get(cluster_id)
+                if reserved is None or reserved.name == name:
+                    until = now + ON_ITS_WAY_SECONDS
+                    self._reservations[cluster_id] = _Reservation(name, until)
                     return
             await hub.clock.sleep(_LOOK_AGAIN_SECONDS)
 
-    def _reserve(self, cluster_id: str, name: str, now: float) -> bool:
-        """Set the ID aside unless a Cluster of another name that has it may be stored any moment.
 
-        That one may also have been refused later on, or been a dry run: then its time runs out.
-        """
-        self._on_their_way = {
-            key: held for key, held in self._on_their_way.items() if held.until > now
-        }
-        held = self._on_their_way.get(cluster_id)
-        if held is not None and held.name != name:
-            return False
-        self._on_their_way[cluster_id] = _OnItsWay(name, now + ON_ITS_WAY_SECONDS)
-        return True
-
-
-async def _own_id(hub: HubState) -> str:
-    """Return the ID this hub would have as a cluster."""
-    served = hub.catalog.get_storage("", "namespaces")
-    entry = await hub.store.get(served.key("", "kube-system"))
-    return "" if entry is None else uid_of(forms.decode_stored(entry, served.form))
-
-
-async def _stored_clusters(hub: HubState) -> list[Object]:
-    served = hub.catalog.get_storage(_GROUP, clusters.CLUSTERS.resource)
-    page = await hub.store.range(served.prefix())
-    return [forms.decode_stored(entry, served.form) for entry in page.items]
-
-
-def _completed(admission: Admission) -> Object:
-    """Return the Cluster with its one zone as a list and, when new, the sizes of nodes to count."""
-    cluster = admission.new
-    zone = find_at(cluster, "spec", "zone")
-    if zone and not find_at(cluster, "spec", "zones"):
-        cluster = without_value(with_value(cluster, [zone], "spec", "zones"), "spec", "zone")
-    if admission.is_create and not find_at(cluster, "spec", "resourceModels"):
-        cluster = with_value(cluster, clusters.default_resource_models(), "spec", "resourceModels")
-    return cluster
-
-
-def _name_causes(admission: Admission) -> tuple[Cause, ...]:
-    return clusters.cluster_name_causes(name_of(admission.new)) if admission.is_create else ()
-
-
-def _id_causes(admission: Admission) -> tuple[Cause, ...]:
-    if admission.old is None:
-        return ()
-    before, after = clusters.id_of(admission.old), clusters.id_of(admission.new)
-    if not before or before == after:
-        return ()
-    why = f"field is immutable: the cluster was joined with the ID {before}"
-    return (causes.invalid(_ID, after, why),)
-
-
-def _taint_causes(cluster: Object) -> tuple[Cause, ...]:
+def taint_causes(cluster: Object) -> list[Cause]:
+    """Return what is wrong with a Cluster's taints: the same one twice."""
     # A MemberCluster may have two values for one key, and its Cluster has the same taints.
-    fields = ("key", "value", "effect") if has_member_cluster(cluster) else ("key", "effect")
+    has_member = member_clusters.has_member_cluster(cluster)
+    fields = ("key", "value", "effect") if has_member else ("key", "effect")
     seen: set[tuple[str, ...]] = set()
     found: list[Cause] = []
     for index, taint in enumerate(clusters.taints_of(cluster)):
         if not isinstance(cast("object", taint), dict):
             continue  # the schema is asked later, and says so
-        told = tuple(str(taint.get(field) or "") for field in fields)
-        if told in seen:
-            found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(told)))
-        seen.add(told)
-    return tuple(found)
+        identity = tuple(str(taint.get(field) or "") for field in fields)
+        if identity in seen:
+            found.append(causes.duplicate(f"spec.taints[{index}]", ":".join(identity)))
+        seen.add(identity)
+    return found
 
 
-def _reference_causes(cluster: Object) -> Iterator[Cause]:
-    for field in ("secretRef", "impersonatorSecretRef"):
-        namespace = find_at(cluster, "spec", field, "namespace")
-        if namespace and namespace != clusters.CLUSTER_NAMESPACE:
-            yield causes.not_supported(
-                f"spec.{field}.namespace", namespace, (clusters.CLUSTER_NAMESPACE,)
+class MemberClusterRules:
+    """Refuses MemberClusters that cannot be meant, and a second way to join under one name."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check a MemberCluster or a new Cluster; other objects pass."""
+        if admission.subresource:
+            return admission.new
+        if admission.is_of(_MEMBER_CLUSTER.group, _MEMBER_CLUSTER.kind):
+            return await self._admit_member(hub, admission)
+        if admission.is_create and admission.is_of(_CLUSTER.group, _CLUSTER.kind):
+            return await self._admit_cluster(hub, admission)
+        return admission.new
+
+    async def _admit_member(self, hub: HubState, admission: Admission) -> Object:
+        member_cluster, name = admission.new, name_of(admission.new)
+        if metadata_of(admission.old or {}).get("deletionTimestamp"):
+            return member_cluster  # no rule may keep one from going
+        found = member_clusters.member_cluster_causes(member_cluster, is_new=admission.is_create)
+        if admission.is_create and not found:
+            cluster = await _find_stored(hub, _CLUSTER, name)
+            if cluster is not None:
+                is_pull = clusters.is_pull(cluster)
+                joined = "registered itself (Pull)" if is_pull else "was joined (Push)"
+                leave = f"clusterspace {'unregister' if is_pull else 'unjoin'}"
+                why = f"a Cluster of this name {joined}: let it leave with `{leave}` first"
+                found = (causes.invalid(_NAME, name, why),)
+        if found:
+            raise statuses.invalid(_MEMBER_CLUSTER, name, found)
+        return member_cluster
+
+    async def _admit_cluster(self, hub: HubState, admission: Admission) -> Object:
+        """Let a MemberCluster's own agent and controller make its Cluster, and nobody else."""
+        cluster, name, user = admission.new, name_of(admission.new), admission.user
+        member_cluster = await _find_stored(hub, _MEMBER_CLUSTER, name)
+        if member_cluster is None or member_clusters.is_owned_by(cluster, member_cluster):
+            return cluster
+        identity = member_clusters.identity_of(member_cluster)
+        is_leaving = bool(metadata_of(member_cluster).get("deletionTimestamp"))
+        if is_leaving or not member_clusters.names_user(identity, user.name, user.groups):
+            why = (
+                "a MemberCluster of this name is how this cluster joins: "
+                "start the agent of its spec.identity, or delete the MemberCluster first"
             )
+            raise statuses.invalid(_CLUSTER, name, (causes.invalid(_NAME, name, why),))
+        owner = member_clusters.owner_reference(member_cluster)
+        return with_metadata(cluster, ownerReferences=[owner])
 
 
-def _taken(cluster_id: str, holder: str) -> Cause:
-    return causes.invalid(
-        _ID, cluster_id, f"cluster {holder} has this ID: it is the same cluster or a clone"
-    )
+class ClusterSecrets:
+    """Ties the credentials of a cluster to where it is, in the write that makes them a Cluster's.
+
+    Every join, Karmada's own too, ends by naming the Cluster as the owner of its Secrets. In that
+    write the hub notes where the Cluster is. Whoever writes the note himself, as our join does, is
+    believed: who may write a Secret could send its token anywhere as it is. Taking the note away
+    has it written anew, for the address the Cluster has now.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Note it on a Secret that has a Cluster as its owner and no note of its own."""
+        new, old = admission.new, admission.old or {}
+        if not admission.is_of("", "Secret") or namespace_of(new) != clusters.CLUSTER_NAMESPACE:
+            return new
+        noted = annotations_of(new).get(USED_WITH)
+        # A note that was there before another Cluster became the owner is about the one before.
+        is_handed_over = owning_clusters(new) != owning_clusters(old)
+        is_stale = is_handed_over and noted == annotations_of(old).get(USED_WITH)
+        return await tied(hub, new) if not noted or is_stale else new
+
+
+async def tied(hub: HubState, secret: Object) -> Object:
+    """Return a Secret with a note of where its Cluster is; as it is when it has no Cluster."""
+    owners = owning_clusters(secret)
+    if len(owners) != 1:
+        return secret
+    cluster = await _find_stored(hub, _CLUSTER, str(owners[0].get("name")))
+    if cluster is None or uid_of(cluster) != owners[0].get("uid"):
+        return secret
+    noted = {**annotations_of(secret), USED_WITH: destination_of(cluster)}
+    return with_metadata(secret, annotations=noted)
+
+
+async def tie_all(hub: HubState) -> None:
+    """Tie the Secrets that an earlier version wrote; harmless if repeated.
+
+    Run before the hub serves its first request, so that nobody can move a Cluster in between.
+    """
+    served = hub.catalog.get_storage("", "secrets")
+    page = await hub.store.range(served.prefix(clusters.CLUSTER_NAMESPACE))
+    for entry in page.items:
+        secret = forms.decode_stored(entry, served.form)
+        if USED_WITH in annotations_of(secret):
+            continue
+        noted = await tied(hub, secret)
+        if noted is not secret:
+            await edit_own(hub, served, entry.key, lambda _, noted=noted: noted)

@@ -83,24 +83,21 @@ class UnenforcedKinds:
         """Return the object as it is."""
         info = admission.served.info
         row = KINDS.get((info.group, info.kind))
-        # Who writes a status or a finalizer is a controller at work, not somebody with a wish.
-        if row is not None and not admission.subresource:
-            subject = _subject_of(info.group, info.kind, admission.new)
-            if subject:
-                instead = self._instead or row.instead
-                admission.warn(
-                    f"{subject} is stored but not enforced by {self._server}: "
-                    f"{row.consequence}; {instead}"
-                )
+        # Who writes a status or a finalizer is a controller at work, and relies on nothing.
+        if row is None or admission.subresource:
+            return admission.new
+        subject = info.kind
+        if (info.group, info.kind) == NAMESPACE:
+            labels = labels_of(admission.new)
+            obeyed_elsewhere = sorted(each for each in labels if each.startswith(POD_SECURITY))
+            if not obeyed_elsewhere:
+                return admission.new
+            subject = f"Namespace label {', '.join(obeyed_elsewhere)}"
+        instead = self._instead or row.instead
+        admission.warn(
+            f"{subject} is stored but not enforced by {self._server}: {row.consequence}; {instead}"
+        )
         return admission.new
-
-
-def _subject_of(group: str, kind: str, new: Object) -> str:
-    """Return what of an object is not enforced; empty when there is nothing of the sort in it."""
-    if (group, kind) != NAMESPACE:
-        return kind
-    labels = sorted(each for each in labels_of(new) if each.startswith(POD_SECURITY))
-    return f"Namespace label {', '.join(labels)}" if labels else ""
 
 
 ON_SIMULATED_MEMBER: Final = UnenforcedKinds("this simulated member", "a real cluster enforces it")

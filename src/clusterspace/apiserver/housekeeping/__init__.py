@@ -2,8 +2,7 @@
 
 namespaces.py  a namespace that was deleted ends: its content first, itself last
 garbage.py     objects whose owners are gone go too, after a live look at every owner
-expiry.py      events are forgotten after an hour
-credentials.py Secrets an earlier version wrote are tied to where their Clusters are
+expiry.py      what is kept for a while only: events, for an hour
 
 Nothing here deletes because a list was empty or a kind unknown: every deletion follows a live
 read of the very object, and names the revision it read.

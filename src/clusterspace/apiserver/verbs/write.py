@@ -8,7 +8,6 @@ doing so again when somebody else was quicker, is the same for all of them.
 from typing import Any, Final
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.admission.chain import admit
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import (
@@ -222,7 +221,7 @@ async def _change_once(
 
     desired = await run(prepare)
     admission = Admission(served, context.user, desired, old, subresource, context.warn, run)
-    new = await admit(hub, admission)
+    new = await hub.admit(admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
     found = await run(
         lambda: (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.admission.permanent_ids import LABELS, PermanentIds
+from clusterspace.apiserver.admission.propagation import LABELS, PermanentIds
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS

@@ -1,39 +1,27 @@
-"""The plug-ins that stand between an authorized write and the store.
+"""Rights that a URL does not show: what the body of a write makes, names or sends.
 
-A request is authorized by its URL. What its body grants, names or makes is only known here.
+A request is authorized by its URL before its body is read. These rules ask the authorizer again,
+once it is known what the write is about; what a body *grants* is `escalation.py`'s.
 """
 
-from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Final
 
-from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters, works
+from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters
 from clusterspace.apis.bindings import template_of
 from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
-from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.override_limits import grants_rights
 from clusterspace.apis.parts import CONTROLLERS_USER
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
-from clusterspace.apiserver.access.escalation import Comparison, EscalationCheck
-from clusterspace.apiserver.access.rbac import RBAC_GROUP
-from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState
-from clusterspace.errors import Forbidden, NotFound
+from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
 
 _BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
-
-_CARRIERS: Final = {
-    (WORKS.group, works.KIND): ("spec", "workload", "manifests"),
-    (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
-    (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
-}
-"""Kinds whose objects hold manifests of others, and where."""
 
 _DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts")
 """What a template may need beside it on a cluster."""
@@ -186,70 +174,6 @@ class CredentialsRight:
             )
             raise refusal(admission.user, needed, why)
         return new
-
-
-class EscalationGuard:
-    """Refuses roles and bindings that grant more than their author holds.
-
-    Also those that are to be made on a member: in a Work, or in the state of an object that a
-    placement wrote down. What our controllers put there was checked when somebody wrote it; other
-    controllers pass by the verbs `escalate` and `bind`, as everybody does.
-    """
-
-    def __init__(self, check: EscalationCheck) -> None:
-        self._check = check
-
-    async def admit(self, hub: HubState, admission: Admission) -> Object:
-        """Return the object as it is, or refuse it."""
-        info, user = admission.served.info, admission.user
-        found = self._check.find_comparison(user, info, admission.new, admission.old)
-        if found is not None:
-            await _compare(admission, [found])
-        is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
-        if not is_carrier or components.carries_for_others(user):
-            return admission.new
-        before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
-        comparisons: list[Comparison] = []
-        try:
-            for role in _carried_roles(admission, admission.new):
-                served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
-                if served is not None:
-                    old = before.get(_subject(role))
-                    found = self._check.find_comparison(user, served.info, role, old)
-                    comparisons += () if found is None else (found,)
-            await _compare(admission, comparisons)
-        except (Forbidden, NotFound) as error:
-            # What a role that only the member has would grant is not known here.
-            raise _refused(admission, f"a manifest grants rights: {error.message}") from error
-        return admission.new
-
-
-async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
-    """Raise Forbidden for the first comparison that falls short; long ones beside the loop."""
-
-    def require_all() -> None:
-        for comparison in comparisons:
-            comparison.require_held()
-
-    if any(each.is_long for each in comparisons):
-        await off_loop(admission.user.name, require_all)
-    else:
-        await admission.run(require_all)
-
-
-def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
-    """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
-    info = admission.served.info
-    manifests: Any = find_at(carrier, *_CARRIERS[info.group, info.kind])
-    for each in cast("list[Any]", manifests) if isinstance(manifests, list) else ():
-        if isinstance(each, dict):
-            manifest = cast("Object", each)
-            if grants_rights(str(manifest.get("apiVersion"))):
-                yield manifest
-
-
-def _subject(role: Object) -> tuple[str, str, str]:
-    return str(role.get("kind")), namespace_of(role), name_of(role)
 
 
 class AgentGuard:

@@ -7,8 +7,7 @@ from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
 from clusterspace.apis.member_clusters import has_member_cluster, owner_reference
-from clusterspace.apiserver.admission.clusters import ClusterRules
-from clusterspace.apiserver.admission.member_clusters import MemberClusterRules
+from clusterspace.apiserver.admission.clusters import ClusterRules, MemberClusterRules
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.definition_controller import CustomResourceController

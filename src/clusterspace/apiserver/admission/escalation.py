@@ -9,8 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from clusterspace.apis import fleet_placements, works
+from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.override_limits import grants_rights
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
-from clusterspace.apiserver.access.components import only_marks
+from clusterspace.apiserver.access.components import carries_for_others, only_marks
 from clusterspace.apiserver.access.grants import NamespacedName, RoleCache, read_role_reference
 from clusterspace.apiserver.access.rbac import (
     EVERYTHING,
@@ -20,11 +23,13 @@ from clusterspace.apiserver.access.rbac import (
     missing_atoms,
     read_rules,
 )
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.errors import Forbidden
+from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.errors import Forbidden, NotFound
 from clusterspace.kube import statuses
 from clusterspace.kube.field_paths import quoted
-from clusterspace.kube.objects import Object, metadata_of, name_of, namespace_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.kube.resources import ResourceInfo
 
 _ROLES: Final = frozenset({"roles", "clusterroles"})
@@ -50,6 +55,14 @@ _COLLECTED: Final = ("ownerReferences", "finalizers", "managedFields", "resource
 """What garbage collection changes of any object."""
 
 
+_CARRIERS: Final = {
+    (WORKS.group, works.KIND): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
+    (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
+}
+"""Kinds whose objects hold manifests of others, and where."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleWrite:
     """A write of a role or binding: what it is about, and what it replaces."""
@@ -65,29 +78,51 @@ class RoleWrite:
         return namespace_of(self.new) if self.resource.namespaced else ""
 
 
-class EscalationCheck:
-    """Compares what a write grants with what its author holds."""
+class EscalationGuard:
+    """Refuses roles and bindings that grant more than their author holds.
+
+    Also those that are to be made on a member: in a Work, or in the state of an object that a
+    placement wrote down. What our controllers put there was checked when somebody wrote it; other
+    controllers pass by the verbs `escalate` and `bind`, as everybody does.
+    """
 
     def __init__(self, authorizer: HubAuthorizer, role_cache: RoleCache) -> None:
         self._authorizer = authorizer
         self._role_cache = role_cache
 
-    def check(
-        self, user: User, resource: ResourceInfo, new: Object, old: Object | None = None
-    ) -> None:
-        """Raise Forbidden when the write would grant more than the user holds.
-
-        Resources that grant nothing pass; so does a binding to a role that the user may `bind`.
-        A binding to a role that is not there is NotFound: what it will grant is not known.
-        """
-        comparison = self.find_comparison(user, resource, new, old)
-        if comparison is not None:
-            comparison.require_held()
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Return the object as it is, or refuse it."""
+        info, user = admission.served.info, admission.user
+        found = self.find_comparison(user, info, admission.new, admission.old)
+        if found is not None:
+            await _compare(admission, [found])
+        is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
+        if not is_carrier or carries_for_others(user):
+            return admission.new
+        before = {_subject(each): each for each in _carried_roles(admission, admission.old or {})}
+        comparisons: list[Comparison] = []
+        try:
+            for role in _carried_roles(admission, admission.new):
+                served = hub.catalog.find_kind(RBAC_GROUP, str(role.get("kind")))
+                if served is not None:
+                    old = before.get(_subject(role))
+                    found = self.find_comparison(user, served.info, role, old)
+                    comparisons += () if found is None else (found,)
+            await _compare(admission, comparisons)
+        except (Forbidden, NotFound) as error:
+            # What a role that only the member has would grant is not known here.
+            why = f"a manifest grants rights: {error.message}"
+            raise statuses.forbidden(info.group_resource, name_of(admission.new), why) from error
+        return admission.new
 
     def find_comparison(
         self, user: User, resource: ResourceInfo, new: Object, old: Object | None = None
     ) -> "Comparison | None":
-        """Return what has to be compared; None when the write grants nothing to compare."""
+        """Return what has to be compared; None when the write grants nothing to compare.
+
+        Resources that grant nothing pass; so does a binding to a role that the user may `bind`.
+        A binding to a role that is not there is NotFound: what it will grant is not known.
+        """
         is_role, is_binding = resource.plural in _ROLES, resource.plural in _BINDINGS
         if resource.group != RBAC_GROUP or not (is_role or is_binding) or MASTERS in user.groups:
             return None
@@ -174,6 +209,34 @@ class Comparison:
         everywhere = self.everywhere
         if everywhere is not None and any(missing_atoms(_FULL_AUTHORITY, everywhere)):
             raise _refusal(write, _NO_AGGREGATION)
+
+
+async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
+    """Raise Forbidden for the first comparison that falls short; long ones beside the loop."""
+
+    def require_all() -> None:
+        for comparison in comparisons:
+            comparison.require_held()
+
+    if any(each.is_long for each in comparisons):
+        await off_loop(admission.user.name, require_all)
+    else:
+        await admission.run(require_all)
+
+
+def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
+    """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
+    info = admission.served.info
+    manifests: Any = find_at(carrier, *_CARRIERS[info.group, info.kind])
+    for each in cast("list[Any]", manifests) if isinstance(manifests, list) else ():
+        if isinstance(each, dict):
+            manifest = cast("Object", each)
+            if grants_rights(str(manifest.get("apiVersion"))):
+                yield manifest
+
+
+def _subject(role: Object) -> tuple[str, str, str]:
+    return str(role.get("kind")), namespace_of(role), name_of(role)
 
 
 def _without_collected(kube_object: Object) -> Object:

@@ -8,7 +8,7 @@ from tests.unit.apiserver.hub_subjects import hub_state
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.admission.policies import PolicyRules
+from clusterspace.apiserver.admission.propagation import PolicyRules
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
 from clusterspace.apiserver.state import Admission

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.admission.bindings import BindingRules
+from clusterspace.apiserver.admission.propagation import BindingRules
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
 from clusterspace.apiserver.state import Admission

@@ -3,12 +3,13 @@ from typing import Any
 import pytest
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
-from clusterspace.apiserver.access.escalation import EscalationCheck
 from clusterspace.apiserver.access.grants import Binding, NamespacedName, RoleCache, Subject
 from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule
+from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import Forbidden, NotFound
+from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import ResourceInfo
 
 JANE = User("jane", ("devs", "system:authenticated"))
@@ -25,7 +26,21 @@ ANY_RULE = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 HELD_RULE = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 
 
-def check_with(*rules: Rule, namespace: str = "shop") -> EscalationCheck:
+class Check:
+    """Compares what a write grants with what its author holds."""
+
+    def __init__(self, guard: EscalationGuard) -> None:
+        self._guard = guard
+
+    def check(
+        self, user: User, resource: ResourceInfo, new: Object, old: Object | None = None
+    ) -> None:
+        comparison = self._guard.find_comparison(user, resource, new, old)
+        if comparison is not None:
+            comparison.require_held()
+
+
+def check_with(*rules: Rule, namespace: str = "shop") -> Check:
     """Return the check as it is when Jane holds these rules in a namespace."""
     role_cache = RoleCache(MemoryStore())
     role_cache.grants.put_role(
@@ -36,7 +51,7 @@ def check_with(*rules: Rule, namespace: str = "shop") -> EscalationCheck:
         Binding(NamespacedName(namespace, "b"), NamespacedName("", "held"), subjects)
     )
     role_cache.grants.put_role(NamespacedName("", "root"), (Rule(("*",), ("*",), ("*",)),))
-    return EscalationCheck(HubAuthorizer(role_cache), role_cache)
+    return Check(EscalationGuard(HubAuthorizer(role_cache), role_cache))
 
 
 def role(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:

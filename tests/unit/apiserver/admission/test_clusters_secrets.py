@@ -7,12 +7,11 @@ from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.cluster_credentials import USED_WITH
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.admission.cluster_secrets import ClusterSecrets
+from clusterspace.apiserver.admission.clusters import ClusterSecrets, tie_all
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.forms import decode_stored
-from clusterspace.apiserver.housekeeping.credentials import tie_all
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.writing import create_own

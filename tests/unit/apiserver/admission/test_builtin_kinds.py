@@ -4,8 +4,8 @@ import pytest
 from tests.unit.apiserver.identity.certificates.requested import pem, signing_request
 from tests.unit.apiserver.identity.subjects import OPERATOR, MemoryHub
 
+from clusterspace.apiserver.admission.builtin_kinds import CertificateSubjects
 from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER
-from clusterspace.apiserver.identity.certificates.subjects import CertificateSubjects
 from clusterspace.apiserver.state import Admission
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import Object

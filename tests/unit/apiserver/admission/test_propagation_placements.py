@@ -7,7 +7,7 @@ import pytest
 from tests.unit.apiserver.hub_subjects import hub_state
 
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.admission.placements import PlacementRules
+from clusterspace.apiserver.admission.propagation import PlacementRules
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController

@@ -1,0 +1,153 @@
+"""Rules for Kubernetes' own kinds: Namespaces, certificate requests, Services."""
+
+import ipaddress
+from typing import Final, cast
+
+from clusterspace.apis.parts import PART_USER_PREFIX
+from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.context import off_loop
+from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.certificates.requests import (
+    SIGNERS,
+    UnreadableRequest,
+    read_asked,
+)
+from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.errors import Cause
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, with_value
+from clusterspace.kube.resources import GroupKind, GroupResource
+
+NAMESPACES: Final = GroupResource("", "namespaces")
+
+_RANGE: Final = ipaddress.ip_network("10.96.0.0/16")
+"""The first part of kubeadm's default; real members use their own and never see these."""
+
+_NODE_PORTS: Final = range(30000, 32768)
+_HAVE_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
+_TRIES: Final = 64
+_LOOKED_AT_ONCE: Final = 500
+"""Services that are looked at in the event loop's own time: about 10 ms."""
+
+
+class NamespaceLifecycle:
+    """Refuses new content in a namespace that is not there or is ending."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let changes pass; look at the namespace of what is new."""
+        new = admission.new
+        if not admission.is_create or not admission.served.info.namespaced:
+            return new
+        namespace = namespace_of(new)
+        served = hub.catalog.get_storage("", "namespaces")
+        entry = await hub.store.get(served.key("", namespace))
+        if entry is None:
+            raise statuses.not_found(NAMESPACES, namespace)
+        if find_at(forms.decode_stored(entry, served.form), "metadata", "deletionTimestamp"):
+            why = (
+                f"unable to create new content in namespace {namespace} "
+                "because it is being terminated"
+            )
+            cause = Cause(
+                "NamespaceTerminating",
+                f"namespace {namespace} is being terminated",
+                "metadata.namespace",
+            )
+            resource = admission.served.info.group_resource
+            raise statuses.forbidden(resource, name_of(new), why, (cause,))
+        return new
+
+
+class CertificateSubjects:
+    """Refuses requests to become an administrator, or a component of the control plane.
+
+    An operator must not even see one.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Look at new certificate requests; let everything else pass."""
+        new = admission.new
+        if not admission.is_create or not admission.is_of(
+            "certificates.k8s.io", "CertificateSigningRequest"
+        ):
+            return new
+        signer = find_at(new, "spec", "signerName")
+        if signer not in SIGNERS:
+            return new
+        try:
+            asked = read_asked(new)
+        except UnreadableRequest:
+            return new  # nothing can be signed for it, and the signer says why
+        why = ""
+        if MASTERS in asked.organizations:
+            why = f"use of {signer} signer with {MASTERS} group is not allowed"
+        elif any(each.startswith(PART_USER_PREFIX) for each in asked.common_names):
+            why = f"use of {signer} signer for users {PART_USER_PREFIX}* is not allowed"
+        if why:
+            raise statuses.forbidden(admission.served.info.group_resource, name_of(new), why)
+        return new
+
+
+class ServiceAddresses:
+    """Gives new Services an address, and those that need them node ports.
+
+    The hub routes nothing, but clients read what a Service got, and templates that leave it out
+    must look as they would on any cluster. Two Services that are made at the same moment may be
+    given the same address: nothing is set aside, and nothing here depends on it.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Fill in what is missing; refuse an address somebody else has."""
+        service, random = admission.new, hub.random
+        if not admission.is_of("", "Service") or admission.subresource:
+            return service
+        kind = find_at(service, "spec", "type")
+        if kind == "ExternalName":
+            return service
+        served = hub.catalog.get_storage("", "services")
+        page = await hub.store.range(served.prefix())
+
+        def addressed() -> Object:
+            uid = find_at(service, "metadata", "uid")
+            stored = (forms.decode_stored(entry, served.form) for entry in page.items)
+            others = [each for each in stored if find_at(each, "metadata", "uid") != uid]
+            given = find_at(service, "spec", "clusterIP")
+            taken = {str(find_at(each, "spec", "clusterIP")) for each in others} - {"None"}
+            if given and given in taken:
+                why = f"failed to allocate IP {given}: provided IP is already allocated"
+                cause = causes.invalid("spec.clusterIPs", [given], why)
+                raise statuses.invalid(GroupKind("", "Service"), name_of(service), (cause,))
+            chosen = service
+            if not given:
+                sizes = (random.randrange(16, _RANGE.num_addresses - 1) for _ in range(_TRIES))
+                addresses = (str(_RANGE[each]) for each in sizes)
+                address = next((each for each in addresses if each not in taken), None)
+                if address is None:
+                    raise statuses.internal("no free Service address was found")
+                chosen = with_value(chosen, address, "spec", "clusterIP")
+                chosen = with_value(chosen, [address], "spec", "clusterIPs")
+                if not find_at(chosen, "spec", "ipFamilies"):
+                    chosen = with_value(chosen, ["IPv4"], "spec", "ipFamilies")
+            needs_ports = find_at(service, "spec", "allocateLoadBalancerNodePorts") is not False
+            if kind not in _HAVE_NODE_PORTS or not needs_ports:
+                return chosen
+            used = {port.get("nodePort") for each in others for port in _ports(each)}
+            ports: list[Object] = []
+            for port in _ports(chosen):
+                number = port.get("nodePort")
+                if not number:
+                    free = [each for each in random.sample(_NODE_PORTS, _TRIES) if each not in used]
+                    if not free:
+                        raise statuses.internal("no free node port was found")
+                    number = free[0]
+                used.add(number)
+                ports.append({**port, "nodePort": number})
+            return with_value(chosen, ports, "spec", "ports")
+
+        if len(page.items) > _LOOKED_AT_ONCE:
+            return await off_loop(admission.user.name, addressed)
+        return await admission.run(addressed)
+
+
+def _ports(service: Object) -> list[Object]:
+    return cast("list[Object]", find_at(service, "spec", "ports") or [])

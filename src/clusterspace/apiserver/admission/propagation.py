@@ -1,0 +1,213 @@
+"""Policies, placements and bindings: completed, checked, and kept what they are about.
+
+What authors left out is filled in, what cannot be meant is refused; policies, bindings and Works
+carry an ID for life. No rule keeps an object that is being deleted from going.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from clusterspace.apis import bindings, fleet_placements, policies, stamps
+from clusterspace.apis.bindings import template_of
+from clusterspace.apis.confinement import why_not_carried
+from clusterspace.apis.fleet_placement_rules import completed_placement, placement_causes
+from clusterspace.apis.fleet_placements import NAMESPACE_WITH_SELECTORS
+from clusterspace.apis.override_rules import override_causes
+from clusterspace.apis.policy_rules import (
+    completed_policy,
+    policy_causes,
+    with_selector_namespaces,
+)
+from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.errors import Cause, Malformed
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    labels_of,
+    metadata_of,
+    name_of,
+    with_metadata,
+)
+from clusterspace.kube.resources import ResourceInfo
+
+_FINALIZERS: Final[Mapping[str, str]] = {
+    policies.PROPAGATION_POLICY: stamps.POLICY_FINALIZER,
+    policies.CLUSTER_PROPAGATION_POLICY: stamps.CLUSTER_POLICY_FINALIZER,
+}
+_OVERRIDES: Final = frozenset({policies.OVERRIDE_POLICY, policies.CLUSTER_OVERRIDE_POLICY})
+_MISSHAPEN: Final = "FieldValueTypeInvalid"
+
+_BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
+_RESOURCE: Final = "spec.resource"
+
+_NAMESPACE: Final = ("", "v1", "Namespace")
+
+_KnownKinds: TypeAlias = Mapping[tuple[str, str, str], ResourceInfo]
+"""What is served, by group, version and kind."""
+
+LABELS: Final[Mapping[tuple[str, str], str]] = {
+    ("policy.karmada.io", "PropagationPolicy"): "propagationpolicy.karmada.io/permanent-id",
+    (
+        "policy.karmada.io",
+        "ClusterPropagationPolicy",
+    ): "clusterpropagationpolicy.karmada.io/permanent-id",
+    ("work.karmada.io", "ResourceBinding"): "resourcebinding.karmada.io/permanent-id",
+    ("work.karmada.io", "ClusterResourceBinding"): "clusterresourcebinding.karmada.io/permanent-id",
+    ("work.karmada.io", "Work"): "work.karmada.io/permanent-id",
+}
+"""Group and kind to the label that carries the ID."""
+
+
+def _is_leaving(admission: Admission) -> bool:
+    """Whether the write is one of those that let an object go: no rule may keep it from that."""
+    return bool(metadata_of(admission.old or {}).get("deletionTimestamp"))
+
+
+class PolicyRules:
+    """Completes and checks policies of all four kinds.
+
+    A new propagation policy has its finalizer from its first moment: between its creation and the
+    first look of a controller it could otherwise be deleted without anybody taking its marks away.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Complete and check a policy; other objects pass."""
+        info, new = admission.served.info, admission.new
+        is_ours = info.group == policies.GROUP and info.kind in {*_FINALIZERS, *_OVERRIDES}
+        if not is_ours or admission.subresource:
+            return new
+
+        def checked() -> Object:
+            # The schema is asked once more when all plug-ins are done. But what they complete and
+            # check must have the shape they know: a list where they look for a map is no 500.
+            problems = admission.served.rules.validate_create(new)
+            misshapen = [each for each in problems if each.reason == _MISSHAPEN]
+            if misshapen:
+                raise statuses.invalid(info.group_kind, name_of(new), misshapen)
+            if info.kind in _FINALIZERS:
+                policy, finalizer = completed_policy(new), _FINALIZERS[info.kind]
+                finalizers: list[str] = metadata_of(policy).get("finalizers") or []
+                if admission.is_create and finalizer not in finalizers:
+                    policy = with_metadata(policy, finalizers=[*finalizers, finalizer])
+                found = policy_causes(policy, admission.old)
+            else:
+                policy = with_selector_namespaces(new)
+                found = override_causes(policy)
+            if found and not _is_leaving(admission):
+                raise statuses.invalid(info.group_kind, name_of(policy), found)
+            return policy
+
+        return await admission.run(checked)
+
+
+class PlacementRules:
+    """Completes and checks ClusterResourcePlacements.
+
+    What they select must be served, and of a scope that can be selected: everything else would
+    only show later, on a placement that places nothing.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Complete and check a placement; other objects pass."""
+        is_one = admission.is_of(fleet_placements.GROUP, fleet_placements.KIND)
+        if not is_one or admission.subresource or _is_leaving(admission):
+            return admission.new
+        infos = (served.info for served in hub.catalog.all())
+        known = {(info.group, info.version, info.kind): info for info in infos}
+
+        def checked() -> Object:
+            placement = completed_placement(admission.new)
+            found = (*placement_causes(placement, admission.old), *_kind_causes(known, placement))
+            if found:
+                raise statuses.invalid(admission.served.info.group_kind, name_of(placement), found)
+            return placement
+
+        return await admission.run(checked)
+
+
+def _kind_causes(known: _KnownKinds, placement: Object) -> Iterator[Cause]:
+    selectors: list[Object] = find_at(placement, "spec", "resourceSelectors") or []
+    kinds = [
+        (str(each.get("group") or ""), str(each.get("version") or ""), str(each.get("kind") or ""))
+        for each in selectors
+    ]
+    is_partial = any(
+        kind == _NAMESPACE and each.get("selectionScope") == NAMESPACE_WITH_SELECTORS
+        for kind, each in zip(kinds, selectors, strict=True)
+    )
+    for index, (group, version, kind) in enumerate(kinds):
+        field = f"spec.resourceSelectors[{index}].kind"
+        info = known.get((group, version, kind))
+        if info is None:
+            api_version = "/".join(filter(None, (group, version)))
+            yield causes.invalid(field, kind, f"the hub serves no {kind} of {api_version}")
+        elif info.namespaced and not is_partial:
+            why = "is namespaced: select its Namespace, and what is in it goes along"
+            yield causes.invalid(field, kind, why)
+
+
+class BindingRules:
+    """Refuses bindings that reach out of their namespace, and changes of what one is about.
+
+    A binding sends an object to members with the controllers' rights. So it names an object of its
+    own namespace (a ClusterResourceBinding one of none), never one of the control plane's, and it
+    names the same one for life: its name, its Works and the claims on it all follow from that.
+
+    What may change is how the object is known: its version and state, its UID when it was made
+    anew, and the version of its API, since hubs are upgraded.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check a binding; other objects pass."""
+        info, binding = admission.served.info, admission.new
+        is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
+        if not is_binding or admission.subresource or _is_leaving(admission):
+            return binding
+        template, found = template_of(binding), list[Cause]()
+        if admission.old is not None:
+            # One that was wrong from the start is left as it is; it must not become another.
+            why = "field is immutable: a binding is about one object, make another for another"
+            fields = ("apiVersion", "kind", "namespace", "name")
+            before = template_of(admission.old).subject
+            for field, old, new in zip(fields, before, template.subject, strict=True):
+                if old != new:
+                    said = template.api_version if field == "apiVersion" else new
+                    found.append(causes.invalid(f"{_RESOURCE}.{field}", said, why))
+        else:
+            try:
+                kind = template.group_version_kind
+            except Malformed as error:
+                cause = causes.invalid(f"{_RESOURCE}.apiVersion", template.api_version, str(error))
+                raise statuses.invalid(info.group_kind, name_of(binding), (cause,)) from error
+            served = hub.catalog.find_kind(kind.group, kind.kind)
+            is_namespaced = None if served is None else served.info.namespaced
+            why = why_not_carried(binding, is_namespaced=is_namespaced)
+            if why:
+                found.append(causes.invalid(f"{_RESOURCE}.namespace", template.namespace, why))
+        if found:
+            raise statuses.invalid(info.group_kind, name_of(binding), found)
+        return binding
+
+
+class PermanentIds:
+    """Gives IDs to new policies, bindings and Works, and keeps those of old ones.
+
+    Others find them by it: an object whose ID is lost or replaced looks like an orphan, and orphans
+    get cleaned up. So it is given once, put back when somebody leaves it out, and never changed.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Give, put back, or refuse to change."""
+        info, new = admission.served.info, admission.new
+        label = LABELS.get((info.group, info.kind))
+        if label is None:
+            return new
+        existing = labels_of(admission.old).get(label) if admission.old is not None else None
+        given = labels_of(new).get(label)
+        if existing and given and given != existing:
+            cause = causes.invalid(f"metadata.labels[{label}]", given, "field is immutable")
+            raise statuses.invalid(info.group_kind, name_of(new), (cause,))
+        if given:
+            return new
+        return with_metadata(new, labels={**labels_of(new), label: existing or hub.new_uid()})
