@@ -14,7 +14,7 @@ from tests.component.gateway.fleet_site import TABLE, Heard, Site, fleet_site, h
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.flow import Naming
-from clusterspace.fleet.gateway.merge.parts import read_part
+from clusterspace.fleet.gateway.merge.lists import read_cluster_list
 from clusterspace.kube import plain_text
 from clusterspace.testing.hostile import ESCAPES, Behaviour, HostileMember, answering, refusing
 
@@ -156,7 +156,7 @@ async def test_one_element_cannot_take_many_times_its_size(shape: str, size: int
     tracemalloc.start()
     try:
         with pytest.raises(ClusterMisbehaved, match="its answer is not a list"):
-            read_part(body, Naming("west"))
+            read_cluster_list(body, Naming("west"))
         kept, at_most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -175,9 +175,9 @@ async def test_long_lists_of_ordinary_objects_are_taken_apart_as_short_ones_are(
         )
         shown = table([row] * count)
 
-        assert [sorted(each) for each in read_part(listed, Naming("west")).items] == [
+        assert [sorted(each) for each in read_cluster_list(listed, Naming("west")).items] == [
             ["data", "metadata"]
         ] * count
-        part = read_part(shown, Naming("west"))
+        part = read_cluster_list(shown, Naming("west"))
         assert (part.count, part.rows[-1].cells) == (count, ["a", 1, None])
         assert [each["name"] for each in part.columns] == ["Name", "Data"]

@@ -24,7 +24,7 @@ from tests.bench.bench_hub import pod
 from tests.component.hub_wire import HubClient, WatchStream, config_map, tls_of
 
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.merge.watch_styles import PlainStyle
+from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 
 MEMBERS = ("east", "west")

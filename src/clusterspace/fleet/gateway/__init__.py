@@ -16,8 +16,7 @@ The clusters:
     fanout.py     all asked at once, each with a deadline of its own
 
 The answer:
-    renaming/     which fields hold names, and how they change without a look at the rest
-    rewriting/    bodies and queries in the words of the other side
+    renaming/     bodies and queries in the words of the other side; which fields hold names
     merge/        many replies to one answer
     watching.py   streams of events on the wire: a client's, written and cut; a cluster's, read
     respond.py    the merged answer to HTTP

@@ -18,7 +18,7 @@ from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
 from clusterspace.fleet.gateway.answers.search import answer_found
 from clusterspace.fleet.gateway.flow import BodyNames, Reach, Subject
 from clusterspace.fleet.gateway.identity import proxy_request
-from clusterspace.fleet.gateway.rewriting import inbound
+from clusterspace.fleet.gateway.renaming import inbound
 from clusterspace.fleet.gateway.routes import FleetRequest, read_fleet_request, route_for
 
 

@@ -16,7 +16,7 @@ from clusterspace.errors import ClusterError
 from clusterspace.fleet.gateway.answers.asking import Asking
 from clusterspace.fleet.gateway.answers.surveys import Surveys
 from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.merge import discovery, openapi, releases
+from clusterspace.fleet.gateway.merge import discovery
 from clusterspace.fleet.gateway.merge.discovery import FleetApi
 from clusterspace.kube import discovery_documents, statuses
 from clusterspace.kube.objects import Object
@@ -74,7 +74,7 @@ class Documents:
         return discovery.merge(await self._surveys.served.of(reached.links, reached.silent))
 
     async def _version(self, context: RequestContext, links: list[Link]) -> Response:
-        found = releases.merge(await self._surveys.versions.of(links))
+        found = discovery.merge_releases(await self._surveys.versions.of(links))
         if found is None:
             raise statuses.unavailable("no cluster tells its version")
         return value_response(context, 200, found)
@@ -82,15 +82,17 @@ class Documents:
     async def _schema_index(self, context: RequestContext, links: list[Link]) -> Response:
         indexes = await self._surveys.schemas.of(links)
         versions = await self._surveys.versions.of(links)
-        known = {cluster: releases.read_release(each) for cluster, each in versions.items()}
-        return _tagged(context, openapi.index(openapi.merge(indexes, known)), JSON)
+        known = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
+        return _tagged(
+            context, discovery.schema_index(discovery.merge_schemas(indexes, known)), JSON
+        )
 
     async def _schema(self, asking: Asking, links: list[Link], path: str) -> Response | None:
         indexes = await self._surveys.schemas.of(links)
         versions = await self._surveys.versions.of(links)
-        known = {cluster: releases.read_release(each) for cluster, each in versions.items()}
+        known = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
         wanted = asking.route.info.query.get("hash")
-        picked = openapi.pick(path, wanted, indexes, known)
+        picked = discovery.pick_schema(path, wanted, indexes, known)
         if picked is None:
             return _unknown(asking.context)
         link = next(each for each in links if each.cluster == picked.cluster)

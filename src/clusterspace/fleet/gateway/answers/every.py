@@ -22,10 +22,10 @@ from clusterspace.fleet.gateway.answers.pages import (
 )
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import Reply, Subject
-from clusterspace.fleet.gateway.merge import continues, failures, lists, tables, versions
-from clusterspace.fleet.gateway.merge.continues import Continue
-from clusterspace.fleet.gateway.merge.parts import ListMetadata, Part, read_part
-from clusterspace.fleet.gateway.rewriting import queries
+from clusterspace.fleet.gateway.merge import failures, lists, tables, versions
+from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
+from clusterspace.fleet.gateway.merge.versions import Continue
+from clusterspace.fleet.gateway.renaming import inbound
 from clusterspace.fleet.gateway.routes import naming_in
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
@@ -37,9 +37,9 @@ async def list_every(asking: Asking) -> Response | None:
     """Answer a list with the objects of every cluster."""
     walk = _Walk(asking)
     token = asking.route.info.query.get("continue")
-    page = await (walk.next_page(continues.decode(token)) if token else walk.first_page())
+    page = await (walk.next_page(versions.decode_continue(token)) if token else walk.first_page())
     subject, representation = Subject.of(asking.route.info), asking.representation
-    merge = tables.merge if representation.is_table else lists.merge
+    merge = tables.merge if representation.is_table else lists.merge_lists
     pieces = merge(page.parts, subject=subject, metadata=page.metadata)
     return await respond.send_merged(asking.context, pieces, page.replies, representation)
 
@@ -49,14 +49,14 @@ class _Received:
     """One cluster's reply, and the list it holds, if it holds one."""
 
     reply: Reply
-    part: Part | None = None
+    part: ClusterList | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     """A page that is ready to be written."""
 
-    parts: Sequence[Part]
+    parts: Sequence[ClusterList]
     replies: Sequence[Reply]
     metadata: ListMetadata
 
@@ -68,7 +68,7 @@ class _Walk:
         self._asking = asking
         self._query = asking.route.info.query
         self._limit = read_limit(self._query)
-        self._taken: list[Part] = []
+        self._taken: list[ClusterList] = []
         self._replies: list[Reply] = []
 
     async def first_page(self) -> _Page:
@@ -157,7 +157,7 @@ class _Walk:
 
         return slice_of
 
-    async def _take(self, parts: Sequence[Part], pinned: Mapping[str, str]) -> Stop | None:
+    async def _take(self, parts: Sequence[ClusterList], pinned: Mapping[str, str]) -> Stop | None:
         """Put on the page what fits; return where it stops, if it does."""
         if not self._limit:
             self._taken += parts
@@ -179,7 +179,9 @@ class _Walk:
         vector = versions.encode({each: held for each, held in pinned.items() if held})
         token = ""
         if stop is not None:
-            token = continues.encode(Continue(stop.cluster, stop.token, versions.encode(pinned)))
+            token = versions.encode_continue(
+                Continue(stop.cluster, stop.token, versions.encode(pinned))
+            )
         return _Page(self._taken, self._replies, ListMetadata(vector, token))
 
     async def _ask(
@@ -190,17 +192,17 @@ class _Walk:
 
         def make_ask(link: Link) -> ApiRequest:
             naming = naming_in(asking.route, link.cluster)
-            own = queries.rewrite(shared, naming)
+            own = inbound.rewrite_query(shared, naming)
             query = slice_of(link.cluster).added_to(own)
             return asking.ask(link, query, seconds=limits.list_seconds)
 
         async def receive(link: Link) -> _Received:
             reply = asking.note(await fanout.ask_one(link, make_ask))
-            part: Part | None = None
+            part: ClusterList | None = None
             if reply.failure is None:
                 naming = naming_in(asking.route, link.cluster)
                 try:
-                    part = read_part(reply.body, naming, asking.api_version)
+                    part = read_cluster_list(reply.body, naming, asking.api_version)
                     token = slice_of(link.cluster).token
                     if token and part.metadata.continue_token == token:
                         raise ClusterMisbehaved(link.cluster, "its list goes on and on", code=200)
@@ -221,7 +223,9 @@ class _Walk:
         self._replies += [each.reply for each in received]
         return received
 
-    def _found_behind(self, received: Sequence[_Received], place: Continue, of: int) -> list[Part]:
+    def _found_behind(
+        self, received: Sequence[_Received], place: Continue, of: int
+    ) -> list[ClusterList]:
         """Return the parts of a later page; of those that fail, people are told."""
         for each in received:
             if isinstance(each.reply.failure, Expired) and self._is_for_reflector:
@@ -254,7 +258,7 @@ class _Walk:
         return bool(self._limit) and not is_person
 
 
-def _behind(cluster: str, parts: Sequence[Part]) -> Stop | None:
+def _behind(cluster: str, parts: Sequence[ClusterList]) -> Stop | None:
     """Return the cluster that follows, if there is one."""
     clusters = [part.cluster for part in parts]
     following = clusters[clusters.index(cluster) + 1 :]
@@ -267,5 +271,5 @@ def _expired(reply: Reply, place: Continue) -> Expired:
     token = find_at(status, "metadata", "continue") if isinstance(status, dict) else None
     fresh = Continue(reply.cluster, str(token), place.versions) if token else None
     return Expired(
-        statuses.CONTINUE_TOO_OLD, continue_token=continues.encode(fresh) if fresh else ""
+        statuses.CONTINUE_TOO_OLD, continue_token=versions.encode_continue(fresh) if fresh else ""
     )

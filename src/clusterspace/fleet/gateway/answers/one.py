@@ -14,8 +14,8 @@ from clusterspace.fleet.gateway.answers.watches import relay_events
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import HUB, Naming, Reply, Subject
 from clusterspace.fleet.gateway.merge import failures
-from clusterspace.fleet.gateway.renaming.places import NOT_OBJECTS
-from clusterspace.fleet.gateway.rewriting import inbound, outbound, queries
+from clusterspace.fleet.gateway.renaming import inbound, outbound
+from clusterspace.fleet.gateway.renaming.rules import NOT_OBJECTS
 
 
 async def answer_one(asking: Asking, naming: Naming) -> Response | None:
@@ -54,7 +54,7 @@ async def _query_for(asking: Asking, naming: Naming) -> Query:
         return query
     said = query.get("resourceVersion").encode()
     version_for = await asking.version_for(naming.cluster, said)
-    return queries.rewrite(query, naming, version_for=version_for)
+    return inbound.rewrite_query(query, naming, version_for=version_for)
 
 
 async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) -> Response:

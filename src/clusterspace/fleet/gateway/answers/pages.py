@@ -10,7 +10,7 @@ from typing import Final
 
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest
-from clusterspace.fleet.gateway.merge.parts import Part
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 
 _PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
 _MOST_DIGITS: Final = 18
@@ -30,7 +30,7 @@ class Stop:
 class PagePlan:
     """What to put on a page."""
 
-    taken: tuple[Part, ...]
+    taken: tuple[ClusterList, ...]
     stop: Stop | None = None
     is_cut: bool = False
     """Whether some of the items of the cluster it stops at still fit: ask it for just those."""
@@ -41,13 +41,13 @@ class PagePlan:
         return sum(part.count for part in self.taken)
 
 
-def plan_page(parts: Sequence[Part], room: int, *, is_fresh: bool) -> PagePlan:
+def plan_page(parts: Sequence[ClusterList], room: int, *, is_fresh: bool) -> PagePlan:
     """Fill a page that has room for so many items with parts, in the order given.
 
     The first part of a fresh page is taken whatever its size: a server that gives more than it was
     asked for would give as much the next time.
     """
-    taken: list[Part] = []
+    taken: list[ClusterList] = []
     for part in parts:
         if part.count > room and (taken or not is_fresh):
             return PagePlan(tuple(taken), Stop(part.cluster), is_cut=room > 0)

@@ -16,7 +16,7 @@ from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import HUB, Naming, Reach, Reply, Route, Subject
 from clusterspace.fleet.gateway.merge import failures, reviews
 from clusterspace.fleet.gateway.merge.reviews import Opinion
-from clusterspace.fleet.gateway.rewriting import inbound
+from clusterspace.fleet.gateway.renaming import inbound
 from clusterspace.kube.objects import find_at
 
 _RESOURCE: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")

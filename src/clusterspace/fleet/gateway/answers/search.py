@@ -16,7 +16,7 @@ from clusterspace.fleet.gateway.answers.one import answer_one
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import HUB, Naming, Reach, Reply
 from clusterspace.fleet.gateway.merge import failures
-from clusterspace.fleet.gateway.merge.parts import read_part
+from clusterspace.fleet.gateway.merge.lists import read_cluster_list
 from clusterspace.fleet.gateway.routes import path_in_cluster
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import UNREADABLE
@@ -106,7 +106,7 @@ def _misbehaved_if_another(asking: Asking, reply: Reply) -> Reply:
 def _not_found_if_empty(asking: Asking, reply: Reply) -> Reply:
     info = asking.route.info
     try:
-        count = read_part(reply.body, Naming(reply.cluster)).count
+        count = read_cluster_list(reply.body, Naming(reply.cluster)).count
     except ClusterMisbehaved as nonsense:
         return Reply(reply.cluster, failure=nonsense)
     if count:

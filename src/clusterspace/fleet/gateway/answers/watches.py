@@ -15,7 +15,7 @@ from clusterspace.fleet.gateway import respond
 from clusterspace.fleet.gateway.answers.asking import Asking
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import Naming, Reply, Subject
-from clusterspace.fleet.gateway.rewriting import outbound
+from clusterspace.fleet.gateway.renaming import outbound
 from clusterspace.fleet.gateway.watching import lines_of
 from clusterspace.kube.json_errors import UNREADABLE
 

@@ -6,13 +6,18 @@ disagreement is told. The preferred version of a group is the best that every cl
 has, so that a list by the preferred version misses nobody.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any, Final, cast
+from urllib.parse import parse_qs, urlsplit
 
 from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
+from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import (
     GroupVersion,
     GroupVersionResource,
@@ -146,3 +151,117 @@ def _preferred_first(having: Mapping[str, set[str]]) -> list[str]:
 
 def _union(texts: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(texts)))
+
+
+_GIT_VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Release:
+    """A release by its numbers; what distributors add to them is left out."""
+
+    major: int = 0
+    minor: int = 0
+    patch: int = 0
+
+
+UNKNOWN: Final = Release()
+
+
+def read_release(version: Object) -> Release:
+    """Read what a cluster answers at /version; UNKNOWN, below all others, if it makes no sense."""
+    found = _GIT_VERSION.match(str(version.get("gitVersion") or ""))
+    if found is None:
+        return UNKNOWN
+    major, minor, patch = found.groups(default="0")
+    return Release(int(major), int(minor), int(patch))
+
+
+def merge_releases(versions: Mapping[str, Object]) -> Object | None:
+    """Return what the fleet answers at /version: the oldest member's words, else the hub's."""
+    members = [
+        (read_release(versions[cluster]), versions[cluster])
+        for cluster in names.in_order(versions)
+        if cluster != HUB
+    ]
+    known = [each for each in members if each[0] != UNKNOWN]
+    if known:
+        return min(known, key=lambda each: each[0])[1]
+    return versions.get(HUB)
+
+
+SCHEMAS: Final = "/openapi/v3"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Where a document is: in which cluster, and under which URL, there and here."""
+
+    path: str
+    """Which one: `api/v1`, `apis/apps/v1`."""
+    cluster: str
+    url: str
+
+    @property
+    def hash(self) -> str:
+        """What tells this edition of the document from others; empty if the cluster has none."""
+        return parse_qs(urlsplit(self.url).query).get("hash", [""])[0]
+
+
+def merge_schemas(
+    indexes: Mapping[str, Object], releases: Mapping[str, Release]
+) -> dict[str, Document]:
+    """Return the document to be read for every path that any cluster's index lists, sorted.
+
+    Of clusters of the same release the first is taken, in the order answers have.
+    """
+    picked: dict[str, Document] = {}
+    for document in _best_first(indexes, releases):
+        picked.setdefault(document.path, document)
+    return dict(sorted(picked.items()))
+
+
+def schema_index(documents: Mapping[str, Document]) -> Object:
+    """Return the index the fleet shows at /openapi/v3."""
+    return {"paths": {path: {"serverRelativeURL": each.url} for path, each in documents.items()}}
+
+
+def pick_schema(
+    path: str, wanted_hash: str, indexes: Mapping[str, Object], releases: Mapping[str, Release]
+) -> Document | None:
+    """Return the document a client asks for; None when no cluster has one of this path.
+
+    The client may hold an index from before another cluster came to be the best. It gets the
+    edition it asks for while any cluster has that one.
+    """
+    held = [each for each in _best_first(indexes, releases) if each.path == path]
+    exact = [each for each in held if wanted_hash and each.hash == wanted_hash]
+    return next(iter([*exact, *held]), None)
+
+
+def _best_first(
+    indexes: Mapping[str, Object], releases: Mapping[str, Release]
+) -> Iterator[Document]:
+    # Sorting keeps the order of equals, in reverse too.
+    ordered = sorted(
+        names.in_order(indexes), key=lambda cluster: releases.get(cluster, UNKNOWN), reverse=True
+    )
+    for cluster in ordered:
+        yield from _read_index(cluster, indexes[cluster])
+
+
+def _read_index(cluster: str, held: Object) -> Sequence[Document]:
+    """Read a cluster's index; an entry that leads anywhere but to its own document is left out."""
+    paths: Any = held.get("paths")
+    if not isinstance(paths, dict):
+        return ()
+    urls = {
+        path: str(cast("Object", entry).get("serverRelativeURL") or "")
+        for path, entry in cast("dict[str, object]", paths).items()
+        if isinstance(entry, dict)
+    }
+    return [
+        Document(path, cluster, url)
+        for path, url in urls.items()
+        if url.partition("?")[0] == f"{SCHEMAS}/{path}"
+    ]

@@ -1,15 +1,293 @@
-"""Many lists to one: items keep their text, only what holds a name is changed."""
+"""Many lists to one: each taken apart once, its items unread; only what holds a name is changed."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Final
 
-from clusterspace.fleet.gateway.flow import Subject
-from clusterspace.fleet.gateway.merge.parts import ListMetadata, Part, write_list, written_metadata
-from clusterspace.fleet.gateway.renaming.edits import Fields
-from clusterspace.fleet.gateway.renaming.places import renamer
+import msgspec
+
+from clusterspace.apiserver.http.foreign_answers import require_elements
+from clusterspace.errors import ClusterMisbehaved
+from clusterspace.fleet.gateway.flow import Naming, Subject
+from clusterspace.fleet.gateway.names import MARKER
+from clusterspace.fleet.gateway.renaming.edits import Fields, encode
+from clusterspace.fleet.gateway.renaming.rules import renamer
+from clusterspace.kube import plain_text
+from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.objects import Object
+
+_PIECE_BYTES: Final = 512 * 1024
+"""What is written in one go: about a millisecond of work, and little beside a long list."""
+
+_LONG_BYTES: Final = 4 * 1024 * 1024
+_LEAST_BYTES: Final = 32
+"""An object that has no more than a name and a version is larger."""
+VERSION: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LONGEST_TOKEN: Final = 4096
+_MOST_COLUMNS: Final = 100
+_LEAST_FIELD_BYTES: Final = 16
+_FREE_FIELDS: Final = 64
+"""A field at the top of an object takes two hundred bytes here, whatever it was made from. Among
+those of a list is always `metadata`, which makes up for many that are short."""
+_SHORT_FIELDS: Final = f"it has fields of less than {_LEAST_FIELD_BYTES} bytes each"
+_MOST_OBJECT_BYTES: Final = 4 * 1024 * 1024
+_MOST_CELLS_BYTES: Final = 64 * 1024
+
+_FIRST_ELEMENTS: Final = 8
+_MOST_ELEMENTS: Final = 128
+
+_MARKER: Final = MARKER.encode()
+
+_NO_TEXT: Final = msgspec.Raw(b"")
+"""Before the elements of a list it makes the encoder write the comma that joins two batches."""
 
 
-def merge(parts: Sequence[Part], *, subject: Subject, metadata: ListMetadata) -> Iterable[bytes]:
+@dataclass(frozen=True, slots=True)
+class ListMetadata:
+    """What a list says of itself."""
+
+    resource_version: str = ""
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+class Row(msgspec.Struct, frozen=True, rename={"beside": "object"}):
+    """One row of a Table: its cells, what is said of it as a whole, and the object itself."""
+
+    cells: list[Any]
+    conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterList:
+    """What one cluster gave: items of a list, or columns and rows of a Table."""
+
+    naming: Naming
+    kind: str
+    api_version: str
+    metadata: ListMetadata = ListMetadata()
+    items: Sequence[Fields] = field(default=(), repr=False)
+    columns: tuple[Object, ...] = ()
+    rows: Sequence[Row] = field(default=(), repr=False)
+
+    @property
+    def cluster(self) -> str:
+        """Whose part it is."""
+        return self.naming.cluster
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has rows and columns."""
+        return self.kind == "Table"
+
+    @property
+    def count(self) -> int:
+        """How many objects it brings."""
+        return len(self.rows) if self.is_table else len(self.items)
+
+    def pieces(self, most: int) -> "Iterator[ClusterList]":
+        """Yield the part in pieces of so many objects; all but the last say that it goes on."""
+        if self.count <= most:
+            yield self
+            return
+        going_on = replace(self.metadata, continue_token="more")  # noqa: S106 - any text will do
+        for start in range(0, self.count, most):
+            end = start + most
+            yield replace(
+                self,
+                metadata=going_on if end < self.count else self.metadata,
+                items=self.items[start:end],
+                rows=self.rows[start:end],
+            )
+
+
+class _Metadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
+    version: str = ""
+    token: str = ""
+    remainingItemCount: int | None = None  # noqa: N815 - the field's own name
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    kind: str
+    api_version: str = ""
+    metadata: _Metadata | None = None
+    items: list[dict[str, msgspec.Raw]] | msgspec.UnsetType | None = msgspec.UNSET
+    column_definitions: list[dict[str, Any]] | None = None
+    rows: list[Row] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_decoder: Final = msgspec.json.Decoder(_Answer)
+
+
+def read_cluster_list(body: bytes, naming: Naming, api_version: str = "") -> ClusterList:
+    """Take the answer of `naming.cluster` apart; raise ClusterMisbehaved when it is no list.
+
+    `api_version` is that of what was asked for, where it is known.
+    """
+    try:
+        answer = _decoder.decode(body) if len(body) <= _LONG_BYTES else _decode_long(body)
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {error}") from error
+    if nonsense := _nonsense_in(answer, api_version, len(body)):
+        raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {nonsense}")
+    if naming.qualifies_marked and _MARKER not in body:
+        naming = replace(naming, qualifies_marked=False)  # nothing to rename, nothing to look into
+    found = answer.rows if answer.kind == "Table" else answer.items
+    if found is msgspec.UNSET:
+        raise ClusterMisbehaved(naming.cluster, "its answer is not a list: it has no items")
+    return _part_of(answer, naming)
+
+
+class _LongAnswer(msgspec.Struct, rename="camel"):
+    """An answer whose elements are text still."""
+
+    kind: str
+    api_version: str = ""
+    metadata: _Metadata | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+    column_definitions: msgspec.Raw = msgspec.Raw(b"null")
+    rows: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _RowText(msgspec.Struct, rename={"beside": "object"}):
+    cells: msgspec.Raw
+    conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_long_decoder: Final = msgspec.json.Decoder(_LongAnswer)
+_item_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_row_decoder: Final = msgspec.json.Decoder(_RowText)
+_cells_decoder: Final = msgspec.json.Decoder(list[Any])
+_columns_decoder: Final = msgspec.json.Decoder(list[dict[str, Any]] | None)
+
+
+def _decode_long(body: bytes) -> _Answer:
+    """Take a long answer apart element by element, and stop at one that is none.
+
+    What is made of a hundred megabytes must not be gigabytes: neither by elements of two bytes, nor
+    by one element with a million fields or cells. Raises one of UNREADABLE.
+    """
+    too_many = f"it has elements of less than {_LEAST_BYTES} bytes each"
+    require_elements(body, len(body) // _LEAST_BYTES, too_many)
+    answer = _long_decoder.decode(body)
+    if len(answer.column_definitions) > _MOST_CELLS_BYTES:
+        raise msgspec.DecodeError("its columns are too long")
+    return _Answer(
+        answer.kind,
+        answer.api_version,
+        answer.metadata,
+        msgspec.UNSET if answer.items is msgspec.UNSET else _read_items(answer.items, len(body)),
+        _columns_decoder.decode(answer.column_definitions),
+        msgspec.UNSET if answer.rows is msgspec.UNSET else _read_rows(answer.rows),
+    )
+
+
+def _read_items(texts: list[msgspec.Raw] | None, size: int) -> list[dict[str, msgspec.Raw]]:
+    items: list[dict[str, msgspec.Raw]] = []
+    left = _most_fields(size)
+    for text in texts or ():
+        if len(text) > _MOST_OBJECT_BYTES:
+            raise msgspec.DecodeError("it has an element that is too long")
+        item = _item_decoder.decode(text)
+        left -= len(item)
+        if left < 0:
+            raise msgspec.DecodeError(_SHORT_FIELDS)
+        items.append(item)
+    return items
+
+
+def _read_rows(texts: list[msgspec.Raw] | None) -> list[Row]:
+    rows: list[Row] = []
+    for text in texts or ():
+        row = _row_decoder.decode(text)
+        if len(row.cells) > _MOST_CELLS_BYTES:
+            raise msgspec.DecodeError("it has a row that is too long")
+        rows.append(Row(_cells_decoder.decode(row.cells), row.conditions, row.beside))
+    return rows
+
+
+def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
+    """Return what no list of a Kubernetes API has, if there is something of the kind.
+
+    Versions and tokens become part of ours, which must fit a URL: a cluster that writes long ones
+    would make them useless for all.
+    """
+    metadata = answer.metadata or _Metadata()
+    if metadata.version and not VERSION.fullmatch(metadata.version):
+        return "its resourceVersion is none"
+    if len(metadata.token) > _LONGEST_TOKEN or not _is_plain(metadata.token):
+        return "its continue token is none"
+    if metadata.token and not (answer.rows or answer.items):
+        return "it has nothing and says that it goes on"
+    if len(answer.column_definitions or ()) > _MOST_COLUMNS:
+        return f"it has more than {_MOST_COLUMNS} columns"
+    if any(len(row.cells) > _MOST_COLUMNS for row in answer.rows or ()):
+        return f"it has a row of more than {_MOST_COLUMNS} cells"
+    if sum(map(len, answer.items or ())) > _most_fields(size):
+        return _SHORT_FIELDS
+    is_meta = answer.api_version.startswith("meta.k8s.io/")
+    if answer.kind != "Table" and not answer.kind.endswith("List"):
+        return f"it is a {plain_text.line(answer.kind, 64)}"
+    if api_version and not is_meta and answer.api_version != api_version:
+        return f"it is of {plain_text.line(answer.api_version, 64)}, not of {api_version}"
+    return ""
+
+
+def _most_fields(size: int) -> int:
+    """Return how many fields all elements of an answer of so many bytes may have, at their top."""
+    return _FREE_FIELDS + size // _LEAST_FIELD_BYTES
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _part_of(answer: _Answer, naming: Naming) -> ClusterList:
+    metadata = answer.metadata or _Metadata()
+    return ClusterList(
+        naming=naming,
+        kind=answer.kind,
+        api_version=answer.api_version,
+        metadata=ListMetadata(metadata.version, metadata.token, metadata.remainingItemCount),
+        items=answer.items or (),
+        columns=tuple(answer.column_definitions or ()),
+        rows=answer.rows or (),
+    )
+
+
+def write_list(opening: Object, listed: str, elements: Iterable[Fields]) -> Iterator[bytes]:
+    """Yield the text of an object whose last field is a long list, some elements at a time."""
+    yield encode({**opening, listed: []})[:-2]
+    rest = iter(elements)
+    before: tuple[Any, ...] = ()
+    count = _FIRST_ELEMENTS
+    while batch := list(islice(rest, count)):
+        piece = encode([*before, *batch])
+        yield piece[1:-1]
+        before = (_NO_TEXT,)
+        # Elements of one list are much alike: the next piece will be about as large as wanted.
+        count = max(1, min(_MOST_ELEMENTS, count * _PIECE_BYTES // len(piece)))
+    yield b"]}\n"
+
+
+def written_metadata(metadata: ListMetadata) -> Object:
+    """Return the metadata of a list as clients read it; what is not said is left out."""
+    written: Object = {"resourceVersion": metadata.resource_version}
+    if metadata.continue_token:
+        written["continue"] = metadata.continue_token
+    if metadata.remaining is not None:
+        written["remainingItemCount"] = metadata.remaining
+    return written
+
+
+def merge_lists(
+    parts: Sequence[ClusterList], *, subject: Subject, metadata: ListMetadata
+) -> Iterable[bytes]:
     """Yield the text of one list, of the kind most parts have; parts stay in the order given.
 
     There must be a part: a list of nothing has a kind, too, and only a cluster knows it.
@@ -26,7 +304,7 @@ def merge(parts: Sequence[Part], *, subject: Subject, metadata: ListMetadata) ->
     return write_list(opening, "items", items)
 
 
-def renamed_items(part: Part, subject: Subject) -> Iterator[Fields]:
+def renamed_items(part: ClusterList, subject: Subject) -> Iterator[Fields]:
     """Yield the items of one part with the names they have in the fleet."""
     if part.naming.is_plain:
         return iter(part.items)

@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.fleet.gateway.flow import Subject
-from clusterspace.fleet.gateway.merge.lists import renamed_items
-from clusterspace.fleet.gateway.merge.parts import (
+from clusterspace.fleet.gateway.merge.lists import (
+    ClusterList,
     ListMetadata,
-    Part,
     Row,
+    renamed_items,
     write_list,
     written_metadata,
 )
-from clusterspace.fleet.gateway.renaming import edits, tables
+from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import Edit, Fields
-from clusterspace.fleet.gateway.renaming.places import qualifier
+from clusterspace.fleet.gateway.renaming.rules import qualifier
 from clusterspace.kube import plain_text
 from clusterspace.kube.objects import Object
 from clusterspace.kube.plain_text import cell as printable
@@ -36,7 +36,7 @@ _NOTHING: Final = "<none>"
 
 
 def merge(
-    parts: Sequence[Part],
+    parts: Sequence[ClusterList],
     *,
     subject: Subject,
     metadata: ListMetadata,
@@ -59,12 +59,12 @@ def merge(
 
 
 def agreed_columns(
-    parts: Iterable[Part], subject: Subject, columns: Sequence[Object] = ()
+    parts: Iterable[ClusterList], subject: Subject, columns: Sequence[Object] = ()
 ) -> tuple[Object, ...]:
     """Return the columns that all parts are shown in, without the one for the cluster."""
     widest_first = sorted((part.columns for part in parts), key=len, reverse=True)
     agreed: dict[str, Object] = {}
-    for known in (columns or tables.own_columns(subject), *widest_first):
+    for known in (columns or rules.own_columns(subject), *widest_first):
         for column in known:
             agreed.setdefault(_name(column), plain_text.lines_of_json(column))
     return tuple(agreed.values())
@@ -80,12 +80,12 @@ def empty_cells(columns: Sequence[Object]) -> list[Any]:
     return [_NOTHING] * len(with_cluster(columns))
 
 
-def merged_rows(part: Part, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
+def merged_rows(part: ClusterList, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
     """Yield the rows of one part in the columns shown, with the names they have in the fleet."""
     if not part.is_table:
         return _rows_of_list(part, subject, shown)
     arrange = _arranger(part, subject, shown)
-    rename = tables.object_edit(part.naming, subject)
+    rename = rules.object_edit(part.naming, subject)
     return (_row_of(row, arrange, rename) for row in part.rows)
 
 
@@ -99,12 +99,12 @@ def _row_of(row: Row, arrange: Callable[[list[Any]], list[Any]], rename: Edit) -
 
 
 def _arranger(
-    part: Part, subject: Subject, shown: Sequence[Object]
+    part: ClusterList, subject: Subject, shown: Sequence[Object]
 ) -> Callable[[list[Any]], list[Any]]:
     """Return what puts the cells of a row where the columns shown want them."""
     own = {_name(column): index for index, column in enumerate(part.columns)}
     order = [own.get(_name(column)) for column in shown]
-    name_at = tables.name_column(part.columns)
+    name_at = rules.name_column(part.columns)
     rename = qualifier(part.naming, subject)
 
     def arrange(cells: list[Any]) -> list[Any]:
@@ -120,10 +120,10 @@ def _arranger(
     return arrange
 
 
-def _rows_of_list(part: Part, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
+def _rows_of_list(part: ClusterList, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
     """Yield rows with names alone, for the items of a server that knows no Tables."""
     typed = {"kind": part.kind.removesuffix("List"), "apiVersion": part.api_version}
-    name_at = tables.name_column(shown)
+    name_at = rules.name_column(shown)
     for item in renamed_items(part, subject):
         cells: list[Any] = [_NOTHING] * len(shown)
         if name_at is not None:

@@ -27,13 +27,14 @@ string as "from now" would drop every event in between without a word.
 import base64
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, product
 from typing import Final
 
-from clusterspace.errors import Expired
+from clusterspace.errors import BadRequest, Expired
+from clusterspace.fleet.gateway.names import in_order, position
 
 MARK: Final = "cs1."
 """What every vector starts with: whose it is, and which edition of the format."""
@@ -240,3 +241,48 @@ def _pack_number(number: int) -> bytes:
 
 def _expired(why: str) -> Expired:
     return Expired(f"the resourceVersion cannot be continued from: {why}; list again")
+
+
+_CONTINUE_MARK: Final = "cc1"
+_BETWEEN: Final = "~"
+"""Needs no escaping in a URL, and is in no vector and in no name of a cluster."""
+_CHECK_BYTES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Where a list goes on."""
+
+    cluster: str
+    token: str
+    """The cluster's own continue token; empty when nothing of the cluster has been listed yet."""
+    versions: str
+    """The vector of page one."""
+
+    def remaining(self, clusters: Iterable[str]) -> list[str]:
+        """Return those of the clusters that are still to be listed, this one first."""
+        start = position(self.cluster)
+        return [each for each in in_order(clusters) if position(each) >= start]
+
+
+def encode_continue(place: Continue) -> str:
+    """Return the token that leads there."""
+    body = _BETWEEN.join((place.cluster, place.versions, place.token))
+    return _BETWEEN.join((_CONTINUE_MARK, _check(body), body))
+
+
+def decode_continue(token: str) -> Continue:
+    """Unpack a token; one we did not write is refused, never taken for "from the start"."""
+    mark, _, rest = token.partition(_BETWEEN)
+    check, _, body = rest.partition(_BETWEEN)
+    if mark != _CONTINUE_MARK or check != _check(body):
+        # The words of a kube-apiserver.
+        raise BadRequest(
+            "invalid continue token: continue key is not valid: this server did not issue it"
+        )
+    cluster, versions, member_token = body.split(_BETWEEN, 2)
+    return Continue(cluster, member_token, versions)
+
+
+def _check(body: str) -> str:
+    return hashlib.blake2b(body.encode(), digest_size=_CHECK_BYTES).hexdigest()

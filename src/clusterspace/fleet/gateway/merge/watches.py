@@ -22,17 +22,70 @@ told of it is told. A stream that did not tell it all itself cannot know that di
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, Expired
 from clusterspace.fleet.gateway.flow import Naming
-from clusterspace.fleet.gateway.merge.parts import Part
-from clusterspace.fleet.gateway.merge.sent_objects import SentObjects
+from clusterspace.fleet.gateway.merge.events import (
+    Change,
+    Head,
+    Item,
+    Style,
+    gone,
+    read_event,
+    read_items,
+)
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.versions import RunningVector, placed
-from clusterspace.fleet.gateway.merge.watch_items import Change, Item, gone, read_event, read_items
-from clusterspace.fleet.gateway.merge.watch_styles import Style
 from clusterspace.kube.objects import Object
+
+
+class SentObjects:
+    """Two texts for each object, however large it is: a stream holds no copy of its clusters."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def note(self, change: Change, head: Head) -> None:
+        """Remember what has been told of an object."""
+        if change is Change.DELETED:
+            self._held.pop(head.key, None)
+        else:
+            self._held[head.key] = _state_of(head)
+
+    def has(self, head: Head) -> bool:
+        """Whether just this state was the last one told of the object."""
+        return self._held.get(head.key) == _state_of(head)
+
+    def changes(self, listed: Head) -> Iterator[tuple[Change, Head]]:
+        """Yield what a listed object is to somebody who was told what is held here."""
+        held = self._held.get(listed.key)
+        if held == _state_of(listed):
+            return
+        if held is not None and _uid_in(held) != listed.uid:
+            # Deleted and made again while nobody looked: two things happened.
+            told = Head(listed.name, listed.namespace, _uid_in(held), listed.resource_version)
+            yield Change.DELETED, told
+            held = None
+        yield (Change.ADDED if held is None else Change.MODIFIED), listed
+
+    def missing(self, listed: Collection[str], version: str) -> Iterator[Head]:
+        """Yield what a whole list of this version no longer has."""
+        for key in sorted(self._held.keys() - listed):
+            namespace, _, name = key.partition("/")
+            yield Head(name, namespace, _uid_in(self._held[key]), version)
+
+
+def _state_of(head: Head) -> str:
+    return f"{head.uid} {head.resource_version}"
+
+
+def _uid_in(state: str) -> str:
+    return state.partition(" ")[0]
 
 
 @dataclass(slots=True)
@@ -47,7 +100,7 @@ class _Member:
     listed: set[str] = field(default_factory=set[str])
     """What the list under way has had so far."""
     columns: tuple[Object, ...] = ()
-    like: Part | None = None
+    like: ClusterList | None = None
     """A part without objects that has the kind of what was told."""
 
 
@@ -84,7 +137,7 @@ class WatchMerger:
         if is_awaited:
             self._awaited.add(naming.cluster)
 
-    def learn(self, part: Part) -> None:
+    def learn(self, part: ClusterList) -> None:
         """Take note of the kind and the columns of a part that will be fed later."""
         self._style.learn(part)
 
@@ -113,7 +166,7 @@ class WatchMerger:
         """Forget how far a list of the cluster had come: another one begins."""
         self._members[cluster].listed = set()
 
-    def feed_page(self, cluster: str, page: Part) -> list[bytes]:
+    def feed_page(self, cluster: str, page: ClusterList) -> list[bytes]:
         """Take one page of a list: what differs from what was told, and with the last, is gone."""
         member, version = self._members[cluster], page.metadata.resource_version
         if not version:
@@ -187,7 +240,7 @@ class WatchMerger:
             why = f"told of more than {self._most_objects} objects"
             raise AnswerOverrun(cluster, why, code=200)
 
-    def _differences(self, member: _Member, page: Part) -> Iterator[tuple[Change, Item]]:
+    def _differences(self, member: _Member, page: ClusterList) -> Iterator[tuple[Change, Item]]:
         """Yield what a page changes; the last one ends what it does not have."""
         sent = member.sent
         if sent is None:

@@ -15,12 +15,12 @@ from clusterspace.fleet.gateway.answers.pages import (
     without_paging,
 )
 from clusterspace.fleet.gateway.flow import Naming
-from clusterspace.fleet.gateway.merge.parts import ListMetadata, Part
+from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
 
 
-def part(cluster: str, count: int, token: str = "") -> Part:
+def part(cluster: str, count: int, token: str = "") -> ClusterList:
     metadata = ListMetadata(resource_version="7", continue_token=token)
-    return Part(Naming(cluster), "PodList", "v1", metadata, items=[{}] * count)
+    return ClusterList(Naming(cluster), "PodList", "v1", metadata, items=[{}] * count)
 
 
 def test_a_page_with_room_takes_everything():

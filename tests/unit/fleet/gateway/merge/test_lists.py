@@ -7,14 +7,18 @@ import pytest
 
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.merge.lists import merge
-from clusterspace.fleet.gateway.merge.parts import ListMetadata, Part, read_part
+from clusterspace.fleet.gateway.merge.lists import (
+    ClusterList,
+    ListMetadata,
+    merge_lists,
+    read_cluster_list,
+)
 
 POD = Subject("", "v1", "pods")
 VECTOR = ListMetadata("vector")
 
 
-def part(cluster: str, *names: str, kind: str = "PodList", plain: bool = False) -> Part:
+def part(cluster: str, *names: str, kind: str = "PodList", plain: bool = False) -> ClusterList:
     items = [{"metadata": {"name": name}, "spec": {"nodeName": "n"}} for name in names]
     token = "next" if names else ""  # no server says of nothing that it goes on
     body = {
@@ -23,11 +27,11 @@ def part(cluster: str, *names: str, kind: str = "PodList", plain: bool = False) 
         "metadata": {"resourceVersion": "7", "continue": token, "remainingItemCount": 3},
         "items": items,
     }
-    return read_part(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
+    return read_cluster_list(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
 
 
-def merged(*parts: Part, metadata: ListMetadata = VECTOR) -> Any:
-    return json.loads(b"".join(merge(parts, subject=POD, metadata=metadata)))
+def merged(*parts: ClusterList, metadata: ListMetadata = VECTOR) -> Any:
+    return json.loads(b"".join(merge_lists(parts, subject=POD, metadata=metadata)))
 
 
 def names_in(answer: Any) -> list[str]:
@@ -69,13 +73,13 @@ def test_lists_of_nothing_are_a_list_of_nothing() -> None:
 def test_a_cluster_may_write_nothing_in_its_own_way(items: bytes) -> None:
     body = b'{"kind":"PodList","metadata":{},"items":' + items + b"}"
 
-    assert merged(part("m1", "a"), read_part(body, Naming("m2")))["items"] != []
-    assert merged(read_part(body, Naming("m2")))["items"] == []
+    assert merged(part("m1", "a"), read_cluster_list(body, Naming("m2")))["items"] != []
+    assert merged(read_cluster_list(body, Naming("m2")))["items"] == []
 
 
 def test_long_lists_come_in_pieces_that_fit_together() -> None:
     names = [f"pod-{index}" for index in range(257)]
-    pieces = list(merge([part("m1", *names), part("m2", "z")], subject=POD, metadata=VECTOR))
+    pieces = list(merge_lists([part("m1", *names), part("m2", "z")], subject=POD, metadata=VECTOR))
 
     assert len(pieces) > 4
     assert names_in(json.loads(b"".join(pieces))) == [
@@ -89,7 +93,7 @@ def test_only_those_names_of_the_hub_change_that_read_like_a_member_s() -> None:
     items = [{"metadata": {"name": name}} for name in ("a", "a.clusterspace.m1", "a.clusterspace.")]
     body = json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()
 
-    answer = merged(read_part(body, hub))
+    answer = merged(read_cluster_list(body, hub))
 
     assert names_in(answer) == ["a", "a.clusterspace.m1.clusterspace.karmada", "a.clusterspace."]
 
@@ -97,9 +101,9 @@ def test_only_those_names_of_the_hub_change_that_read_like_a_member_s() -> None:
 def test_large_objects_do_not_make_large_pieces() -> None:
     items = [{"metadata": {"name": f"{index}"}, "data": "x" * 100_000} for index in range(100)]
     body = json.dumps({"kind": "PodList", "metadata": {}, "items": items}).encode()
-    large = read_part(body, Naming("m1", qualifies_names=True))
+    large = read_cluster_list(body, Naming("m1", qualifies_names=True))
 
-    pieces = list(merge([large], subject=POD, metadata=VECTOR))
+    pieces = list(merge_lists([large], subject=POD, metadata=VECTOR))
 
     assert max(map(len, pieces)) < 1_000_000
     assert len(names_in(json.loads(b"".join(pieces)))) == 100
@@ -125,7 +129,7 @@ def test_merging_twice_gives_the_same_answer() -> None:
 )
 def test_an_answer_that_is_no_list_is_told_before_anything_is_written(body: bytes) -> None:
     with pytest.raises(ClusterMisbehaved, match="cluster m1"):
-        read_part(body, Naming("m1"))
+        read_cluster_list(body, Naming("m1"))
 
 
 @pytest.mark.parametrize(
@@ -146,14 +150,14 @@ def test_a_list_that_would_spoil_the_answer_for_all_is_none(
     body = {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": [], **beside}
 
     with pytest.raises(ClusterMisbehaved, match=why):
-        read_part(json.dumps(body).encode(), Naming("m1"), "v1")
+        read_cluster_list(json.dumps(body).encode(), Naming("m1"), "v1")
 
 
 def test_millions_of_elements_smaller_than_any_object_are_not_even_decoded() -> None:
     opening = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":['
 
     with pytest.raises(ClusterMisbehaved, match="less than 32 bytes each"):
-        read_part(opening + b"{}," * 2_000_000 + b"{}]}", Naming("m1"))
+        read_cluster_list(opening + b"{}," * 2_000_000 + b"{}]}", Naming("m1"))
 
 
 def test_the_list_is_of_the_kind_that_most_clusters_say() -> None:
@@ -163,7 +167,7 @@ def test_the_list_is_of_the_kind_that_most_clusters_say() -> None:
 
 
 def test_a_part_comes_in_pieces_of_which_the_last_one_ends_it() -> None:
-    whole = read_part(
+    whole = read_cluster_list(
         b'{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{},{},{},{},{}]}',
         Naming("m1"),
     )

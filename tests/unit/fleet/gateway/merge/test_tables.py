@@ -9,7 +9,7 @@ from tests.corpus import load_scenario
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge import tables
-from clusterspace.fleet.gateway.merge.parts import ListMetadata, Part, read_part
+from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
 from clusterspace.kube.tables import Column
 
 GATES = Subject("example.com", "v1", "gates")
@@ -17,7 +17,9 @@ PODS = Subject("", "v1", "pods")
 NAME = Column("Name", format="name").definition
 
 
-def table(cluster: str, columns: list[Any], *rows: dict[str, Any], plain: bool = False) -> Part:
+def table(
+    cluster: str, columns: list[Any], *rows: dict[str, Any], plain: bool = False
+) -> ClusterList:
     body = {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -25,14 +27,14 @@ def table(cluster: str, columns: list[Any], *rows: dict[str, Any], plain: bool =
         "columnDefinitions": columns,
         "rows": list(rows),
     }
-    return read_part(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
+    return read_cluster_list(json.dumps(body).encode(), Naming(cluster, qualifies_names=not plain))
 
 
 def row(*cells: Any, **beside: Any) -> dict[str, Any]:
     return {"cells": list(cells), **beside}
 
 
-def merged(*parts: Part, subject: Subject = GATES, columns: tuple[Any, ...] = ()) -> Any:
+def merged(*parts: ClusterList, subject: Subject = GATES, columns: tuple[Any, ...] = ()) -> Any:
     pieces = tables.merge(parts, subject=subject, metadata=ListMetadata("vector"), columns=columns)
     return json.loads(b"".join(pieces))
 
@@ -135,7 +137,7 @@ def test_a_cluster_that_knows_no_tables_shows_its_names() -> None:
         "apiVersion": "example.com/v1",
         "items": [{"metadata": {"name": "b"}}],
     }
-    listed = read_part(json.dumps(body).encode(), Naming("m2", qualifies_names=True))
+    listed = read_cluster_list(json.dumps(body).encode(), Naming("m2", qualifies_names=True))
 
     answer = merged(table("m1", [NAME, column("Age")], row("a", "1h")), listed)
 
@@ -163,6 +165,6 @@ def test_tables_a_real_cluster_answered_keep_every_cell() -> None:
     for recorded in answers:
         # Recordings have a placeholder where the version was.
         versioned = {**recorded, "metadata": {"resourceVersion": "7"}}
-        part = read_part(json.dumps(versioned).encode(), Naming("m1"))
+        part = read_cluster_list(json.dumps(versioned).encode(), Naming("m1"))
         own = merged(part, columns=tuple(recorded["columnDefinitions"]))
         assert [[first, *rest] for first, _, *rest in cells(own)] == cells(recorded)

@@ -16,7 +16,7 @@ from tests.unit.fleet.gateway.merge.watch_model import (
 
 from clusterspace.errors import ClusterMisbehaved, Expired, ServiceUnavailable
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.fleet.gateway.merge.watch_styles import PlainStyle
+from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.testing.watch_histories import Segment, Told, problems_of
 

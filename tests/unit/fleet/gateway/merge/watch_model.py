@@ -9,8 +9,8 @@ import msgspec
 from clusterspace.errors import Expired
 from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.fleet.gateway.merge.parts import Part, read_part
-from clusterspace.fleet.gateway.merge.watch_styles import PlainStyle, Style
+from clusterspace.fleet.gateway.merge.events import PlainStyle, Style
+from clusterspace.fleet.gateway.merge.lists import ClusterList, read_cluster_list
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.testing.watch_histories import ClusterLog, Logged, Segment, Told, read_told
 
@@ -59,20 +59,20 @@ class FakeCluster:
     def compact(self) -> None:
         self.compacted = self.revision
 
-    def pages(self) -> list[Part]:
+    def pages(self) -> list[ClusterList]:
         """Return a list, page by page, of what is selected now."""
         listed = [each for _, each in sorted(self.present.items()) if selects(each.labels or {})]
         starts = range(0, max(len(listed), 1), self.page_size)
         return [self._page(listed, start) for start in starts]
 
-    def _page(self, listed: list[Logged], start: int) -> Part:
+    def _page(self, listed: list[Logged], start: int) -> ClusterList:
         end = start + self.page_size
         metadata = {"resourceVersion": str(self.revision)}
         if end < len(listed):
             metadata["continue"] = "more"
         items = [_object(each) for each in listed[start:end]]
         body = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}
-        return read_part(msgspec.json.encode(body), naming_of(self.name))
+        return read_cluster_list(msgspec.json.encode(body), naming_of(self.name))
 
     def events_after(self, version: str) -> list[bytes]:
         """Return the lines of a watch from a version on; 410 when it is forgotten."""
@@ -125,7 +125,7 @@ class FakeStream:
             style(), wants_bookmarks=wants_bookmarks, wants_initial_end=wants_initial_end
         )
         self.lines: list[bytes] = []
-        self._pages: dict[str, list[Part]] = {}
+        self._pages: dict[str, list[ClusterList]] = {}
         self._read: dict[str, list[bytes]] = {}
         positions = versions.decode(vector, list(self.clusters)) if vector else {}
         if "" in positions.values():

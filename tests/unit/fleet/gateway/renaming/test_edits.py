@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from clusterspace.errors import MalformedObject
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.renaming import edits, places
+from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import EACH
 
 POD = Subject("", "v1", "pods")
@@ -100,7 +100,7 @@ def test_any_legal_text_changes_exactly_where_decoding_and_editing_it_would(
 ) -> None:
     text = written(pod, random.Random(seed)).encode()
 
-    edited = edits.edit_object(text, places.outward(MEMBER, POD))
+    edited = edits.edit_object(text, rules.outward(MEMBER, POD))
 
     assert json.loads(edited) == renamed(pod)
     assert list(json.loads(edited)) == list(pod)

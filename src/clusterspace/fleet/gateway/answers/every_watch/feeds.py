@@ -37,7 +37,7 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.gateway.answers.every_watch.ways import MOST_AT_ONCE, ClusterWay
 from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.merge.parts import Part
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.fleet.gateway.watching import ClientStream, lines_of
 from clusterspace.kube import statuses
@@ -68,7 +68,7 @@ class ClusterFeed:
         way: ClusterWay,
         surroundings: Surroundings,
         *,
-        first_page: Part | None = None,
+        first_page: ClusterList | None = None,
         is_awaited: bool = False,
         held: Collection[str] = (),
     ) -> None:
@@ -167,10 +167,10 @@ class ClusterFeed:
             raise
         self._is_awaited = False
 
-    async def _page(self, link: Link, token: str) -> Part:
+    async def _page(self, link: Link, token: str) -> ClusterList:
         return await self._way.page(link, token, is_whole=not self._takes_pages)
 
-    async def _tell(self, page: Part) -> None:
+    async def _tell(self, page: ClusterList) -> None:
         # A cluster may send more than it was asked for. What is told in one step is not more.
         for piece in page.pieces(MOST_AT_ONCE):
             async with self._client_stream.turn:

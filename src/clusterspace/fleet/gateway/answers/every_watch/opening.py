@@ -11,7 +11,7 @@ from clusterspace.fleet.gateway.answers.every_watch.wishes import WatchWish
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import Reply, Skipped
 from clusterspace.fleet.gateway.merge import failures
-from clusterspace.fleet.gateway.merge.parts import Part
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Opening:
 
     followed: Mapping[str, str]
     """The version of each cluster that the client goes on from."""
-    listed: Sequence[Part]
+    listed: Sequence[ClusterList]
     """The first page of each cluster that the client has nothing of yet."""
     silent: Sequence[str]
     """Clusters the client has nothing of, which cannot be asked now."""

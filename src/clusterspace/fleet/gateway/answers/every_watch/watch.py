@@ -19,8 +19,8 @@ from clusterspace.fleet.gateway.answers.every_watch.ways import ClusterWay
 from clusterspace.fleet.gateway.answers.every_watch.wishes import WatchWish, read_wish
 from clusterspace.fleet.gateway.directory import Membership
 from clusterspace.fleet.gateway.flow import HUB, Subject
-from clusterspace.fleet.gateway.merge.parts import Part
-from clusterspace.fleet.gateway.merge.watch_styles import PlainStyle, Style, TableStyle
+from clusterspace.fleet.gateway.merge.events import PlainStyle, Style, TableStyle
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.fleet.gateway.routes import naming_in
 from clusterspace.fleet.gateway.watching import ClientStream
@@ -100,7 +100,7 @@ class _Watch:
             merger.splice(naming_in(self._asking.route, cluster))
             yield self._feed(cluster)
 
-    def _feed(self, cluster: str, first_page: Part | None = None) -> ClusterFeed:
+    def _feed(self, cluster: str, first_page: ClusterList | None = None) -> ClusterFeed:
         return ClusterFeed(
             ClusterWay(self._asking, cluster),
             self._around,

@@ -15,8 +15,8 @@ from clusterspace.fleet.gateway.answers.every_watch.wishes import without_wish
 from clusterspace.fleet.gateway.answers.pages import Slice
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.flow import Reply
-from clusterspace.fleet.gateway.merge.parts import Part, read_part
-from clusterspace.fleet.gateway.rewriting import queries
+from clusterspace.fleet.gateway.merge.lists import ClusterList, read_cluster_list
+from clusterspace.fleet.gateway.renaming import inbound
 from clusterspace.fleet.gateway.routes import naming_in, path_in_cluster
 from clusterspace.fleet.gateway.troubles import LOOK_SECONDS
 
@@ -33,7 +33,7 @@ class Received:
     """One cluster's reply, and the list it holds, if it holds one."""
 
     reply: Reply
-    part: Part | None = None
+    part: ClusterList | None = None
 
 
 class ClusterWay:
@@ -45,7 +45,7 @@ class ClusterWay:
         self._naming = naming_in(asking.route, cluster)
         self._key = asking.list_key(cluster)
         query = asking.route.info.query
-        shared = queries.rewrite(without_wish(query), self._naming)
+        shared = inbound.rewrite_query(without_wish(query), self._naming)
         # Rows without their objects could not be told apart.
         includes = query.get("includeObject") == "Object"
         beside = (("includeObject", "Object"),) if includes else ()
@@ -78,7 +78,7 @@ class ClusterWay:
         match = _NOT_OLDER if version not in ("", "0") else ""
         return await self._receive(link, Slice(MOST_AT_ONCE if is_all else 1, "", version, match))
 
-    async def page(self, link: Link, token: str, *, is_whole: bool) -> Part:
+    async def page(self, link: Link, token: str, *, is_whole: bool) -> ClusterList:
         """Ask for one page of a list of the present, or for all of it at once."""
         received = await self._receive(link, Slice(0 if is_whole else MOST_AT_ONCE, token))
         if received.part is None:
@@ -95,10 +95,10 @@ class ClusterWay:
                 link, lambda link: replace(self._ask(link, query, seconds), hold=hold)
             )
         self._asking.note(reply)
-        part: Part | None = None
+        part: ClusterList | None = None
         if reply.failure is None:
             try:
-                part = read_part(reply.body, self._naming, self._asking.api_version)
+                part = read_cluster_list(reply.body, self._naming, self._asking.api_version)
                 if not part.metadata.resource_version:
                     raise ClusterMisbehaved(
                         self.cluster, "its list has no resourceVersion", code=200

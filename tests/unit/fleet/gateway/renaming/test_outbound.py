@@ -7,7 +7,7 @@ import pytest
 
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.rewriting import outbound
+from clusterspace.fleet.gateway.renaming import outbound
 
 POD = Subject("", "v1", "pods")
 DEPLOYMENT = Subject("apps", "v1", "deployments")

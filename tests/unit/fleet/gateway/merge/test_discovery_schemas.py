@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from clusterspace.fleet.gateway.merge.openapi import Document, index, merge, pick
-from clusterspace.fleet.gateway.merge.releases import Release
+from clusterspace.fleet.gateway.merge.discovery import (
+    Document,
+    Release,
+    merge_schemas,
+    pick_schema,
+    schema_index,
+)
 from clusterspace.kube.objects import Object
 
 RELEASES = {"karmada": Release(1, 30), "m1": Release(1, 32), "m2": Release(1, 35)}
@@ -34,7 +39,7 @@ INDEXES = {
 
 
 def test_every_path_is_shown_and_the_highest_release_describes_it() -> None:
-    documents = merge(INDEXES, RELEASES)
+    documents = merge_schemas(INDEXES, RELEASES)
 
     assert documents == {
         "api/v1": Document("api/v1", "m2", url("api/v1", "C")),
@@ -47,35 +52,37 @@ def test_every_path_is_shown_and_the_highest_release_describes_it() -> None:
 
 
 def test_the_index_is_read_like_that_of_one_server() -> None:
-    assert index(merge({"m1": INDEXES["m1"]}, RELEASES)) == INDEXES["m1"]
+    assert schema_index(merge_schemas({"m1": INDEXES["m1"]}, RELEASES)) == INDEXES["m1"]
 
 
 def test_of_equal_releases_the_first_is_taken_whoever_answers_first() -> None:
     same = dict.fromkeys(RELEASES, Release(1, 35))
     backwards = dict(reversed(INDEXES.items()))
 
-    assert merge(INDEXES, same) == merge(backwards, same)
-    assert merge(INDEXES, same)["api/v1"].cluster == "karmada"
+    assert merge_schemas(INDEXES, same) == merge_schemas(backwards, same)
+    assert merge_schemas(INDEXES, same)["api/v1"].cluster == "karmada"
 
 
 def test_a_cluster_of_no_known_release_comes_last() -> None:
-    assert merge(INDEXES, {"m1": Release(1, 20)})["api/v1"].cluster == "m1"
+    assert merge_schemas(INDEXES, {"m1": Release(1, 20)})["api/v1"].cluster == "m1"
 
 
 def test_a_client_gets_the_edition_its_index_named() -> None:
-    assert pick("api/v1", "A", INDEXES, RELEASES) == Document("api/v1", "m1", url("api/v1", "A"))
+    assert pick_schema("api/v1", "A", INDEXES, RELEASES) == Document(
+        "api/v1", "m1", url("api/v1", "A")
+    )
 
 
 @pytest.mark.parametrize("wanted", ["", "gone"])
 def test_without_that_edition_it_gets_the_best(wanted: str) -> None:
-    found = pick("api/v1", wanted, INDEXES, RELEASES)
+    found = pick_schema("api/v1", wanted, INDEXES, RELEASES)
 
     assert found is not None
     assert (found.cluster, found.hash) == ("m2", "C")
 
 
 def test_a_path_nobody_has_is_not_found() -> None:
-    assert pick("apis/nobody/v1", "", INDEXES, RELEASES) is None
+    assert pick_schema("apis/nobody/v1", "", INDEXES, RELEASES) is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ def test_a_path_nobody_has_is_not_found() -> None:
     ids=str,
 )
 def test_a_member_cannot_lead_clients_astray(paths: Any) -> None:
-    assert merge({"m1": {"paths": paths}}, RELEASES) == {}
+    assert merge_schemas({"m1": {"paths": paths}}, RELEASES) == {}
 
 
 def test_an_edition_without_a_hash_is_served_too() -> None:
@@ -102,4 +109,4 @@ def test_an_edition_without_a_hash_is_served_too() -> None:
     found = Document("api/v1", "m1", "/openapi/v3/api/v1")
 
     assert found.hash == ""
-    assert pick("api/v1", "", {"m1": plain}, RELEASES) == found
+    assert pick_schema("api/v1", "", {"m1": plain}, RELEASES) == found

@@ -6,7 +6,7 @@ import msgspec
 
 from clusterspace.errors import ClusterMisbehaved, MalformedObject
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.renaming import edits, places, tables
+from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import Fields
 from clusterspace.kube.objects import Object, find_at
 
@@ -18,7 +18,7 @@ def rewrite(body: bytes, naming: Naming, subject: Subject) -> bytes:
 
     Raises ClusterMisbehaved when the answer is not JSON.
     """
-    if naming.is_plain or subject.subresource in places.NOT_OBJECTS or not body:
+    if naming.is_plain or subject.subresource in rules.NOT_OBJECTS or not body:
         return body
     try:
         fields = edits.read_object(body)
@@ -35,11 +35,11 @@ def _edited(fields: Fields, naming: Naming, subject: Subject) -> Fields:
     if kind == "Status":
         return _edited_status(fields, naming, subject)
     if kind == "Table":
-        return tables.table_edit(naming, subject)(fields)
+        return rules.table_edit(naming, subject)(fields)
     if kind.endswith("List") and "items" in fields:
-        each = {edits.EACH: places.outward(naming, subject)}
+        each = {edits.EACH: rules.outward(naming, subject)}
         return edits.editor_of({"items": each})(fields)
-    return places.renamer(naming, subject)(fields)
+    return rules.renamer(naming, subject)(fields)
 
 
 def _edited_status(fields: Fields, naming: Naming, subject: Subject) -> Fields:
@@ -47,7 +47,7 @@ def _edited_status(fields: Fields, naming: Naming, subject: Subject) -> Fields:
     details: Any = msgspec.json.decode(fields.get("details", b"null"))
     name = find_at(details, "name")
     about_namespace = find_at(details, "kind") in _NAMESPACE_WORDS and naming.qualifies_namespaces
-    change = places.qualifier(naming, subject, is_namespace=about_namespace)
+    change = rules.qualifier(naming, subject, is_namespace=about_namespace)
     if change is None or not isinstance(name, str) or not name:
         return fields
     renamed = change(name)

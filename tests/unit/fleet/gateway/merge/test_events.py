@@ -5,9 +5,14 @@ from typing import Any
 import msgspec
 
 from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.merge.parts import read_part
-from clusterspace.fleet.gateway.merge.watch_items import Change, read_event, read_items
-from clusterspace.fleet.gateway.merge.watch_styles import PlainStyle, TableStyle
+from clusterspace.fleet.gateway.merge.events import (
+    Change,
+    PlainStyle,
+    TableStyle,
+    read_event,
+    read_items,
+)
+from clusterspace.fleet.gateway.merge.lists import read_cluster_list
 
 PODS = Subject("", "v1", "pods")
 THINGS = Subject("example.com", "v1", "things")
@@ -49,7 +54,7 @@ def test_clusters_of_different_releases_share_one_header() -> None:
     old = table(["Name", "Size"], "a", 1)
     new = table(["Name", "Size", "Colour"], "b", 2, "red", name="b")
     for shown, naming in ((old, EAST), (new, WEST)):
-        style.learn(read_part(msgspec.json.encode(shown), naming))
+        style.learn(read_cluster_list(msgspec.json.encode(shown), naming))
 
     first = written(style, old, EAST)
     second = written(style, new, WEST)
@@ -75,7 +80,7 @@ def test_later_tables_of_a_cluster_are_read_by_the_columns_it_declared_first() -
 def test_a_table_nobody_has_declared_columns_for_has_no_bookmark_yet() -> None:
     style = TableStyle(THINGS)
     before = style.bookmark("V", ends_initial=True)
-    style.learn(read_part(msgspec.json.encode(table(["Name", "Size"], "a", 1)), EAST))
+    style.learn(read_cluster_list(msgspec.json.encode(table(["Name", "Size"], "a", 1)), EAST))
 
     bookmark = msgspec.json.decode(style.bookmark("V", ends_initial=True))["object"]
 
@@ -101,7 +106,7 @@ def test_items_of_a_list_get_the_kind_that_events_have() -> None:
         "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"},
         "spec": {"nodeName": "n"},
     }
-    page = read_part(
+    page = read_cluster_list(
         msgspec.json.encode(
             {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [item]}
         ),

@@ -2,7 +2,12 @@
 
 import pytest
 
-from clusterspace.fleet.gateway.merge.releases import UNKNOWN, Release, merge, read_release
+from clusterspace.fleet.gateway.merge.discovery import (
+    UNKNOWN,
+    Release,
+    merge_releases,
+    read_release,
+)
 from clusterspace.kube.objects import Object
 
 
@@ -40,14 +45,16 @@ def test_the_fleet_is_as_old_as_its_oldest_member() -> None:
         "m3": version("v1.32.0"),
     }
 
-    assert merge(versions) == version("v1.9.11")
+    assert merge_releases(versions) == version("v1.9.11")
 
 
 def test_a_member_that_makes_no_sense_is_left_out() -> None:
-    assert merge({"m1": {"gitVersion": "?"}, "m2": version("v1.32.0")}) == version("v1.32.0")
+    assert merge_releases({"m1": {"gitVersion": "?"}, "m2": version("v1.32.0")}) == version(
+        "v1.32.0"
+    )
 
 
 def test_without_members_the_hub_speaks() -> None:
-    assert merge({"karmada": version("v1.35.0")}) == version("v1.35.0")
-    assert merge({"karmada": version("v1.35.0"), "m1": {}}) == version("v1.35.0")
-    assert merge({}) is None
+    assert merge_releases({"karmada": version("v1.35.0")}) == version("v1.35.0")
+    assert merge_releases({"karmada": version("v1.35.0"), "m1": {}}) == version("v1.35.0")
+    assert merge_releases({}) is None

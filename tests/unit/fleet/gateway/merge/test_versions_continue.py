@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clusterspace.errors import BadRequest
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.fleet.gateway.merge.continues import Continue, decode, encode
+from clusterspace.fleet.gateway.merge.versions import Continue, decode_continue, encode_continue
 
 clusters = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?", fullmatch=True)
 vectors = st.dictionaries(clusters, st.integers(0, 2**40).map(str), max_size=5).map(versions.encode)
@@ -20,30 +20,30 @@ places = st.builds(Continue, clusters, st.text(max_size=60), vectors)
 
 @given(places)
 def test_a_token_says_where_to_go_on(place: Continue) -> None:
-    assert decode(encode(place)) == place
+    assert decode_continue(encode_continue(place)) == place
 
 
 @given(places, st.data())
 def test_a_damaged_token_is_refused(place: Continue, data: st.DataObject) -> None:
-    token = encode(place)
+    token = encode_continue(place)
     at = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from(["", "~", "x", "0"]).filter(lambda text: text != token[at]))
 
     with pytest.raises(BadRequest, match="invalid continue token"):
-        decode(token[:at] + other + token[at + 1 :])
+        decode_continue(token[:at] + other + token[at + 1 :])
 
 
 @given(st.text(max_size=40))
 def test_text_that_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="invalid continue token"):
-        decode(text)
+        decode_continue(text)
 
 
 def test_a_members_own_token_is_no_token_of_the_fleet() -> None:
     own = base64.urlsafe_b64encode(b'{"v":"meta.k8s.io/v1","rv":5,"start":"a"}').decode()
 
     with pytest.raises(BadRequest):
-        decode(own)
+        decode_continue(own)
 
 
 def test_a_token_of_five_hundred_clusters_fits_a_url() -> None:
@@ -55,7 +55,7 @@ def test_a_token_of_five_hundred_clusters_fits_a_url() -> None:
         f'{{"v":"meta.k8s.io/v1","rv":9999999999,"start":"{longest_key}"}}'.encode()
     ).decode()
 
-    token = encode(Continue(fleet[250], member_token.rstrip("="), vector))
+    token = encode_continue(Continue(fleet[250], member_token.rstrip("="), vector))
 
     assert quote(token, safe="") == token
     assert len(token) < 7.5 * 1024

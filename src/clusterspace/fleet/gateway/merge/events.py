@@ -1,0 +1,277 @@
+"""One event of a watch: read as its cluster wrote it, written as the client wants it.
+
+A client wants whole objects or their metadata, or rows of a Table.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, Protocol, cast
+
+import msgspec
+
+from clusterspace.errors import ApiError, ClusterMisbehaved, MalformedObject
+from clusterspace.fleet.gateway.flow import Naming, Subject
+from clusterspace.fleet.gateway.merge import tables
+from clusterspace.fleet.gateway.merge.lists import VERSION, ClusterList, Row, read_cluster_list
+from clusterspace.fleet.gateway.renaming import edits
+from clusterspace.fleet.gateway.renaming.edits import Fields
+from clusterspace.fleet.gateway.renaming.rules import renamer
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
+from clusterspace.kube.tables import META_VERSION
+
+_PARTIAL_KIND: Final = "PartialObjectMetadata"
+
+
+class Change(Enum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Head(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What tells an object and its state from all others of its kind in its cluster."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """What the object is called in its cluster, and no other one of its kind."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object as its cluster wrote it: `part` has this one item or row alone."""
+
+    head: Head
+    part: ClusterList
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of one cluster."""
+
+    change: Change | None
+    """None for a bookmark: nothing happened up to the version its item has."""
+    item: Item
+
+
+class _Frame(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class _Headed(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    metadata: Head = Head()
+
+
+_frames: Final = msgspec.json.Decoder(_Frame)
+_headed: Final = msgspec.json.Decoder(_Headed)
+_heads: Final = msgspec.json.Decoder(Head)
+_UNREADABLE: Final = (UnicodeDecodeError, RecursionError, MalformedObject, ValueError)
+"""What reading raises; a DecodeError is a ValueError."""
+
+
+def read_event(line: bytes, naming: Naming, columns: Sequence[Object] = ()) -> Event:
+    """Read one line of the watch of `naming.cluster`; raise what it tells when it is an error.
+
+    `columns` are those its Tables declared before: only the first one does.
+    """
+    try:
+        frame = _frames.decode(line)
+        if frame.type == "ERROR":
+            raise _told(frame.object, naming.cluster)
+        if frame.type == "BOOKMARK":
+            return Event(None, _read_bookmark(frame.object, naming))
+        return Event(Change(frame.type), _read_item(frame.object, naming, columns))
+    except _UNREADABLE as error:
+        why = f"the watch sent something that is no event: {error}"
+        raise ClusterMisbehaved(naming.cluster, why, code=200) from error
+
+
+def read_items(page: ClusterList) -> list[Item]:
+    """Return the items of one page of a list, each in a part of its own."""
+    try:
+        return list(_items_of(page))
+    except _UNREADABLE as error:
+        why = f"its list has an item that cannot be read: {error}"
+        raise ClusterMisbehaved(page.cluster, why, code=200) from error
+
+
+def gone(head: Head, like: ClusterList) -> Item:
+    """Return what can be told of an object that a list no longer has, of the kind of that list."""
+    kind = _PARTIAL_KIND if like.is_table else like.kind.removesuffix("List")
+    typed = {"kind": kind, "apiVersion": META_VERSION if like.is_table else like.api_version}
+    metadata = {key: value for key, value in msgspec.to_builtins(head).items() if value}
+    fields = {**typed, "metadata": msgspec.Raw(edits.encode(metadata))}
+    return Item(head, ClusterList(like.naming, kind, typed["apiVersion"], items=(fields,)))
+
+
+def _told(status: msgspec.Raw, cluster: str) -> ApiError:
+    error = statuses.error_from(msgspec.json.decode(status, type=dict[str, Any]), 500)
+    error.cluster = cluster
+    return error
+
+
+def _read_bookmark(body: msgspec.Raw, naming: Naming) -> Item:
+    headed = _headed.decode(body)
+    _require_version(headed.metadata)
+    return Item(headed.metadata, ClusterList(naming, headed.kind, headed.api_version))
+
+
+def _read_item(body: msgspec.Raw, naming: Naming, columns: Sequence[Object]) -> Item:
+    headed = _headed.decode(body)
+    if headed.kind != "Table":
+        _require_version(headed.metadata)
+        part = ClusterList(
+            naming, headed.kind, headed.api_version, items=(edits.read_object(body),)
+        )
+        return Item(headed.metadata, part)
+    table = read_cluster_list(bytes(body), naming)
+    (item,) = _items_of(replace(table, columns=table.columns or tuple(columns)))
+    return item
+
+
+def _items_of(page: ClusterList) -> Iterator[Item]:
+    if page.is_table:
+        for row in page.rows:
+            yield Item(_head_beside(row), replace(page, rows=(row,)))
+        return
+    # Items of a list leave out their kind; events never do.
+    typed = {"kind": page.kind.removesuffix("List"), "apiVersion": page.api_version}
+    for item in page.items:
+        head = _heads.decode(item.get("metadata", b"{}"))
+        _require_version(head)
+        fields = {**typed, **item}
+        yield Item(head, ClusterList(page.naming, typed["kind"], page.api_version, items=(fields,)))
+
+
+def _head_beside(row: Row) -> Head:
+    head = Head() if row.beside is msgspec.UNSET else _headed.decode(row.beside).metadata
+    _require_version(head)
+    return head
+
+
+def _require_version(head: Head) -> None:
+    # It becomes a part of ours, on every event that follows: one without bounds would make all of
+    # them too long for a URL.
+    if not VERSION.fullmatch(head.resource_version):
+        raise ValueError("an object whose resourceVersion is none")
+
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark behind the events a watch begins with."""
+
+_PARTIAL: Final = {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION}
+
+
+class Style(Protocol):
+    """How a client wants its objects."""
+
+    def learn(self, part: ClusterList) -> None:
+        """Take note of what a cluster says of the kind of its objects."""
+        ...
+
+    def write(self, change: Change, item: Item, vector: str) -> bytes:
+        """Return the event that tells of a change."""
+        ...
+
+    def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
+        """Return the event that tells how far the stream has come; empty while none can be made."""
+        ...
+
+
+class PlainStyle:
+    """Objects as they are, or their metadata alone: whatever the clusters were asked for."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._kind: Mapping[str, str] = {}
+
+    def learn(self, part: ClusterList) -> None:
+        """Remember the kind: a bookmark must have it, and may be the first event."""
+        if not self._kind and part.kind:
+            kind = part.kind.removesuffix("List")
+            self._kind = {"kind": kind, "apiVersion": part.api_version}
+
+    def write(self, change: Change, item: Item, vector: str) -> bytes:
+        """Return the event, its object renamed and stamped."""
+        fields = renamer(item.part.naming, self._subject)(item.part.items[0])
+        return _line(change.value, _stamped(fields, vector))
+
+    def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
+        """Return an object of the right kind with nothing but its version."""
+        if not self._kind:
+            return b""
+        return _line("BOOKMARK", _bookmark(self._kind, vector, ends_initial=ends_initial))
+
+
+class TableStyle:
+    """Objects as rows; the first event alone declares the columns."""
+
+    def __init__(self, subject: Subject, *, shows_objects: bool = True) -> None:
+        self._subject = subject
+        self._shows_objects = shows_objects
+        self._agreed: tuple[Object, ...] = ()
+        self._has_declared = False
+
+    def learn(self, part: ClusterList) -> None:
+        """Let a cluster have its columns shown, until they are declared."""
+        if not self._has_declared:
+            self._agreed = tables.agreed_columns((part,), self._subject, self._agreed)
+
+    def write(self, change: Change, item: Item, vector: str) -> bytes:
+        """Return the event: a Table of one row."""
+        self.learn(item.part)
+        (row,) = tables.merged_rows(item.part, self._subject, self._agreed)
+        return self._table(change.value, row, vector)
+
+    def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
+        """Return the row of an empty object, as a kube-apiserver does: the mark is in it."""
+        if not self._agreed:
+            return b""
+        beside = _bookmark(_PARTIAL, vector, ends_initial=ends_initial)
+        row = {"cells": tables.empty_cells(self._agreed), "object": beside}
+        return self._table("BOOKMARK", row, vector)
+
+    def _table(self, kind: str, row: Fields, vector: str) -> bytes:
+        beside = _stamped(_taken_apart(row["object"]), vector) if self._shows_objects else None
+        columns = None if self._has_declared else tables.with_cluster(self._agreed)
+        self._has_declared = True
+        table = {
+            "kind": "Table",
+            "apiVersion": META_VERSION,
+            "metadata": {"resourceVersion": vector},
+            "columnDefinitions": columns,
+            "rows": [{**row, "object": beside}],
+        }
+        return _line(kind, table)
+
+
+def _stamped(fields: Fields, vector: str) -> Fields:
+    metadata = _taken_apart(fields.get("metadata", {}))
+    return {**fields, "metadata": {**metadata, "resourceVersion": vector}}
+
+
+def _taken_apart(held: Any) -> Fields:
+    return edits.read_object(held) if isinstance(held, msgspec.Raw) else cast("Fields", held)
+
+
+def _bookmark(kind: Mapping[str, str], vector: str, *, ends_initial: bool) -> Fields:
+    metadata: Object = {"resourceVersion": vector}
+    if ends_initial:
+        metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+    return {**kind, "metadata": metadata}
+
+
+def _line(kind: str, shown: Fields) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), edits.encode(shown))
