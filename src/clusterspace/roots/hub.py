@@ -37,7 +37,7 @@ from clusterspace.apiserver.definition_controller import CustomResourceControlle
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
-from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder
+from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
@@ -250,7 +250,7 @@ class _Renewal:
 def _housekeeping(hub: HubState, controller: CustomResourceController) -> Tasks:
     return {
         "custom resources": controller.run,
-        "namespaces": NamespaceEnder(hub).run,
+        "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
         "role aggregation": RoleAggregator(hub).run,
         "event expiry": lambda: expire_events(hub),

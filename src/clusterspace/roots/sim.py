@@ -24,7 +24,7 @@ from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
-from clusterspace.apiserver.housekeeping.namespaces import NamespaceEnder
+from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
@@ -151,7 +151,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             tasks,
             {
                 "custom resources": definitions.run,
-                "namespaces": NamespaceEnder(hub).run,
+                "namespaces": NamespaceController(hub).run,
                 "garbage collection": GarbageCollector(hub).run,
                 "role aggregation": RoleAggregator(hub).run,
                 "event expiry": lambda: expire_events(hub),

@@ -8,8 +8,9 @@ serve counts as present, and the delete names the UID and version that were read
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 import structlog
@@ -19,7 +20,7 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.interface import Event, KeyValue
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.apiserver.writing import FOREGROUND, ORPHAN, REMOVER, edit_own, remove
 from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, StoreError
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of, with_metadata
@@ -66,6 +67,7 @@ class GarbageCollector:
         self._waiting: dict[str, str] = {}
         """UID to key of objects that wait for their dependents."""
         self._to_check: set[str] = set()
+        """Keys to look at, each once however often it was named since the last look."""
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -82,33 +84,29 @@ class GarbageCollector:
                     await self._hub.clock.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
+        """Keep the index, from a list of everything on, until the store ends the watch."""
         page = await self._hub.store.range("/registry/")
-        self._dependents.clear()
-        self._owners.clear()
+        for index in (self._dependents, self._owners, self._waiting):
+            index.clear()
         for entry in page.items:
             self._note(entry)
-        watch = self._hub.store.watch("/registry/", after=page.revision)
-        try:
+        with closing(self._hub.store.watch("/registry/", after=page.revision)) as watch:
             async for events in watch:
                 for event in events:
-                    self._see(event)
-        finally:
-            watch.close()
+                    if not event.is_delete:
+                        self._note(event.item)
+                        continue
+                    self._forget(event.key)
+                    if event.previous is None:
+                        continue
+                    gone = _traits.decode(event.previous.value).metadata
+                    self._check(self._dependents.get(gone.uid, ()))
+                    # An owner that waits for this one in the foreground can be looked at again.
+                    self._waiting.pop(gone.uid, None)
+                    owners = (each.uid for each in gone.ownerReferences or ())
+                    self._check(self._waiting[uid] for uid in owners if uid in self._waiting)
 
-    # -- what might be concerned ---------------------------------------------------------------
-
-    def _see(self, event: Event) -> None:
-        if not event.is_delete:
-            self._note(event.item)
-            return
-        self._forget(event.key)
-        if event.previous is not None:
-            gone = _traits.decode(event.previous.value).metadata
-            self._check(self._dependents.get(gone.uid, ()))
-            # An owner that waits for this one in the foreground can be looked at again.
-            self._waiting.pop(gone.uid, None)
-            owners = (each.uid for each in gone.ownerReferences or ())
-            self._check(self._waiting[uid] for uid in owners if uid in self._waiting)
+    # -- what might be concerned: no awaits, so the index is whole whenever `_work` reads it -----
 
     def _note(self, entry: KeyValue) -> None:
         self._forget(entry.key)
@@ -127,9 +125,9 @@ class GarbageCollector:
 
     def _forget(self, key: str) -> None:
         for uid in self._owners.pop(key, ()):
-            held = self._dependents[uid]
-            held.discard(key)
-            if not held:
+            dependents = self._dependents[uid]
+            dependents.discard(key)
+            if not dependents:
                 del self._dependents[uid]
 
     def _check(self, keys: Iterable[str]) -> None:
@@ -143,18 +141,17 @@ class GarbageCollector:
         while True:
             await self._wake.wait()
             await self._hub.clock.sleep(SETTLE_SECONDS)
+            # In one step: a key that is added after it wakes us again. What is in `keys` when the
+            # hub stops is not lost either, for the next one looks at everything that has owners.
             self._wake.clear()
             keys, self._to_check = self._to_check, set()
             for key in sorted(keys):
-                await self._look(key)
-
-    async def _look(self, key: str) -> None:
-        try:
-            await self.collect(key)
-        except (NotFound, Conflict):
-            self._check(())  # it changed under our hands: its own event brings us back
-        except ApiError as error:
-            _log.warning("garbage collection failed", key=key, reason=error.message)
+                try:
+                    await self.collect(key)
+                except (NotFound, Conflict):
+                    continue  # it changed under our hands: its own event brings us back
+                except ApiError as error:
+                    _log.warning("garbage collection failed", key=key, reason=error.message)
 
     async def collect(self, key: str) -> None:
         """Look at one object and do what its owners and finalizers ask for."""
@@ -162,14 +159,20 @@ class GarbageCollector:
         if found is None:
             return
         served, kube_object = found
-        finalizers = cast("list[str]", metadata_of(kube_object).get("finalizers") or [])
-        if metadata_of(kube_object).get("deletionTimestamp"):
-            if ORPHAN in finalizers:
-                await self._orphan_dependents(served, key, uid_of(kube_object))
-            elif FOREGROUND in finalizers:
-                await self._finish_foreground(served, key, uid_of(kube_object))
-            return
-        await self._collect_dependent(served, key, kube_object)
+        uid, metadata = uid_of(kube_object), metadata_of(kube_object)
+        finalizers = cast("list[str]", metadata.get("finalizers") or [])
+        if not metadata.get("deletionTimestamp"):
+            await self._collect_dependent(served, key, kube_object)
+        elif ORPHAN in finalizers:
+            # References first, the finalizer last: a crash in between leaves an owner that still
+            # waits, and this is done again. The other way round its dependents would be deleted.
+            for dependent_key in sorted(self._dependents.get(uid, ())):
+                dependent = await self._read(dependent_key)
+                if dependent is not None:
+                    await self._drop_references(dependent[0], dependent_key, {uid})
+            await self._release(served, key, ORPHAN)
+        elif FOREGROUND in finalizers:
+            await self._finish_foreground(served, key, uid)
 
     async def _collect_dependent(self, served: Served, key: str, dependent: Object) -> None:
         """Delete an object none of whose owners are there; else drop the references that hang."""
@@ -190,19 +193,17 @@ class GarbageCollector:
             blocks = any(each.get("blockOwnerDeletion") for each in waiting)
             has_dependents = bool(self._dependents.get(uid_of(dependent)))
             policy = "Foreground" if blocks and has_dependents else "Background"
-            await self._delete(served, key, dependent, policy)
+            # By the UID and version that were read: a write in between, such as one that gives it
+            # a new owner, is a Conflict, and the object is looked at again.
+            options = DeleteOptions(
+                propagation=policy,
+                uid=uid_of(dependent),
+                resource_version=str(metadata_of(dependent)["resourceVersion"]),
+            )
+            await remove(self._hub, served, key, options)
+            _log.info("object without owners deleted", key=key, uid=uid_of(dependent))
         elif gone:
             await self._drop_references(served, key, {str(each.get("uid")) for each in gone})
-
-    async def _delete(self, served: Served, key: str, seen: Object, policy: str) -> None:
-        metadata = metadata_of(seen)
-        options = DeleteOptions(
-            propagation=policy,
-            uid=uid_of(seen),
-            resource_version=str(metadata["resourceVersion"]),
-        )
-        await remove(self._hub, served, key, options)
-        _log.info("object without owners deleted", key=key, uid=uid_of(seen))
 
     async def _read_owner(
         self, dependent: Object, reference: Object, read: dict[str, "_Metadata | None"]
@@ -245,25 +246,18 @@ class GarbageCollector:
         if not blocking:
             await self._release(served, key, FOREGROUND)
 
-    async def _orphan_dependents(self, served: Served, key: str, uid: str) -> None:
-        for dependent_key in sorted(self._dependents.get(uid, ())):
-            found = await self._read(dependent_key)
-            if found is not None:
-                await self._drop_references(found[0], dependent_key, {uid})
-        await self._release(served, key, ORPHAN)
-
     async def _release(self, served: Served, key: str, finalizer: str) -> None:
-        def released(held: Object) -> Object:
-            present = cast("list[str]", metadata_of(held).get("finalizers") or [])
-            kept = [each for each in present if each != finalizer]
-            return with_metadata(held, finalizers=kept or None)
+        def released(live: Object) -> Object:
+            finalizers = cast("list[str]", metadata_of(live).get("finalizers") or [])
+            kept = [each for each in finalizers if each != finalizer]
+            return with_metadata(live, finalizers=kept or None)
 
         await edit_own(self._hub, served, key, released)
 
     async def _drop_references(self, served: Served, key: str, uids: set[str]) -> None:
-        def without(held: Object) -> Object:
-            kept = [each for each in _references(held) if each.get("uid") not in uids]
-            return with_metadata(held, ownerReferences=kept or None)
+        def without(live: Object) -> Object:
+            kept = [each for each in _references(live) if each.get("uid") not in uids]
+            return with_metadata(live, ownerReferences=kept or None)
 
         await edit_own(self._hub, served, key, without)
 
@@ -281,5 +275,4 @@ class GarbageCollector:
 
 
 def _references(kube_object: Object) -> list[Object]:
-    held: Any = find_at(kube_object, "metadata", "ownerReferences") or []
-    return cast("list[Object]", held)
+    return cast("list[Object]", find_at(kube_object, "metadata", "ownerReferences") or [])

@@ -217,12 +217,12 @@ def check_times(claims: Claims, now: float) -> None:
         raise RefusedToken("token is not valid yet")
 
 
-def shared_audiences(claims: Claims, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the wanted audiences the token is meant for; RefusedToken when none is."""
-    shared = tuple(each for each in claims.audiences if each in wanted)
+def shared_audiences(claims: Claims, requested: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the requested audiences the token is meant for; RefusedToken when none is."""
+    shared = tuple(each for each in claims.audiences if each in requested)
     if not shared:
         meant = " ".join(f'"{each}"' for each in claims.audiences)
-        asked = " ".join(f'"{each}"' for each in wanted)
+        asked = " ".join(f'"{each}"' for each in requested)
         raise RefusedToken(
             f"token audiences [{meant}] is invalid for the target audiences [{asked}]"
         )

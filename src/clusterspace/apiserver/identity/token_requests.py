@@ -146,10 +146,10 @@ async def find_binding(hub: HubState, request: Object, account: Object) -> Bound
     found = await find_object(hub, "", plural, namespace, name)
     if found is None:
         raise statuses.not_found(GroupResource("", plural), name)
-    wanted = reference.get("uid")
-    if wanted and wanted != uid_of(found):
+    uid = reference.get("uid")
+    if uid and uid != uid_of(found):
         why = (
-            f"the UID in the bound object reference ({wanted}) does not match the UID in record. "
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
         raise statuses.conflict(GroupKind("", kind), name, why)
