@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from tests.component.hub_wire import MERGE_PATCH, SECRETS, HubClient, hub_here, secret
 
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.housekeeping import garbage, namespaces
 from clusterspace.apiserver.housekeeping.expiry import forget_old_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
+from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.writing import create_own
+from clusterspace.apiserver.writing import create_own, remove
 from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
 from clusterspace.testing.clocks import ManualClock
@@ -345,6 +347,23 @@ async def test_nothing_is_deleted_while_the_owner_cannot_be_read() -> None:
     store.unreadable = ""
     await collector.collect(key)
     assert await store.get(key) is None
+
+
+async def test_an_owner_is_not_let_go_before_its_dependents_are_known() -> None:
+    """The mark can be read before the watch has brought what was written ahead of it."""
+    store = MemoryStore()
+    hub = state_on(store, ManualClock())
+    secrets = hub.catalog.get_storage("", "secrets")
+    owner = await create_own(hub, secrets, secret("owner", namespace="default"), "test")
+    reference = owner_of(forms.decode_stored(owner, secrets.form))
+    child = secret("child", namespace="default", ownerReferences=[reference])
+    await create_own(hub, secrets, child, "test")
+    key = secrets.key("default", "owner")
+    await remove(hub, secrets, key, DeleteOptions(propagation="Orphan"))
+
+    await GarbageCollector(hub).collect(key)
+
+    assert await store.get(key) is not None
 
 
 # -- events --------------------------------------------------------------------------------------

@@ -163,6 +163,10 @@ class GarbageCollector:
         finalizers = cast("list[str]", metadata.get("finalizers") or [])
         if not metadata.get("deletionTimestamp"):
             await self._collect_dependent(served, key, kube_object)
+        elif uid not in self._waiting:
+            # The store is ahead of the index, which has not seen the mark, and so perhaps not all
+            # dependents that were written before it. The event of the mark brings us back.
+            return
         elif ORPHAN in finalizers:
             # References first, the finalizer last: a crash in between leaves an owner that still
             # waits, and this is done again. The other way round its dependents would be deleted.
