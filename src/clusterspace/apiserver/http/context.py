@@ -24,10 +24,12 @@ class RequestContext:
 
     __slots__ = (
         "_has_turn",
+        "cluster",
         "guards",
         "info",
         "is_heavy",
         "labels",
+        "new_name",
         "on_end",
         "received",
         "request",
@@ -42,6 +44,10 @@ class RequestContext:
         self.request_id = request_id
         self.user: User = ANONYMOUS
         self.warnings: list[str] = []
+        self.cluster = ""
+        """The one cluster that a call at the gateway is for, once that is known."""
+        self.new_name = ""
+        """What the body of a create calls the new object, where the body was read for it."""
         self.labels: RequestLabels | None = None
         """What the call is counted as, once it is known to be about something served."""
         self.received = request.headers

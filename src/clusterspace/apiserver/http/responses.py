@@ -1,6 +1,7 @@
 """Answers onto the wire: JSON and YAML bodies, Status bodies, warnings."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import Any, Final, cast
 
@@ -12,9 +13,16 @@ from clusterspace.apiserver.http.messages import HeaderPairs, Response
 from clusterspace.apiserver.http.negotiation import JSON, YAML
 from clusterspace.errors import ApiError
 from clusterspace.kube import statuses
+from clusterspace.kube.json_errors import UNREADABLE
 
 _WARNING_TOTAL: Final = 4096
 """Headers have limits everywhere on the way; kube-apiserver stops at the same size."""
+
+_YAML_STEP_BYTES: Final = 64 * 1024
+"""How much JSON becomes YAML in one go: a tenth of a second."""
+
+_read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def json_response(context: RequestContext, code: int, body: bytes | Sequence[bytes]) -> Response:
@@ -32,6 +40,66 @@ def value_response(
     if media_type == YAML:
         return Response(code, headers_for(context, YAML), yaml_bytes(value))
     return json_response(context, code, msgspec.json.encode(value))
+
+
+async def as_yaml(context: RequestContext, response: Response) -> Response:
+    """Return an answer in JSON as one in YAML; a long list is written some elements at a time.
+
+    YAML takes a second for each megabyte, and there is one lane for everybody's long work. So each
+    step of a list is a piece of work of its own, and others have their turn in between.
+    """
+    text = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    context.weigh(text)
+    try:
+        fields, listed, elements = await context.run(lambda: _read_list(text))
+    except UNREADABLE:
+        return response  # no JSON after all: somebody else's refusal, in whatever words
+    # Keys are sorted. At the top of a document, elements are written as they are below a key: by
+    # dashes in the first column.
+    before = {name: value for name, value in fields.items() if name < listed}
+    behind = {name: value for name, value in fields.items() if name > listed}
+    pieces = [_yaml_of(before)] if before else []
+    if listed:
+        pieces.append(f"{listed}:\n".encode())
+    for batch in _batches(elements):
+        pieces += (await context.run(lambda batch=batch: _yaml_of(batch)),)
+    if behind or not pieces:
+        pieces.append(await context.run(lambda: _yaml_of(behind)))
+    kept = [pair for pair in response.headers if pair[0].lower() != "content-type"]
+    return Response(response.status, [*kept, ("Content-Type", YAML)], pieces)
+
+
+def _read_list(text: bytes) -> tuple[dict[str, msgspec.Raw], str, list[msgspec.Raw]]:
+    """Return the fields of a list or Table but one, that one's name, and its elements.
+
+    What is no list is all fields; so is one that has no elements.
+    """
+    fields = _read_fields(text)
+    for listed in ("items", "rows"):
+        elements: list[msgspec.Raw] = []
+        with suppress(*UNREADABLE):
+            elements = _read_elements(fields.get(listed, b"[]"))
+        if elements:
+            del fields[listed]
+            return fields, listed, elements
+    return fields, "", []
+
+
+def _batches(elements: Sequence[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+    batch: list[msgspec.Raw] = []
+    size = 0
+    for element in elements:
+        batch.append(element)
+        size += len(element)
+        if size >= _YAML_STEP_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _yaml_of(texts: Any) -> bytes:
+    return yaml_bytes(msgspec.json.decode(msgspec.json.encode(texts)))
 
 
 def yaml_bytes(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON
-from clusterspace.apiserver.http.responses import json_response, value_response
+from clusterspace.apiserver.http.responses import as_yaml, json_response, value_response
 from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
 from clusterspace.apiserver.selection import Selection, select_for
 from clusterspace.apiserver.state import HubState
@@ -91,9 +91,10 @@ async def list_objects(request: ResourceRequest) -> Response:
                 "metadata": page.metadata,
                 "items": [forms.as_item(each, served.form) for each in objects],
             }
-        return value_response(context, 200, body, representation.media_type)
+        return value_response(context, 200, body)
 
-    return await context.run(answer)
+    response = await context.run(answer)
+    return response if representation.media_type == JSON else await as_yaml(context, response)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Mounts the flow under the gateway's URL space: a call to its route, its route to its answer."""
 
 from dataclasses import replace
+from functools import cache
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
@@ -16,10 +17,10 @@ from clusterspace.fleet.gateway.answers.follow_ups import kept_in_place
 from clusterspace.fleet.gateway.answers.one import answer_one
 from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
 from clusterspace.fleet.gateway.answers.search import answer_found
-from clusterspace.fleet.gateway.flow import BodyNames, Reach, Subject
+from clusterspace.fleet.gateway.flow import BodyNames, Reach, Route, Subject
 from clusterspace.fleet.gateway.identity import proxy_request
 from clusterspace.fleet.gateway.renaming import inbound
-from clusterspace.fleet.gateway.routes import FleetRequest, read_fleet_request, route_for
+from clusterspace.fleet.gateway.routes import QUESTIONS, FleetRequest, read_fleet_request, route_for
 
 
 def read_fleet_info(request: Request) -> RequestInfo:
@@ -59,14 +60,22 @@ class FleetApp:
         request = read_fleet_request(raw.method, raw.path, raw.query)
         body = await self._body_of(context, request)
 
+        @cache
         def body_names() -> BodyNames:
             return inbound.names_in(body, context.header("content-type"), Subject.of(request.info))
 
         federation = self._fleet.federation
-        route = await context.run(
-            lambda: route_for(request, federation=federation, body_names=body_names)
-        )
-        return kept_in_place(Asking(self._fleet, context, request, route))
+        context.cluster = request.clusterspace or ""  # for the record, if there is no route
+
+        def route_named() -> tuple[Route, str]:
+            route = route_for(request, federation=federation, body_names=body_names)
+            is_made = bool(body) and request.info.group not in QUESTIONS
+            return route, body_names().name if is_made else ""
+
+        route, context.new_name = await context.run(route_named)
+        asking = kept_in_place(Asking(self._fleet, context, request, route))
+        context.cluster = asking.route.naming.cluster
+        return asking
 
     async def _body_of(self, context: RequestContext, request: FleetRequest) -> bytes:
         """Return the body of a create: nothing else says what the new object is called."""

@@ -13,12 +13,7 @@ from clusterspace.apiserver.http.foreign_answers import (
 )
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON, YAML, Representation
-from clusterspace.apiserver.http.responses import (
-    headers_for,
-    json_response,
-    value_response,
-    warning_headers,
-)
+from clusterspace.apiserver.http.responses import as_yaml, headers_for, warning_headers
 from clusterspace.fleet.gateway.flow import HUB, Reply
 
 _AT_ONCE: Final = 64 * 1024
@@ -32,11 +27,14 @@ async def send_merged(
     representation: Representation,
 ) -> Response | None:
     """Answer with a merged document; a long one goes out while it is still being made."""
-    if representation.media_type == YAML or context.info.query.is_true("pretty"):
+    headers = [*headers_for(context, JSON), *warning_headers(_warnings_of(replies))]
+    if representation.media_type == YAML:
+        return await as_yaml(context, Response(200, headers, list(pieces)))
+    if context.info.query.is_true("pretty"):
         body = b"".join(pieces)
         context.weigh(body)
-        return await context.run(lambda: _reformatted(context, body, representation))
-    headers = [*headers_for(context, JSON), *warning_headers(_warnings_of(replies))]
+        formatted = await context.run(lambda: msgspec.json.format(body, indent=2))
+        return Response(200, headers, formatted)
     rest = batches(pieces)
     first = next(rest, b"")
     second = next(rest, None)
@@ -53,24 +51,12 @@ async def send_merged(
     return None
 
 
-def send_one(
-    context: RequestContext, reply: Reply, body: bytes, representation: Representation, speaker: str
-) -> Response:
+def send_one(context: RequestContext, reply: Reply, body: bytes, speaker: str) -> Response:
     """Answer with what one cluster answered, its body rewritten."""
-    headers = dict(reply.headers)
     if reply.status >= 400:
-        body = clean_failure(body, headers.get("content-type", ""))
-    if representation.media_type == YAML and body:
-        headers["content-type"] = YAML
-        body = bytes_of(_reformatted(context, body, representation))
-    return Response(
-        reply.status, headers_to_return(context, headers, speaker, is_unpacked=True), body
-    )
-
-
-def bytes_of(response: Response) -> bytes:
-    """Return the body of an answer in one piece."""
-    return response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        body = clean_failure(body, reply.headers.get("content-type", ""))
+    headers = headers_to_return(context, reply.headers, speaker, is_unpacked=True)
+    return Response(reply.status, headers, body)
 
 
 def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -89,12 +75,6 @@ def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
             waiting, size = [], 0
     if waiting:
         yield b"".join(waiting)
-
-
-def _reformatted(context: RequestContext, body: bytes, representation: Representation) -> Response:
-    if representation.media_type == YAML:
-        return value_response(context, 200, msgspec.json.decode(body), YAML)
-    return json_response(context, 200, body)
 
 
 def _warnings_of(replies: Iterable[Reply]) -> list[str]:

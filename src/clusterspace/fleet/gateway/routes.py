@@ -38,7 +38,7 @@ _KARMADA_CLUSTERS: Final = ("apis", "cluster.karmada.io", "clusters")
 _CLUSTER_IN_PREFIX: Final = {2: 1, 6: 4}
 """Where in a prefix of that many segments the cluster is."""
 
-_QUESTIONS: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+QUESTIONS: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 """Groups whose creates leave nothing behind: access reviews and the like."""
 
 
@@ -160,7 +160,7 @@ def _is_a_namespace(info: RequestInfo) -> bool:
 
 
 def _is_question(info: RequestInfo) -> bool:
-    return info.group in _QUESTIONS and _is_create(info)
+    return info.group in QUESTIONS and _is_create(info)
 
 
 def _is_about_oneself(info: RequestInfo) -> bool:

@@ -6,6 +6,8 @@
      "uid":"…","code":201}
 
 A watch of Secrets may go on for an hour, so it is told when it begins, too ("stage":"Started").
+At the gateway "cluster" says which cluster a call was for; without it, all that its caller may
+reach. A name nobody asked for and a UID are what that cluster says: "reportedBy" names it.
 
 Bodies, query strings, headers and messages are left out: that is where secrets would be.
 """
@@ -21,12 +23,16 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
 from clusterspace.errors import ApiError
+from clusterspace.kube import plain_text
 from clusterspace.kube.timestamps import format_time
 
 _BUG: Final = 500
 _INTERRUPTED: Final = 504
 _STREAMED: Final = 200
 _STARTED: Final = "Started"
+_PROXIED: Final = frozenset({"nodes", "pods", "services"})
+_LONGEST_NAME: Final = 253
+_LONGEST_UID: Final = 64
 
 AuditSink: TypeAlias = Callable[[bytes], None]
 """Takes one line, its line end included; must not block for long and must not raise."""
@@ -75,7 +81,12 @@ class Audit:
         return self._tell(context, rest) if is_told else rest(context)
 
     def _is_audited_read(self, info: RequestInfo) -> bool:
-        """Whether a read is of what is told; through a proxy too, as far as its path says so."""
+        """Whether a read is of what is told; through a proxy too, as far as its path says so.
+
+        What runs behind a pod, a service or a node may do anything when it gets a GET.
+        """
+        if info.subresource == "proxy" and info.resource in _PROXIED and not info.group:
+            return True
         if info.subresource == "proxy":
             return any(each.partition(".")[0] in info.rest for each in self._reads)
         name = f"{info.resource}.{info.group}" if info.group else info.resource
@@ -110,7 +121,12 @@ def audit_line(
 
     Without a code, it is one that has only begun.
     """
-    info, found = context.info, _object_in(response)
+    info = context.info
+    # What answers through a proxy is not the object in the URL, and tells what it likes.
+    found = _Metadata() if info.subresource == "proxy" else _object_in(response)
+    asked_name = info.name or context.new_name
+    # The words of a cluster are told as such: a name that was asked for is the caller's.
+    is_reported = bool(found.uid or (found.name and not asked_name))
     line: dict[str, Any] = {
         "time": now,
         "stage": "" if code else _STARTED,
@@ -126,9 +142,11 @@ def audit_line(
         "resource": info.resource,
         "subresource": info.subresource,
         "namespace": info.namespace,
-        "name": info.name or found.name,
+        "cluster": context.cluster,
+        "name": plain_text.line(asked_name or found.name, _LONGEST_NAME),
         "path": info.path if not info.is_resource or info.subresource == "proxy" else "",
-        "uid": found.uid,
+        "uid": plain_text.line(found.uid, _LONGEST_UID),
+        "reportedBy": context.cluster if is_reported else "",
         "dryRun": bool(info.query.get("dryRun")),
         "code": code,
     }

@@ -237,8 +237,10 @@ class Asking:
         """Return the request as a cluster gets it, when its answer will be read here."""
         kept = headers_to_pass(self.context.request.headers)
         headers = tuple(pair for pair in kept if pair[0] not in ("accept", "accept-encoding"))
+        # What is to be merged or renamed must be seen: a HEAD is asked as the GET it stands for.
+        method = self.context.info.method
         return ApiRequest(
-            self.context.info.method,
+            "GET" if method == "HEAD" else method,
             self.path,
             query=query.pairs,
             headers=(*headers, ("accept", _accept(self.representation)), *self.identity_for(link)),

@@ -2,8 +2,10 @@
 
 from clusterspace.apiserver.http.foreign_answers import clean_table
 from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import YAML
 from clusterspace.apiserver.http.relays import UNKNOWN_THERE, relay
 from clusterspace.apiserver.http.request_info import Query, read_request
+from clusterspace.apiserver.http.responses import as_yaml
 from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ApiError, ClusterError, CredentialsUnusable, NotServed, Unauthorized
@@ -20,6 +22,7 @@ from clusterspace.fleet.gateway.renaming.rules import NOT_OBJECTS
 
 async def answer_one(asking: Asking, naming: Naming) -> Response | None:
     """Answer with what one cluster answers."""
+    asking.context.cluster = naming.cluster
     try:
         link = await asking.link(naming.cluster)
         # A long answer ends when its caller may no longer reach the cluster.
@@ -81,9 +84,11 @@ async def _exchange(asking: Asking, naming: Naming, link: Link, query: Query) ->
         rewritten = outbound.rewrite(reply.body, naming, subject)
         if asking.representation.is_table and not link.is_hub and reply.status < 400:
             rewritten = clean_table(link.cluster, rewritten)
-        return respond.send_one(call, reply, rewritten, asking.representation, link.speaker)
+        return respond.send_one(call, reply, rewritten, link.speaker)
 
-    return await call.run(respond_renamed)
+    response = await call.run(respond_renamed)
+    is_yaml = asking.representation.media_type == YAML and bool(response.body)
+    return await as_yaml(call, response) if is_yaml else response
 
 
 def _refuse_failure(reply: Reply) -> None:

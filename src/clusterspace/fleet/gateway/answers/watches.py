@@ -56,7 +56,7 @@ async def relay_events(asking: Asking, link: Link, naming: Naming, query: Query)
             body = outbound.rewrite(whole.body, naming, subject) if whole.status >= 400 else b""
             if whole.status < 400:
                 body = b"".join(map(shown, whole.body.split(b"\n")))
-            return respond.send_one(call, reply, body, asking.representation, link.speaker)
+            return respond.send_one(call, reply, body, link.speaker)
         headers = headers_to_return(call, answer.headers, link.speaker)
         stream = call.request.start_stream(200, headers)
         try:
