@@ -28,13 +28,12 @@ from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.listener import HttpServer, server_context
 from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
-from clusterspace.apiserver.http.parsing import RequestHead
-from clusterspace.apiserver.http.requests import Handler, IncomingBody, Request
-from clusterspace.apiserver.http.streams import Hijacked, Stream
-from clusterspace.apiserver.http.tls import server_context
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead
+from clusterspace.apiserver.http.requests import Handler, Request
+from clusterspace.apiserver.http.response_writer import Hijacked, Stream
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.state import HubState

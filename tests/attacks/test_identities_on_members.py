@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import Site, fleet_site, grant, reaching, using
 
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.places import Place
 from clusterspace.fleet.membership import names
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace

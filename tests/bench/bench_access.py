@@ -26,8 +26,8 @@ from tests.component.serving.certificates import Authority
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.access.grants import Binding, Grants, NamespacedName, RoleCache, Subject
 from clusterspace.apiserver.access.rbac import Rule
+from clusterspace.apiserver.http.listener import server_context
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.tls import server_context
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own

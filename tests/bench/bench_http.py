@@ -17,10 +17,9 @@ from pathlib import Path
 import uvloop
 from tests.component.serving.certificates import Authority
 
-from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.listener import HttpServer, server_context
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.tls import server_context
 
 BODY = b"x" * 2048
 HEADERS = (("Content-Type", "application/json"), ("Audit-Id", "0d7cfe4e"))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.component.identity_hub import REQUESTS, IdentityHub, running_identity_hub
 
-from clusterspace.apiserver.http.tls import reload_certificate
+from clusterspace.apiserver.http.listener import reload_certificate
 from clusterspace.apiserver.identity.authority import needs_renewal, renew_forever
 from clusterspace.kube.objects import Object
 from clusterspace.roots.installation import write_pair

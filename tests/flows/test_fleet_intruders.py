@@ -25,8 +25,7 @@ from tests.flows.fleet_intruders import (
 )
 
 from clusterspace.apiserver.http.middleware.authorize import Decision
-from clusterspace.apiserver.http.travelling_users import act_at_hub
-from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.http.users import User, act_at_hub
 from clusterspace.fleet.gateway.answers.asking import Asking
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.identity import HubReviews

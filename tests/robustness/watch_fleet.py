@@ -12,7 +12,7 @@ from tests.component.gateway.fleet_site import forget_secrets, write_member
 from tests.flows.fleets import Side
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig

@@ -17,7 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from clusterspace.apiserver.http.limits import Limits
-    from clusterspace.apiserver.http.travelling_users import MemberIdentities
+    from clusterspace.apiserver.http.users import MemberIdentities
     from clusterspace.client.settings import ConnectionSettings
 
 Command: TypeAlias = Callable[..., None]
@@ -309,7 +309,7 @@ def server_options(command: Command) -> Command:
         **others: Any,
     ) -> None:
         from clusterspace.apiserver.http.limits import Limits
-        from clusterspace.apiserver.http.travelling_users import MemberIdentities, read_members
+        from clusterspace.apiserver.http.users import MemberIdentities, read_members
 
         server = ServerOptions(
             identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),

@@ -29,7 +29,7 @@ from clusterspace.apiserver.http.middleware.measure import Measure
 from clusterspace.apiserver.http.middleware.recheck import Recheck
 from clusterspace.apiserver.http.requests import Handler
 from clusterspace.apiserver.http.site import CountedConnections
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient

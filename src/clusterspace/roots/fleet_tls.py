@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.tls import reload_certificate, server_context
+from clusterspace.apiserver.http.listener import reload_certificate, server_context
 from clusterspace.apiserver.identity.authority import Authority, renew_forever
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Reader

@@ -39,11 +39,10 @@ from clusterspace.apiserver.housekeeping.expiry import expire_events
 from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
 from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
 from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.listener import HttpServer, reload_certificate
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.site import CountedConnections
-from clusterspace.apiserver.http.tls import reload_certificate
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority, renew_forever
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens

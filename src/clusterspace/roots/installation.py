@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from clusterspace.apis.parts import PARTS
-from clusterspace.apiserver.http.tls import server_context
+from clusterspace.apiserver.http.listener import server_context
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import Authority, KeyPair, expires_at, server_names
 from clusterspace.apiserver.identity.service_account_tokens import SigningKey

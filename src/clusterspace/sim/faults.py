@@ -39,7 +39,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.messages import HeaderPairs, Response, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
-from clusterspace.apiserver.http.streams import Stream
+from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import (
     ApiError,

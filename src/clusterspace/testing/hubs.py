@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig

@@ -14,7 +14,7 @@ from tests.component.fake_clusters import Handle, fake_cluster
 from tests.flows.fleets import Fleet, Side
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig

@@ -17,6 +17,7 @@ from tests.component.serving.wire import (
     running,
 )
 
+from clusterspace.apiserver.http import protocol
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
@@ -396,15 +397,16 @@ async def test_an_address_that_is_taken_is_an_error_that_leaves_nothing_behind()
 
 
 async def test_a_failure_answer_that_fails_too_does_not_leave_the_client_waiting(
-    logged_errors: LoggedErrors,
+    logged_errors: LoggedErrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(_asked: Request) -> Response:
         raise KeyError("first")
 
-    def also_broken(_asked: Request, _error: Exception) -> Response:
+    def also_broken(_error: Exception) -> Response:
         raise KeyError("second")
 
-    server = HttpServer(broken, answer_failure=also_broken)
+    monkeypatch.setattr(protocol, "answer_failure", also_broken)
+    server = HttpServer(broken)
     await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.addresses[0])
     writer.write(get())

@@ -2,18 +2,18 @@
 
 A request meets, in this order:
 
-listener.py, tls.py  sockets, handshakes, draining; site.py, what its connections share
+listener.py       sockets, TLS, draining; site.py, what its connections share
 arrivals.py       who may connect: caps by address, tight ones for who is not known yet
 limits.py         how much one client may ask, and how long it may take
-protocol.py       one connection: inlet.py and outlet.py are its two directions
-parsing.py        bytes to requests; whatever is ambiguous is refused
-requests.py, streams.py, messages.py  a request, a long answer, a short one
+protocol.py       one connection: a request, its handler, its answer, and again
+request_reader.py   bytes to requests; whatever is ambiguous is refused
+response_writer.py  answers to bytes: backpressure, streams, connections handed over whole
+requests.py, messages.py  a request and an answer as handlers see them
 request_info.py   what is asked, from method and URL alone
-context.py, users.py, middleware/  the chain: who asks, and whether they may
-certificate_logins.py  whom a client certificate names
-bodies.py, large_json.py, yaml_documents.py  what clients send
+context.py, middleware/  the chain: who asks, and whether they may
+users.py          users, whom a certificate names, who a user of the hub is at a member
+bodies.py, documents.py  what clients send
 negotiation.py, responses.py  the answer
-travelling_users.py  who a user of the hub is at a member
 relays.py, tunnels.py  or another cluster's answer, passed on as it is
 foreign_answers.py  what of such an answer reaches the client, and what never does
 """

@@ -161,17 +161,17 @@ class Arrivals(Generic[Guest]):
 
     def _leave_newcomers(self, guest: Guest) -> bool:
         group = self._addresses.get(guest, "")
-        held = self._newcomers.get(group)
-        if held is None or held.pop(guest, None) is None:
+        newcomers = self._newcomers.get(group)
+        if newcomers is None or newcomers.pop(guest, None) is None:
             return False
         self._newcomer_count -= 1
-        if not held:
+        if not newcomers:
             del self._newcomers[group]
         return True
 
     def _stop_waiting(self, group: str, guest: Guest) -> None:
-        held = self._waiting.get(group)
-        if held is not None:
-            held.pop(guest, None)
-            if not held:
+        waiting = self._waiting.get(group)
+        if waiting is not None:
+            waiting.pop(guest, None)
+            if not waiting:
                 del self._waiting[group]

@@ -7,16 +7,22 @@ parsing: a body of three megabytes must not cost more than a body of three megab
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
 
-from clusterspace.apiserver.http.large_json import NotJson, TooDeep, compose_json
+from clusterspace.apiserver.http.documents import (
+    MAX_DEPTH,
+    NotJson,
+    TooDeep,
+    YamlFault,
+    compose_json,
+    compose_yaml,
+)
 from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
-from clusterspace.apiserver.http.yaml_documents import MAX_DEPTH, YamlFault, compose_yaml
 from clusterspace.errors import BadRequest
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import describe_json_error
@@ -68,11 +74,9 @@ def is_large(raw: bytes, media_type: str = JSON) -> bool:
         return len(raw) > _SMALL_YAML_BYTES
     if len(raw) <= _SMALL_PARTS:
         return False
-    return len(raw) > _SMALL_BYTES or _parts_at_most(raw) > _SMALL_PARTS
-
-
-def _parts_at_most(raw: bytes) -> int:
-    return raw.count(b",") + raw.count(b"{") + raw.count(b"[")
+    if len(raw) > _SMALL_BYTES:
+        return True
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") > _SMALL_PARTS
 
 
 def read_body(raw: bytes, content_type: str, *, expected_kind: str = "") -> Body:
@@ -90,7 +94,13 @@ def read_body(raw: bytes, content_type: str, *, expected_kind: str = "") -> Body
 def read_json(raw: bytes, *, expected_kind: str = "") -> Body:
     """Decode JSON strictly: no NaN, no trailing text, no nesting beyond the decoder's limit."""
     if is_large(raw):
-        return _read_large_json(raw, expected_kind)
+        try:
+            return Body(*compose_json(raw, max_depth=MAX_DEPTH))
+        except NotJson as error:
+            why = "a number or a text in the body has no meaning"
+            raise BadRequest(_unreadable(raw, expected_kind, why)) from error
+        except TooDeep as error:
+            raise _too_deep() from error
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -99,16 +109,6 @@ def read_json(raw: bytes, *, expected_kind: str = "") -> Body:
         raise _too_deep() from error
     _refuse_depth(raw, value)
     return Body(value, tuple(_duplicates_in_json(raw)))
-
-
-def _read_large_json(raw: bytes, expected_kind: str) -> Body:
-    try:
-        return Body(*compose_json(raw, max_depth=MAX_DEPTH))
-    except NotJson as error:
-        why = "a number or a text in the body has no meaning"
-        raise BadRequest(_unreadable(raw, expected_kind, why)) from error
-    except TooDeep as error:
-        raise _too_deep() from error
 
 
 def refuse_shape(raw: bytes, media_type: str) -> None:
@@ -132,16 +132,16 @@ def _refuse_depth(raw: bytes, value: Any) -> None:
         return
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for held in level for inner in _inside(held)]
-        if not level:
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += cast("dict[str, Any]", each).values()
+            elif isinstance(each, list):
+                below += cast("list[Any]", each)
+        if not below:
             return
+        level = below
     raise _too_deep()
-
-
-def _inside(held: Any) -> Iterable[Any]:
-    if isinstance(held, dict):
-        return cast("dict[str, Any]", held).values()
-    return cast("list[Any]", held) if isinstance(held, list) else ()
 
 
 def _unreadable(raw: bytes, expected_kind: str, otherwise: str) -> str:

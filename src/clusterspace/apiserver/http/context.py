@@ -1,4 +1,4 @@
-"""A call: one request on its way through the chain, and the chain itself."""
+"""RequestContext, one request on its way through the chain; and the chain itself."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -20,7 +20,12 @@ Result = TypeVar("Result")
 
 
 class RequestContext:
-    """One request, what was read from it, and who makes it."""
+    """One request, what was read from it, and who makes it.
+
+    The URL is read once, into `info`, before the chain begins: what was authorized is what is
+    handled. Steps of the chain fill in the rest; hub and gateway hand the same value on to whatever
+    answers.
+    """
 
     __slots__ = (
         "_has_turn",
@@ -49,7 +54,7 @@ class RequestContext:
         self.new_name = ""
         """What the body of a create calls the new object, where the body was read for it."""
         self.labels: RequestLabels | None = None
-        """What the call is counted as, once it is known to be about something served."""
+        """What the request is counted as, once it is known to be about something served."""
         self.received = request.headers
         """The headers as they came, with those that the chain takes away."""
         self.guards: list[Guard] = []
@@ -78,11 +83,11 @@ class RequestContext:
         return raw
 
     def weigh(self, raw: bytes, media_type: str = JSON) -> None:
-        """Take note when an object that the call is about makes its steps long ones."""
+        """Take note when an object that the request is about makes its steps long ones."""
         self.is_heavy = self.is_heavy or is_large(raw, media_type)
 
     async def take_turn(self) -> None:
-        """Wait, if the call is a heavy one, until it may go on with a large object in hand."""
+        """Wait, if the request is a heavy one, until it may go on with a large object in hand."""
         if self.is_heavy and not self._has_turn:
             try:
                 await LARGE_OBJECTS.take(self.user.name)
@@ -91,13 +96,13 @@ class RequestContext:
             self._has_turn = True
 
     def end_turn(self) -> None:
-        """Let the next one go on: this call is answered."""
+        """Let the next one go on: this request is answered."""
         if self._has_turn:
             self._has_turn = False
             LARGE_OBJECTS.give_back()
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Carry out one step: at once, or off the event loop when the call is a heavy one.
+        """Carry out one step: at once, or off the event loop when the request is a heavy one.
 
         The work has no effects but its result, and reads nothing that others change meanwhile.
         """
@@ -127,21 +132,18 @@ async def off_loop_if_large(owner: str, raw: bytes, work: Callable[[], Result]) 
 
 
 RequestHandler: TypeAlias = Callable[[RequestContext], Awaitable[Response | None]]
-"""Answers a call; None means that it has streamed or hijacked."""
+"""Answers a request; None means that it has streamed or hijacked."""
 
 Step: TypeAlias = Callable[[RequestContext, RequestHandler], Awaitable[Response | None]]
 """One link of the chain: does its one thing around the rest."""
 
 
 def chain(steps: Sequence[Step], handler: RequestHandler) -> RequestHandler:
-    """Put the steps around the handler; the first one listed meets a call first."""
+    """Put the steps around the handler; the first one listed meets a request first."""
+
+    def linked(step: Step, rest: RequestHandler) -> RequestHandler:
+        return lambda context: step(context, rest)
+
     for step in reversed(steps):
-        handler = _linked(step, handler)
+        handler = linked(step, handler)
     return handler
-
-
-def _linked(step: Step, rest: RequestHandler) -> RequestHandler:
-    def linked(context: RequestContext) -> Awaitable[Response | None]:
-        return step(context, rest)
-
-    return linked

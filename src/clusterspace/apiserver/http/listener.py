@@ -1,24 +1,38 @@
-"""Sockets, TLS, draining: new requests refused first, watches closed last."""
+"""Sockets, TLS, draining: new requests refused first, watches closed last.
+
+    accepted ──> silent ──first byte──> handshake ──> a Connection in `site.connections`
+                   └── said nothing in time: closed
+
+A socket that has said nothing costs a socket, not a TLS state. Its turn comes from `Arrivals`,
+which knows who may have one. From there on the connection looks after itself, and `_sweep` looks
+once a second whether it is late.
+"""
 
 import asyncio
+import asyncio.sslproto
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from clusterspace.apiserver.http.arrivals import Arrivals
 from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.outlet import UNTAKEN_MILLISECONDS
 from clusterspace.apiserver.http.protocol import Connection
 from clusterspace.apiserver.http.requests import Handler
-from clusterspace.apiserver.http.site import FailureAnswer, Observer, Site, answer_failure
-from clusterspace.apiserver.http.tls import shrink_asyncio_buffers
+from clusterspace.apiserver.http.response_writer import UNTAKEN_MILLISECONDS
+from clusterspace.apiserver.http.site import Observer, Site
 
 _log = structlog.get_logger(__name__)
+
+_TLS12_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Forward secrecy and authenticated encryption only; TLS 1.3 has nothing else to begin with."""
+
+_ASYNCIO_READ_BUFFER = 16 * 1024
 
 _BACKLOG = 1024
 _ACCEPTS_AT_ONCE = 64
@@ -59,11 +73,10 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
         observer: Observer | None = None,
-        answer_failure: FailureAnswer = answer_failure,
     ) -> None:
         limits = limits or Limits()
         self._arrivals = Arrivals[Connection](limits, self._start, self._evict)
-        self._site = Site(handler, self._arrivals, limits, observer or Observer(), answer_failure)
+        self._site = Site(handler, self._arrivals, limits, observer or Observer())
         self._tls = tls
         self._listening: list[socket.socket] = []
         self._silent: dict[Connection, _Silent] = {}
@@ -96,7 +109,7 @@ class HttpServer:
             self._stop_accepting()
             raise
         for listening in self._listening:
-            loop.add_reader(listening, self._accept, loop, listening)
+            self._listen_to(loop, listening)
         if self._sweeper is None:
             self._sweep(loop)
 
@@ -111,19 +124,16 @@ class HttpServer:
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                self._pause_accepting(loop, listening, error)
+                # The socket stays readable, so the loop would call again at once, and for ever.
+                retry = _ACCEPT_PAUSE_SECONDS
+                _log.error("cannot accept connections", reason=str(error), retry=retry)
+                loop.remove_reader(listening)
+                loop.call_later(retry, self._listen_to, loop, listening)
                 return
             self._admit(loop, accepted, str(peer[0]) if peer else "")
 
-    def _pause_accepting(
-        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, error: OSError
-    ) -> None:
-        _log.error("cannot accept connections", reason=str(error), retry=_ACCEPT_PAUSE_SECONDS)
-        loop.remove_reader(listening)
-        loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume_accepting, loop, listening)
-
-    def _resume_accepting(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
-        if listening in self._listening:
+    def _listen_to(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        if listening in self._listening:  # a drain may have closed it meanwhile
             loop.add_reader(listening, self._accept, loop, listening)
 
     def _admit(
@@ -136,7 +146,10 @@ class HttpServer:
             accepted.close()
             return
         accepted.setblocking(False)
-        _keep_alive(accepted)
+        for level, name, value in _KEEPALIVE:
+            option = getattr(socket, name, None)
+            if option is not None:
+                accepted.setsockopt(level, option, value)
         # TLS state is made with the first byte: who connects and says nothing costs a socket.
         self._site.arriving.add(connection)
         limits = self._site.limits
@@ -242,12 +255,26 @@ class HttpServer:
         self._site.is_draining = True
         for connection in tuple(self._site.connections):
             connection.start_draining()
-        ordinary_seconds = grace_seconds * _ORDINARY_SHARE
-        await self._wait_until(self._only_streams_are_left, ordinary_seconds)
+        site, ordinary_seconds = self._site, grace_seconds * _ORDINARY_SHARE
+
+        def only_streams_are_left() -> bool:
+            return not site.unattended and all(each.is_long_running for each in site.connections)
+
+        def nothing_is_left() -> bool:
+            return not site.connections and not site.unattended
+
+        await self._wait_until(only_streams_are_left, ordinary_seconds)
         if end_streams is not None:
             end_streams()
-        await self._wait_until(self._nothing_is_left, grace_seconds - ordinary_seconds)
-        await self._cut_what_is_left()
+        await self._wait_until(nothing_is_left, grace_seconds - ordinary_seconds)
+        for connection in tuple(site.connections):
+            connection.cancel()
+        for task in (*site.unattended, *self._handshakes.values()):
+            task.cancel()
+        await self._wait_until(nothing_is_left, _CANCEL_SECONDS)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
 
     def _stop_accepting(self) -> None:
         loop = asyncio.get_running_loop()
@@ -256,30 +283,15 @@ class HttpServer:
             loop.remove_reader(each)
             each.close()
 
-    def _only_streams_are_left(self) -> bool:
-        connections = self._site.connections
-        return not self._site.unattended and all(each.is_long_running for each in connections)
-
-    def _nothing_is_left(self) -> bool:
-        return not self._site.connections and not self._site.unattended
-
     async def _wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         changed = self._site.changed
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not condition():
+                    # Cleared after the look and before the wait, without an await in between: a
+                    # change cannot fall into the gap.
                     changed.clear()
                     await changed.wait()
-
-    async def _cut_what_is_left(self) -> None:
-        for connection in tuple(self._site.connections):
-            connection.cancel()
-        for task in (*self._site.unattended, *self._handshakes.values()):
-            task.cancel()
-        await self._wait_until(self._nothing_is_left, _CANCEL_SECONDS)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
 
 
 def _bind(family: int, address: Any) -> socket.socket:
@@ -298,8 +310,48 @@ def _bind(family: int, address: Any) -> socket.socket:
     return listening
 
 
-def _keep_alive(accepted: socket.socket) -> None:
-    for level, name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)
-        if option is not None:
-            accepted.setsockopt(level, option, value)
+# -- TLS -------------------------------------------------------------------------------------------
+
+
+def server_context(
+    certificate: Path,
+    key: Path,
+    *,
+    client_authorities: Sequence[Path] = (),
+    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+) -> ssl.SSLContext:
+    """Return a context for a server.
+
+    A client may present a certificate. One that is not signed by `client_authorities` fails the
+    handshake: it would otherwise look as if none had been presented.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = minimum_version
+    context.set_ciphers(_TLS12_CIPHERS)
+    # HTTP/2 would bring nothing for exec and port-forward, and a second protocol to defend.
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(certificate, key)
+    if client_authorities:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        for authority in client_authorities:
+            context.load_verify_locations(authority)
+    return context
+
+
+def reload_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Use a new certificate from the next handshake on; open connections keep theirs.
+
+    A pair that does not fit raises ssl.SSLError and changes nothing. It is tried elsewhere first:
+    a live context would be left with the new certificate and the old key.
+    """
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate, key)
+
+
+def shrink_asyncio_buffers() -> None:
+    """Let asyncio's own TLS use 16 KiB a connection instead of 256 KiB; uvloop has no need of it.
+
+    One TLS record is at most 16 KiB, so nothing is lost but the memory.
+    """
+    asyncio.sslproto.SSLProtocol.max_size = _ASYNCIO_READ_BUFFER

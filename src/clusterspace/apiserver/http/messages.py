@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from clusterspace.errors import ApiError
+from clusterspace.errors import ApiError, InternalError
 from clusterspace.kube import statuses
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
@@ -18,6 +18,7 @@ _STATUS_LINES = {
 BODILESS_STATUSES = frozenset({204, 304})
 """Answers that end with their headers, whatever the headers say (RFC 9112, section 6.3)."""
 
+_JSON = (("Content-Type", "application/json"),)
 _FRAMING_NAMES = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
@@ -32,15 +33,15 @@ class Headers:
     def get(self, name: str) -> str | None:
         """Return the first value of a header, or None."""
         wanted = name.lower()
-        for held, value in self._pairs:
-            if held == wanted:
+        for each, value in self._pairs:
+            if each == wanted:
                 return value
         return None
 
     def get_all(self, name: str) -> list[str]:
         """Return every value of a header, in order."""
         wanted = name.lower()
-        return [value for held, value in self._pairs if held == wanted]
+        return [value for each, value in self._pairs if each == wanted]
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -76,13 +77,10 @@ def encode_head(status: int, headers: HeaderPairs, framing: bytes) -> bytes:
         raise ValueError("a response header contains a line break or NUL")
     if not _FRAMING_NAMES.isdisjoint([name.lower() for name, _ in headers]):
         raise ValueError(f"the server itself sets {', '.join(sorted(_FRAMING_NAMES))}")
-    return b"".join((_status_line(status), lines.encode(), framing, b"\r\n"))
-
-
-def _status_line(status: int) -> bytes:
     if not 200 <= status <= 599:
         raise ValueError(f"{status} is not the status of an answer")
-    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    status_line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    return b"".join((status_line, lines.encode(), framing, b"\r\n"))
 
 
 def encode_response(
@@ -102,4 +100,8 @@ def refusal(error: ApiError) -> Response:
     return Response(error.code, _JSON, msgspec.json.encode(statuses.status_of(error)))
 
 
-_JSON = (("Content-Type", "application/json"),)
+def answer_failure(error: Exception) -> Response:
+    """Answer for a handler that raised: an ApiError as it is, anything else as a plain 500."""
+    if isinstance(error, ApiError):
+        return refusal(error)
+    return refusal(InternalError("the server could not handle the request; its log says why"))

@@ -56,17 +56,15 @@ class Representation:
 @lru_cache(maxsize=512)
 def read_accept(header: str) -> tuple[MediaRange, ...]:
     """Parse an Accept header; the order is the client's order of preference."""
-    parts = header.split(",", _MOST_RANGES)[:_MOST_RANGES]
-    return tuple(_read_range(part) for part in parts if part.strip())
-
-
-def _read_range(text: str) -> MediaRange:
-    media_type, *parameters = (piece.strip() for piece in text.split(";"))
-    pairs = (parameter.partition("=") for parameter in parameters)
-    return MediaRange(
-        type=media_type.lower(),
-        parameters=tuple((key.strip().lower(), value.strip(' "')) for key, _, value in pairs),
-    )
+    ranges: list[MediaRange] = []
+    for text in header.split(",", _MOST_RANGES)[:_MOST_RANGES]:
+        if not text.strip():
+            continue
+        media_type, *parameters = (piece.strip() for piece in text.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        read = tuple((key.strip().lower(), value.strip(' "')) for key, _, value in pairs)
+        ranges.append(MediaRange(media_type.lower(), read))
+    return tuple(ranges)
 
 
 def aggregated_version(accept: str) -> str:
@@ -75,20 +73,17 @@ def aggregated_version(accept: str) -> str:
     The two versions are two names for one format.
     """
     for media_range in read_accept(accept):
-        if _asks_for_aggregated(media_range):
+        is_aggregated = (
+            media_range.type == JSON
+            and media_range.parameter("as") == AGGREGATED_KIND
+            and media_range.parameter("g") == AGGREGATED_GROUP
+            and media_range.parameter("v") in AGGREGATED_VERSIONS
+        )
+        if is_aggregated:
             return media_range.parameter("v")
         if media_range.type in (JSON, "*/*") and not media_range.parameter("as"):
             return ""
     return ""
-
-
-def _asks_for_aggregated(media_range: MediaRange) -> bool:
-    return (
-        media_range.type == JSON
-        and media_range.parameter("as") == AGGREGATED_KIND
-        and media_range.parameter("g") == AGGREGATED_GROUP
-        and media_range.parameter("v") in AGGREGATED_VERSIONS
-    )
 
 
 @lru_cache(maxsize=512)

@@ -11,6 +11,19 @@ What happens when the client goes away: a stream's handler is cancelled, since o
 wanted it. A handler that works on an ordinary answer goes on, because half a write helps nobody,
 and its answer is dropped. A handler that hijacked goes on too, to deliver what it holds; it sees
 the end of its reader.
+
+Two things run on one connection: callbacks of the transport (`data_received`, `connection_lost`,
+the server's `sweep`), which never wait, and one task that serves the current request. They meet in
+`_mode`, and only one of them may leave a mode:
+
+    AWAITING    the callbacks: a head has arrived, the time is up, the server drains
+    SERVING     the task, in `_finish`; callbacks feed it, and cancel it if it carries a stream
+    LINGERING   the callbacks: the client closed, or the time is up
+    CLOSING     nobody: the transport calls `connection_lost`
+
+`abort` is the exception: whoever calls it, the connection is over, and the task finds out at its
+next write or wait. A request that is complete is read no further than its last byte, so the next
+one is begun only by the task that has answered this one: answers cannot overtake each other.
 """
 
 import asyncio
@@ -22,19 +35,18 @@ from typing import Any, cast
 
 import structlog
 
-from clusterspace.apiserver.http.inlet import Inlet
 from clusterspace.apiserver.http.messages import (
     HeaderPairs,
     Response,
+    answer_failure,
     encode_head,
     encode_response,
     refusal,
 )
-from clusterspace.apiserver.http.outlet import Outlet
-from clusterspace.apiserver.http.parsing import RequestHead
+from clusterspace.apiserver.http.request_reader import RequestHead, RequestReader
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.response_writer import Hijacked, ResponseWriter, Stream
 from clusterspace.apiserver.http.site import Site
-from clusterspace.apiserver.http.streams import Hijacked, Stream
 from clusterspace.errors import ApiError, HttpViolation
 
 _log = structlog.get_logger(__name__)
@@ -64,16 +76,16 @@ class Connection(asyncio.Protocol):
         "_has_lingering_place",
         "_head",
         "_head_has_begun",
-        "_inlet",
         "_loop",
         "_mode",
-        "_outlet",
         "_owes_continue",
         "_reader",
+        "_requests",
         "_site",
         "_stream",
         "_task",
         "_transport",
+        "_writer",
         "is_connected",
         "memory",
         "peer_address",
@@ -81,8 +93,8 @@ class Connection(asyncio.Protocol):
     )
 
     _transport: asyncio.Transport
-    _inlet: Inlet
-    _outlet: Outlet
+    _requests: RequestReader
+    _writer: ResponseWriter
     _head: RequestHead
 
     def __init__(self, site: Site, loop: asyncio.AbstractEventLoop) -> None:
@@ -108,8 +120,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin: from here on the first request must come in time."""
         self._transport = cast("asyncio.Transport", transport)
-        self._inlet = Inlet(self._transport, self._site.limits)
-        self._outlet = Outlet(self._transport, self._site.limits.write_stall_seconds)
+        self._requests = RequestReader(self._transport, self._site.limits)
+        self._writer = ResponseWriter(self._transport, self._site.limits.write_stall_seconds)
         peer = transport.get_extra_info("peername")
         self.peer_address = str(peer[0]) if peer else ""
         tls = transport.get_extra_info("ssl_object")
@@ -129,12 +141,14 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End: tell everybody who still works on it."""
         self._deadline = math.inf
-        self._outlet.lose()
+        self._writer.lose()
         self._note_disconnected()
-        self._inlet.release()
+        self._requests.release()
         if self._reader is not None:
             self._reader.feed_eof()
         if self._task is not None:
+            # The handler may be in the middle of a write to the store: it ends by itself, and a
+            # drain of the server waits for it.
             self._site.adopt(self._task)
         self._stop_lingering()
         self._site.connections.discard(self)
@@ -146,19 +160,19 @@ class Connection(asyncio.Protocol):
         """Take what arrived, and go as far with it as possible."""
         mode = self._mode
         if mode is Mode.AWAITING:
-            self._inlet.receive(data)
+            self._requests.receive(data)
             self._read_head()
         elif self._reader is not None:
             self._reader.feed_data(data)
         elif mode is Mode.SERVING:
-            self._inlet.receive(data)
-            self._inlet.read_body()
+            self._requests.receive(data)
+            self._requests.read_body()
 
     def eof_received(self) -> bool:
         """Take the end of the client's half; a request that is complete still gets its answer."""
         if self._reader is not None:
             self._reader.feed_eof()
-        elif self._mode is Mode.AWAITING and self._inlet.has_unread:
+        elif self._mode is Mode.AWAITING and self._requests.has_unread:
             self._refuse(HttpViolation(400, "the request ended before its headers did"))
             self._close()
         elif self._mode is Mode.SERVING:
@@ -171,19 +185,19 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Note that the write buffer is full."""
-        self._outlet.pause(self._loop.time())
+        self._writer.pause(self._loop.time())
 
     def resume_writing(self) -> None:
         """Note that the write buffer has room again."""
-        self._outlet.resume()
+        self._writer.resume()
 
     def _note_disconnected(self) -> None:
         self.is_connected = False
         if self._disconnected is not None:
             self._disconnected.set()
-        if self._inlet.body.is_expected:
+        if self._requests.body.is_expected:
             left = HttpViolation(400, "the client left before its body was complete")
-            self._inlet.end_body(left)
+            self._requests.end_body(left)
         if self._stream is not None and self._task is not None:
             self._task.cancel()
 
@@ -196,22 +210,35 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Act on what is overdue."""
-        if self._outlet.is_stalled(now):
+        requests = self._requests
+        if self._writer.is_stalled(now):
             self._site.observer.connection_stalled()
             self.abort()
-        elif now >= self._deadline:
-            self._deadline = math.inf
-            self._act_on_deadline()
+            return
+        if now < self._deadline:
+            return
+        # Every deadline acts once; whoever goes on sets the next.
+        self._deadline = math.inf
+        if self._mode is Mode.AWAITING and requests.has_unread:
+            self._refuse(HttpViolation(408, "the request headers took too long to arrive"))
+        elif self._mode is Mode.LINGERING and requests.is_paused:
+            self.abort()  # closing in good order would read what we left unread
+        elif self._mode is not Mode.SERVING:
+            self._close()
+        elif requests.body.is_expected and requests.body_is_slow():
+            requests.body.fail(HttpViolation(408, "the request body took too long to arrive"))
+        elif requests.body.is_expected:
+            self._set_deadline(self._site.limits.body_window_seconds)
 
     def trust(self) -> None:
         """Take the client for somebody we know; strangers cannot push it out any more."""
-        if not self._inlet.is_trusted:
-            self._inlet.is_trusted = True
+        if not self._requests.is_trusted:
+            self._requests.is_trusted = True
             self._site.arrivals.trust(self, self._loop.time())
 
     def start_draining(self) -> None:
         """Leave now if idle; otherwise the answer in progress is the last one."""
-        if self._mode is Mode.AWAITING and not self._inlet.has_unread:
+        if self._mode is Mode.AWAITING and not self._requests.has_unread:
             self._close()
 
     def cancel(self) -> None:
@@ -223,41 +250,25 @@ class Connection(asyncio.Protocol):
     def _set_deadline(self, seconds: float) -> None:
         self._deadline = self._loop.time() + seconds
 
-    def _act_on_deadline(self) -> None:
-        if self._mode is Mode.AWAITING and self._inlet.has_unread:
-            self._refuse(HttpViolation(408, "the request headers took too long to arrive"))
-        elif self._mode is Mode.LINGERING and self._inlet.is_paused:
-            self.abort()  # closing in good order would read what we left unread
-        elif self._mode is not Mode.SERVING:
-            self._close()
-        elif not self._inlet.body.is_expected:
-            return
-        elif self._inlet.body_is_slow():
-            slow = HttpViolation(408, "the request body took too long to arrive")
-            self._inlet.body.fail(slow)
-        else:
-            self._set_deadline(self._site.limits.body_window_seconds)
-
     # Reading requests
 
     def _read_head(self) -> None:
         try:
-            head = self._inlet.read_head()
+            head = self._requests.read_head()
         except HttpViolation as violation:
             self._refuse(violation)
             return
-        if head is not None:
-            self._begin_request(head)
-        elif not self._head_has_begun:
-            self._head_has_begun = True
-            self._set_deadline(self._site.limits.header_seconds)
-
-    def _begin_request(self, head: RequestHead) -> None:
+        if head is None:
+            if not self._head_has_begun:
+                # The idle time ends with the first byte, and the time for the headers begins.
+                self._head_has_begun = True
+                self._set_deadline(self._site.limits.header_seconds)
+            return
         self._mode = Mode.SERVING
         self._deadline = math.inf
         self._head = head
         self._owes_continue = head.expects_continue
-        request = Request(head, self._inlet.body, self)
+        request = Request(head, self._requests.body, self)
         self._task = self._loop.create_task(self._serve(request), name="http request")
 
     # What requests, streams and hijacks use
@@ -265,19 +276,19 @@ class Connection(asyncio.Protocol):
     @property
     def buffered(self) -> int:
         """Bytes written and not yet taken by the network."""
-        return self._outlet.buffered
+        return self._writer.buffered
 
     def write(self, data: bytes) -> None:
         """Send bytes, or buffer them; nothing happens when the peer has gone."""
-        self._outlet.write(data)
+        self._writer.write(data)
 
     async def drain(self) -> None:
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
-        await self._outlet.drain()
+        await self._writer.drain()
 
     def be_patient(self) -> None:
         """Do not cut a peer that stops reading, for as long as it is there."""
-        self._outlet.set_patience(is_patient=True)
+        self._writer.set_patience(is_patient=True)
 
     def half_close(self) -> None:
         """Send the end of our half, where the transport can."""
@@ -299,11 +310,11 @@ class Connection(asyncio.Protocol):
 
     def want_body(self) -> None:
         """Let the body come: a handler is waiting for it."""
-        if self._owes_continue and not self._inlet.body.arrived:
-            self._outlet.write(_CONTINUE)
+        if self._owes_continue and not self._requests.body.arrived:
+            self._writer.write(_CONTINUE)
         self._owes_continue = False
         self._set_deadline(self._site.limits.body_window_seconds)
-        self._inlet.regulate()
+        self._requests.regulate()
 
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
         """Send the headers of a chunked answer."""
@@ -311,9 +322,10 @@ class Connection(asyncio.Protocol):
         if self._head.version == "1.0":
             raise HttpViolation(505, "a stream needs HTTP/1.1")
         framing = self._site.date_line + self._connection_line() + _CHUNKED
-        self._outlet.write(encode_head(status, headers, framing))
+        self._writer.write(encode_head(status, headers, framing))
         self._stream = Stream(self, has_body=self._head.method != "HEAD")
         self._site.changed.set()
+        # A client that left before the stream began was no reason to cancel then; now it is.
         if not self.is_connected and self._task is not None:
             self._task.cancel()
         return self._stream
@@ -325,7 +337,9 @@ class Connection(asyncio.Protocol):
             raise RuntimeError("only an upgrade request can be hijacked")
         reader = asyncio.StreamReader(limit=_HIJACK_BUFFER)
         reader.set_transport(self._transport)
-        reader.feed_data(self._inlet.take_unread())
+        # What the client sent behind its request is the reader's now, and so is all that follows:
+        # `data_received` looks at `_reader` first. No await in between, so no byte is lost.
+        reader.feed_data(self._requests.take_unread())
         if not self.is_connected:
             reader.feed_eof()
         self._reader = reader
@@ -342,7 +356,18 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, request: Request) -> None:
         try:
-            await self._answer(request)
+            try:
+                response = await self._site.handler(request)
+                pieces = self._encode(response)
+            except Exception as error:  # noqa: BLE001 - the edge: whatever it is, one answer, one log line
+                # Logged is what is our fault: not a refusal, and not a client that hung up.
+                hung_up = isinstance(error, ConnectionError) and not self.is_connected
+                if not isinstance(error, ApiError) and not hung_up:
+                    _log.error(
+                        "handler failed", method=request.method, path=request.path, exc_info=error
+                    )
+                pieces = self._encode(answer_failure(error))
+            await self._writer.send(pieces)
             await self._finish()
         except asyncio.CancelledError:
             self.abort()
@@ -354,91 +379,71 @@ class Connection(asyncio.Protocol):
             # However it ended: sent and drained, cut, or cancelled on the way.
             request.end_answer()
 
-    async def _answer(self, request: Request) -> None:
-        try:
-            response = await self._site.handler(request)
-            pieces = self._encode(response)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever it is, one answer, one log line
-            self._log_failure(request, error)
-            pieces = self._encode(self._site.answer_failure(request, error))
-        await self._outlet.send(pieces)
-
     def _encode(self, response: Response | None) -> Sequence[bytes]:
         if self.is_long_running:
-            self._end_long_running(is_complete=response is None)
+            # An error that comes too late to be an answer ends a stream visibly in the middle.
+            if response is not None:
+                self.abort()
+            elif self._stream is not None:
+                self._stream.end()
             return ()
         if response is None:
             raise RuntimeError("a handler neither answered nor streamed nor hijacked")
         own_lines = self._site.date_line + self._connection_line()
         return encode_response(response, own_lines, is_head=self._head.method == "HEAD")
 
-    def _end_long_running(self, *, is_complete: bool) -> None:
-        """End a stream; with an error that came too late to be an answer, visibly in the middle."""
-        if not is_complete:
-            self.abort()
-        elif self._stream is not None:
-            self._stream.end()
-
     def _connection_line(self) -> bytes:
         """Decide whether the connection outlives this answer, and say so if it does not."""
         head = self._head
-        keeps = head.keeps_alive and not head.is_upgrade and self._inlet.body.is_complete
+        keeps = head.keeps_alive and not head.is_upgrade and self._requests.body.is_complete
         self._closes = not keeps or self._site.is_draining
         return _CLOSE if self._closes else b""
-
-    def _log_failure(self, request: Request, error: Exception) -> None:
-        """Log what is our fault: not a refusal, and not a client that hung up."""
-        if isinstance(error, ApiError):
-            return
-        if isinstance(error, ConnectionError) and not self.is_connected:
-            return
-        _log.error("handler failed", method=request.method, path=request.path, exc_info=error)
 
     async def _finish(self) -> None:
         """Go on to the next request, or close; not before this answer has left our buffer."""
         with suppress(ConnectionResetError):
-            await self._outlet.drain()
+            await self._writer.drain()
+        # No await from here on: the connection goes from this request to its next state in one
+        # step, so that no callback finds it between the two.
         self._task = None
         self._stream = None
+        requests = self._requests
+        # What the client may still be sending and we shall never read as a request.
+        input_may_follow = not requests.body.is_complete or (
+            self._head.is_upgrade and self._reader is None
+        )
         if self._transport.is_closing():
             return
-        if self.is_connected and self._input_may_follow():
+        if self.is_connected and input_may_follow:
             self._linger()
         elif self._closes or self._site.is_draining or not self.is_connected:
             self._close()
         else:
-            self._await_next()
-
-    def _input_may_follow(self) -> bool:
-        """Whether the client may be sending what we shall never read as a request."""
-        return not self._inlet.body.is_complete or (self._head.is_upgrade and self._reader is None)
-
-    def _await_next(self) -> None:
-        self._inlet.start_next()
-        self._outlet.set_patience(is_patient=False)
-        self._mode = Mode.AWAITING
-        self._head_has_begun = False
-        self._set_deadline(self._site.limits.idle_seconds)
-        if self._inlet.has_unread:
-            self._read_head()
+            requests.start_next()
+            self._writer.set_patience(is_patient=False)
+            self._mode = Mode.AWAITING
+            self._head_has_begun = False
+            self._set_deadline(self._site.limits.idle_seconds)
+            if requests.has_unread:
+                self._read_head()
 
     def _refuse(self, violation: HttpViolation) -> None:
         """Answer a message that is no request, and hear no more."""
         self._site.observer.request_refused(violation.code)
         own_lines = self._site.date_line + _CLOSE
-        self._outlet.write(b"".join(encode_response(refusal(violation), own_lines)))
+        self._writer.write(b"".join(encode_response(refusal(violation), own_lines)))
         self._linger()
 
     def _linger(self) -> None:
         """Close our half and drop what still comes, so that the answer is not lost to a reset."""
-        site, is_stranger = self._site, not self._inlet.is_trusted
+        site, is_stranger = self._site, not self._requests.is_trusted
         # Strangers are read out a few at a time, because reading is what costs memory. The others
         # get their answer and the same second to take it, but nothing more is read.
         has_place = site.lingering_newcomers < site.limits.lingering_newcomers
         self._has_lingering_place = is_stranger and has_place
         site.lingering_newcomers += self._has_lingering_place
         self._mode = Mode.LINGERING
-        self._inlet.set_paused(is_stranger and not has_place)
+        self._requests.set_paused(is_stranger and not has_place)
         self.half_close()
         self._set_deadline(self._site.limits.linger_seconds)
 
@@ -452,5 +457,5 @@ class Connection(asyncio.Protocol):
         self._stop_lingering()
         self._mode = Mode.CLOSING
         self._deadline = math.inf
-        self._outlet.expect_progress(self._loop.time())
+        self._writer.expect_progress(self._loop.time())
         self._transport.close()

@@ -127,42 +127,39 @@ def reach_verb(method: str, inner: RequestInfo, *, is_upgrade: bool) -> str:
 
 def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
     """Read method and URL; raise BadRequest for a path that could mean two things."""
-    segments = _read_segments(raw_path)
-    query = _read_query(raw_query)
+    segments, query = _read_segments(raw_path), _read_query(raw_query)
     path = "/" + "/".join(segments)
     if segments[:1] == ["api"] and len(segments) > 2:
-        return _resource_request(method, path, query, "", segments[1], segments[2:])
-    if segments[:1] == ["apis"] and len(segments) > 3:
-        return _resource_request(method, path, query, segments[1], segments[2], segments[3:])
-    return RequestInfo(method=method, path=path, verb=method.lower(), query=query)
-
-
-def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
-    method: str, path: str, query: Query, group: str, version: str, parts: list[str]
-) -> RequestInfo:
+        group, version, below = "", segments[1], segments[2:]
+    elif segments[:1] == ["apis"] and len(segments) > 3:
+        group, version, below = segments[1], segments[2], segments[3:]
+    else:
+        return RequestInfo(method=method, path=path, verb=method.lower(), query=query)
     verb = verb_of(method)
     # A HEAD is never a watch: its answer ends with its headers, and a client, or a gateway with
     # connections that many share, sends its next request after it and waits behind the stream.
     may_watch = method == "GET"
-    is_watch_path = parts[0] == "watch" and len(parts) > 1 and may_watch
+    is_watch_path = below[0] == "watch" and len(below) > 1 and may_watch
     if is_watch_path:
         # The old way to watch: /api/v1/watch/namespaces/NS/pods.
-        verb, parts = "watch", parts[1:]
+        verb, below = "watch", below[1:]
     namespace, is_in_namespace = "", False
-    if parts[0] == "namespaces" and len(parts) > 1:
-        namespace = parts[1]
-        is_in_namespace = len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES
+    if below[0] == "namespaces" and len(below) > 1:
+        namespace = below[1]
+        is_in_namespace = len(below) > 2 and below[2] not in _NAMESPACE_SUBRESOURCES
         if is_in_namespace:
-            parts = parts[2:]
-    resource, name, subresource, *rest = [*parts, "", ""] if len(parts) < 3 else parts
+            below = below[2:]
+    resource, name, subresource, *rest = [*below, "", ""] if len(below) < 3 else below
     if subresource in STREAMS and verb == "get":
         verb = "create"  # a WebSocket begins with GET; a shell is no read for all that
+    elif not name and verb == "get":
+        verb = "watch" if may_watch and query.is_true("watch") else "list"
+    elif not name and verb == "delete":
+        verb = "deletecollection"
     return RequestInfo(
         method=method,
         path=path,
-        verb=verb
-        if name
-        else _collection_verb(verb, is_watch=may_watch and query.is_true("watch")),
+        verb=verb,
         is_resource=True,
         group=group,
         version=version,
@@ -170,17 +167,11 @@ def _resource_request(  # noqa: PLR0913 - the parts of one URL, handed over once
         subresource=subresource,
         namespace=namespace,
         name=name,
-        rest=tuple(part for part in rest if part),
+        rest=tuple(segment for segment in rest if segment),
         query=query,
         is_in_namespace=is_in_namespace,
         is_watch_path=is_watch_path,
     )
-
-
-def _collection_verb(verb: str, *, is_watch: bool) -> str:
-    if verb == "get":
-        return "watch" if is_watch else "list"
-    return "deletecollection" if verb == "delete" else verb
 
 
 def _read_segments(raw_path: str) -> list[str]:
@@ -190,19 +181,19 @@ def _read_segments(raw_path: str) -> list[str]:
     pieces = raw_path[1:].split("/")
     if pieces and pieces[-1] == "":
         pieces.pop()
-    return [_read_segment(piece) for piece in pieces]
-
-
-def _read_segment(piece: str) -> str:
-    try:
-        segment = unquote_to_bytes(piece).decode("utf-8") if "%" in piece else piece
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"the path segment {piece[:80]!r} is not UTF-8") from error
-    if segment in ("", ".", ".."):
-        raise BadRequest(f"the path has an empty or dot segment ({piece[:80]!r})")
-    if "/" in segment or "%" in segment or not segment.isprintable():
-        raise BadRequest(f"the path segment {piece[:80]!r} has a character that no name may have")
-    return segment
+    segments: list[str] = []
+    for piece in pieces:
+        try:
+            segment = unquote_to_bytes(piece).decode("utf-8") if "%" in piece else piece
+        except UnicodeDecodeError as error:
+            raise BadRequest(f"the path segment {piece[:80]!r} is not UTF-8") from error
+        if segment in ("", ".", ".."):
+            raise BadRequest(f"the path has an empty or dot segment ({piece[:80]!r})")
+        if "/" in segment or "%" in segment or not segment.isprintable():
+            why = f"the path segment {piece[:80]!r} has a character that no name may have"
+            raise BadRequest(why)
+        segments.append(segment)
+    return segments
 
 
 def _read_query(raw_query: str) -> Query:

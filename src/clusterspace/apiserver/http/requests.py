@@ -1,13 +1,11 @@
 """A request as handlers see it: what was asked, and the four things to do about it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from clusterspace.apiserver.http.messages import HeaderPairs, Response
-from clusterspace.apiserver.http.parsing import RequestHead
-from clusterspace.apiserver.http.streams import Hijacked, Stream
-from clusterspace.errors import ApiError, RequestEntityTooLarge
+from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead, too_large
+from clusterspace.apiserver.http.response_writer import Hijacked, Stream
 
 
 class Exchange(Protocol):
@@ -56,74 +54,6 @@ class Exchange(Protocol):
     def hijack(self) -> Hijacked:
         """Leave HTTP."""
         ...
-
-
-class IncomingBody:
-    """A request body as it arrives; held back at the socket until somebody wants it."""
-
-    __slots__ = ("_arrived", "_failure", "_limit", "_pieces", "_waiter", "is_complete")
-
-    def __init__(self, *, is_complete: bool) -> None:
-        self.is_complete = is_complete
-        self._pieces: list[bytes] = []
-        self._arrived = 0
-        self._limit: int | None = None
-        self._failure: ApiError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def arrived(self) -> int:
-        """How many bytes have arrived."""
-        return self._arrived
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether more may still come."""
-        return not self.is_complete and self._failure is None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a handler has asked for the body."""
-        return self._limit is not None
-
-    def add(self, pieces: list[bytes], *, is_complete: bool) -> None:
-        """Take what arrived."""
-        self._arrived += sum(map(len, pieces))
-        self.is_complete = is_complete
-        if self._limit is not None and self._arrived > self._limit:
-            self._pieces.clear()
-            self._wake()
-            return
-        # As few as possible: a million pieces of a byte would take long to put together at the end.
-        self._pieces += pieces if len(pieces) < 2 else (b"".join(pieces),)
-        if is_complete:
-            self._wake()
-
-    def fail(self, error: ApiError) -> None:
-        """Say that the rest will not come."""
-        self._failure = error
-        self._wake()
-
-    def want(self, limit: int) -> None:
-        """Say that somebody is waiting for it, and how much of it they would take."""
-        self._limit = limit
-
-    async def read(self) -> bytes:
-        """Return the whole body once it is there; at most what is wanted is ever kept."""
-        limit = self._limit or 0
-        if self.is_expected and self._arrived <= limit:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        if self._arrived > limit:
-            raise too_large(limit)
-        if self._failure is not None:
-            raise self._failure
-        self._pieces = [b"".join(self._pieces)]
-        return self._pieces[0]
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Request:
@@ -228,8 +158,3 @@ class Request:
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response | None]]
 """Answers requests; None means that it has streamed or hijacked."""
-
-
-def too_large(limit: int) -> RequestEntityTooLarge:
-    """Say that a body is over its limit, in kube-apiserver's words."""
-    return RequestEntityTooLarge(f"Request entity too large: limit is {limit}")

@@ -143,9 +143,9 @@ class _Dumper(yaml.CSafeDumper):
             yield yaml.SequenceEndEvent()
         else:
             yield yaml.MappingStartEvent(None, node.tag, True, flow_style=node.flow_style)
-            for key, held in node.value:
+            for key, value in node.value:
                 yield from self._events_of(key)
-                yield from self._events_of(held)
+                yield from self._events_of(value)
             yield yaml.MappingEndEvent()
 
 

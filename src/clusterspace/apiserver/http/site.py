@@ -1,21 +1,18 @@
-"""What the connections of one server share, and what it tells those who count."""
+"""What the connections of one server share, and what it reports to those who count."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any, Protocol
 
 from clusterspace.apiserver.http.arrivals import Arrivals
 from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.messages import Response, refusal
-from clusterspace.apiserver.http.requests import Handler, Request
-from clusterspace.errors import ApiError, InternalError
+from clusterspace.apiserver.http.requests import Handler
 from clusterspace.telemetry import metrics
 
 
 class Observer:
-    """What a server tells whoever counts; override what you need."""
+    """Hears of what happens to connections; override what you need."""
 
     def connection_opened(self) -> None:
         """Count a connection that is ready for its first request."""
@@ -67,16 +64,6 @@ class CountedConnections(Observer):
         metrics.connection_refused("stalled")
 
 
-FailureAnswer = Callable[[Request, Exception], Response]
-
-
-def answer_failure(_request: Request, error: Exception) -> Response:
-    """Answer for a handler that raised: an ApiError as it is, anything else as a plain 500."""
-    if isinstance(error, ApiError):
-        return refusal(error)
-    return refusal(InternalError("the server could not handle the request; its log says why"))
-
-
 class Tenant(Protocol):
     """A connection, as its server sees it."""
 
@@ -107,7 +94,6 @@ class Site:
     """Who may connect. Its guests are connections, from their first packet to their last."""
     limits: Limits = field(default_factory=Limits)
     observer: Observer = field(default_factory=Observer)
-    answer_failure: FailureAnswer = answer_failure
     arriving: set[Tenant] = field(default_factory=set[Tenant])
     """Accepted, but not yet through their handshake."""
     connections: set[Tenant] = field(default_factory=set[Tenant])
@@ -126,9 +112,10 @@ class Site:
 
     def adopt(self, task: asyncio.Task[None]) -> None:
         """Keep a handler alive whose connection has gone."""
-        self.unattended.add(task)
-        task.add_done_callback(self._forget)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self.unattended.discard(task)
-        self.changed.set()
+        def forget(ended: asyncio.Task[None]) -> None:
+            self.unattended.discard(ended)
+            self.changed.set()
+
+        self.unattended.add(task)
+        task.add_done_callback(forget)

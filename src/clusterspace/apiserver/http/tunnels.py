@@ -11,7 +11,7 @@ from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.relays import UNKNOWN_THERE, Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
-from clusterspace.apiserver.http.streams import Hijacked
+from clusterspace.apiserver.http.response_writer import Hijacked
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.translation import unreadable

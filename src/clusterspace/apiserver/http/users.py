@@ -1,16 +1,52 @@
-"""Who is asking, as authentication found out."""
+"""Who is asking: users, whom a client certificate names, and who a user is at a member.
 
-from collections.abc import Mapping
+A member believes whatever name a request comes with: the impersonator's credential may act as
+anybody. So the names must be such that nobody there, and nobody here, could have been given them
+for something else:
+
+    jane                            jane, with her groups
+    system:serviceaccount:NS:NAME   clusterspace:serviceaccount:NS:NAME
+                                    in clusterspace:serviceaccounts, clusterspace:serviceaccounts:NS
+    system:anonymous, system:*      nobody: refused
+    groups system:*                 left out; `system:masters` travels where the operator says so
+    clusterspace:*                  refused: these names are made here, and given to nobody
+
+An account `shop/robot` of the hub is not the account `shop/robot` of a member, whoever made that
+one. Karmada's guides bind hub accounts on members under their plain names; a gateway can be told to
+keep that for single members, where hub and member are one tenant's anyway.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.client.requests import Headers
+from clusterspace.client.settings import Impersonation
+from clusterspace.errors import Forbidden, Unauthorized
+from clusterspace.kube import statuses
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MASTERS: Final = "system:masters"
 
+OURS: Final = "clusterspace:"
+"""What the names begin with that are made here."""
+ACCOUNTS: Final = f"{OURS}serviceaccounts"
+"""The group of every hub ServiceAccount on members; with `:NS` behind it, of those of one space."""
 
-def _no_extra() -> Mapping[str, tuple[str, ...]]:
-    return {}
+_SYSTEM: Final = "system:"
+_ACCOUNT: Final = f"{_SYSTEM}serviceaccount:"
+_ACCOUNT_GROUP: Final = f"{_SYSTEM}serviceaccounts"
+_EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
+
+_MEMORY: Final = "certificate login"
+"""Where a connection remembers whom its certificate names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +56,139 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=_no_extra)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateLogin:
+    """Whom a client certificate names, and the moments between which it counts."""
+
+    user: User
+    starts: float
+    ends: float
+
+
+def read_login(certificate_der: bytes) -> CertificateLogin:
+    """Read a certificate whose signature TLS has checked; Unauthorized when it names nobody.
+
+    The user is the common name, the groups are the organisations, as Kubernetes has it.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(certificate_der)
+    except ValueError as error:
+        raise Unauthorized("Unauthorized") from error
+    names = _texts(certificate.subject, NameOID.COMMON_NAME)
+    if not names or not names[0]:
+        raise statuses.unauthorized()
+    groups = _texts(certificate.subject, NameOID.ORGANIZATION_NAME)
+    # Names the certificate in use, so that audit can tell two of the same user apart.
+    digest = hashlib.sha256(certificate_der).hexdigest()
+    extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
+    return CertificateLogin(
+        user=User(names[0], (*groups, AUTHENTICATED), extra=extra),
+        starts=certificate.not_valid_before_utc.timestamp(),
+        ends=certificate.not_valid_after_utc.timestamp(),
+    )
+
+
+def login_of(request: Request, certificate_der: bytes, now: float) -> CertificateLogin:
+    """Return the login of a request's certificate, read once for each connection.
+
+    TLS looked at its end when the connection was opened; a watch keeps one open for days.
+    """
+    login: CertificateLogin | None = request.connection_memory.get(_MEMORY)
+    if login is None:
+        login = request.connection_memory[_MEMORY] = read_login(certificate_der)
+    if now >= login.ends:
+        raise statuses.unauthorized()
+    return login
+
+
+def _texts(subject: x509.Name, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
+    return tuple(str(each.value) for each in subject.get_attributes_for_oid(oid))
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentities:
+    """What the operator says about who travels how."""
+
+    passes_masters: bool = False
+    """Whether `system:masters` of the hub are so on every member too."""
+    plain_accounts: frozenset[str] = frozenset()
+    """The members at which a hub ServiceAccount is the ServiceAccount of the same name."""
+
+    def headers(self, user: User, cluster: str) -> Headers:
+        """Return the headers that make a request this user's own at a member.
+
+        Neither UID nor extra: the role that Karmada gives impersonators on members covers users,
+        groups and accounts, and a member refuses a request that claims more.
+        """
+        _require_plain(user)
+        name, groups = self._name_at(user, cluster)
+        return Impersonation(name, groups=groups).headers()
+
+    def _name_at(self, user: User, cluster: str) -> tuple[str, tuple[str, ...]]:
+        """Return the user's name and groups at a member; Forbidden for who stays here."""
+        own = tuple(
+            group
+            for group in user.groups
+            if (group == MASTERS and self.passes_masters)
+            or (group and not group.startswith((_SYSTEM, OURS)))
+        )
+        if user.name.startswith(_ACCOUNT):
+            namespace, _, name = user.name.removeprefix(_ACCOUNT).partition(":")
+            if not namespace or not name or ":" in name:
+                raise _stays(user, "its name is not that of a ServiceAccount")
+            if cluster in self.plain_accounts:
+                plain = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}")
+                return user.name, (*plain, *own)
+            groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
+            return f"{OURS}serviceaccount:{namespace}:{name}", (*groups, *own)
+        if user.name == ANONYMOUS.name or UNAUTHENTICATED in user.groups:
+            raise _stays(user, "whoever is not known here is nobody there")
+        if user.name.startswith(OURS):
+            raise _stays(user, f"names that begin with {OURS!r} are made by the gateway")
+        # Who may do everything anyway gains nothing by a name: Karmada's administrator is called
+        # system:admin.
+        if user.name.startswith(_SYSTEM) and MASTERS not in own:
+            why = f"names that begin with {_SYSTEM!r} mean something else in every cluster"
+            raise _stays(user, why)
+        return user.name, own
+
+
+def act_at_hub(user: User) -> Headers:
+    """Return the headers that make a request this user's own at the hub, which knows them fully."""
+    _require_plain(user)
+    groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
+    extra = tuple(
+        (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
+    )
+    return Impersonation(user.name, user.uid, groups, extra).headers()
+
+
+def read_members(given: Iterable[str]) -> frozenset[str]:
+    """Return the members named by settings, each of which may name several.
+
+    >>> sorted(read_members(["east,west", " north "]))
+    ['east', 'north', 'west']
+    """
+    return frozenset(name for text in given for each in text.split(",") if (name := each.strip()))
+
+
+def _require_plain(user: User) -> None:
+    """Refuse a name that the far end would read as another one.
+
+    Servers cut blanks off headers, and " system:masters" would be system:masters.
+    """
+    for claim in (user.name, user.uid, *user.groups):
+        if claim != claim.strip() or not claim.isprintable():
+            raise Forbidden(f"the user {user.name!r} cannot be passed on to another cluster")
+    if not user.name:
+        raise Forbidden("a user without a name cannot be passed on to another cluster")
+
+
+def _stays(user: User, why: str) -> Forbidden:
+    return Forbidden(f"the user {user.name!r} is not passed on to member clusters: {why}")

@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from clusterspace.apiserver.http.certificate_logins import login_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer
 from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.apiserver.identity.agents import Revocations, cluster_of_agent
 from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair
 from clusterspace.apiserver.identity.bearer_tokens import (

@@ -20,8 +20,8 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import Passage, relay
 from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
 from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.travelling_users import MemberIdentities
 from clusterspace.apiserver.http.tunnels import tunnel
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.client.answer_memory import AnswerMemory

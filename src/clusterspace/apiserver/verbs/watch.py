@@ -10,8 +10,8 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.feeds import Style, Watcher, frame_error, frame_event
 from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.negotiation import Representation
+from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.apiserver.http.responses import headers_for
-from clusterspace.apiserver.http.streams import Stream
 from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
 from clusterspace.apiserver.selection import Selection, select_for
 from clusterspace.apiserver.store.interface import KeyValue, Revision

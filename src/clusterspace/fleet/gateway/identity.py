@@ -18,11 +18,10 @@ from typing import Any, Final, Generic, TypeVar
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.agents import AGENTS
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.apiserver.http.certificate_logins import login_of
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.client.places import Place
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube import statuses

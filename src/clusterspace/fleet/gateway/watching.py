@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.apiserver.http.streams import Stream
+from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.watch import LONGEST_LINE, LineSplitter

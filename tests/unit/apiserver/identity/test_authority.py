@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from clusterspace.apiserver.http.certificate_logins import read_login
+from clusterspace.apiserver.http.users import read_login
 from clusterspace.apiserver.identity.authority import (
     Authority,
     KeyPair,

@@ -9,8 +9,7 @@ from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.negotiation import JSON, Representation, negotiate
 from clusterspace.apiserver.http.relays import Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import Query, reach_verb
-from clusterspace.apiserver.http.travelling_users import MemberIdentities, act_at_hub
-from clusterspace.apiserver.http.users import UNAUTHENTICATED
+from clusterspace.apiserver.http.users import UNAUTHENTICATED, MemberIdentities, act_at_hub
 from clusterspace.client.answer_memory import AnswerMemory, Hold
 from clusterspace.client.requests import ApiRequest, Headers
 from clusterspace.errors import (

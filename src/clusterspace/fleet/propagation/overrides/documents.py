@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from clusterspace.apiserver.http.yaml_documents import YamlFault, compose_yaml
+from clusterspace.apiserver.http.documents import YamlFault, compose_yaml
 from clusterspace.errors import OverrideFailed
 from clusterspace.fleet.propagation.overrides.containers import read_text_at
 from clusterspace.kube.json_pointers import read_pointer

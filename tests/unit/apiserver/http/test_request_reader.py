@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.apiserver.http.hostile_requests import Hostile, hostile_requests
 
 from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.parsing import RequestHead, RequestParser, end_of_empty_line
+from clusterspace.apiserver.http.request_reader import RequestHead, RequestParser, end_of_empty_line
 from clusterspace.errors import HttpViolation
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: hub\r\n\r\n"
@@ -84,7 +84,7 @@ def test_the_next_request_is_not_read_before_it_is_asked_for() -> None:
 
     assert head is not None
     assert parser.is_complete
-    assert parser.take_held() == b"NONSENSE"
+    assert parser.take_unread() == b"NONSENSE"
 
 
 @pytest.mark.parametrize("kept", [b"", b"Connection: keep-alive\r\n", b"Connection: close\r\n"])
@@ -109,7 +109,7 @@ def test_bytes_behind_an_upgrade_are_given_up_as_they_are() -> None:
 
     assert head is not None
     assert head.is_upgrade
-    assert parser.take_held() == b"\x81\x00" + GET
+    assert parser.take_unread() == b"\x81\x00" + GET
 
 
 @pytest.mark.parametrize(

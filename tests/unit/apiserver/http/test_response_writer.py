@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.http.outlet import batches
-from clusterspace.apiserver.http.streams import frame_chunk
+from clusterspace.apiserver.http.response_writer import batches, frame_chunk
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 16))

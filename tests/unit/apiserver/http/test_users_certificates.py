@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from clusterspace.apiserver.http.certificate_logins import read_login
+from clusterspace.apiserver.http.users import read_login
 from clusterspace.apiserver.identity.authority import CERTIFICATE_LIFE, Authority
 from clusterspace.errors import Unauthorized
 

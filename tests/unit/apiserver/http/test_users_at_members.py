@@ -2,8 +2,13 @@
 
 import pytest
 
-from clusterspace.apiserver.http.travelling_users import MemberIdentities, act_at_hub, read_members
-from clusterspace.apiserver.http.users import ANONYMOUS, User
+from clusterspace.apiserver.http.users import (
+    ANONYMOUS,
+    MemberIdentities,
+    User,
+    act_at_hub,
+    read_members,
+)
 from clusterspace.errors import Forbidden
 
 JANE = User("jane", ("dev", "system:authenticated"), "u1", {"scopes/x": ("read", "write")})
