@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.attacks import oracle
@@ -48,18 +48,16 @@ from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import StoreError
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.surveys import Surveys
+from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.directory import Directory
+from clusterspace.fleet.gateway.identity import FleetAuthenticator
 from clusterspace.fleet.membership.push_join import JoinRequest
-from clusterspace.roots import fleet as fleet_process
-from clusterspace.roots import hub_chain
+from clusterspace.roots.chains import fleet_handler, hub_handler
+from clusterspace.roots.connections import LIMITS, open_connections, user_settings
 from clusterspace.roots.fleet import FleetSettings, build_fleet
-from clusterspace.roots.hub import bootstrap, build_state
+from clusterspace.roots.hub_state import bootstrap, build_state
 from clusterspace.roots.installation import Installation
 from clusterspace.roots.joining import join_cluster
-from clusterspace.roots.user_access import LIMITS, open_connections, user_settings
-
-if TYPE_CHECKING:
-    from clusterspace.apiserver.access.audit_log import AuditLog
 
 CLOCK = SystemClock()
 RULES = AddressRules(LOOPBACK)
@@ -393,7 +391,7 @@ async def start_server(
     app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
     app.is_ready = True
     witness = _Witness(app)
-    handler = hub_chain.build_handler(
+    handler = hub_handler(
         witness,
         state.catalog,
         identity.authenticator(),
@@ -505,11 +503,13 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
     hub = ClusterClient(connection)
     known = Directory(hub, members, partial(user_settings, RULES))
     lines = _Lines()
-    handler = fleet_process.build_handler(
-        build_fleet(settings, hub, known, CLOCK),
-        Documents(Surveys(CLOCK, seconds_each=settings.limits.document_seconds)),
-        hub,
-        cast("AuditLog", lines),
+    fleet = build_fleet(settings, hub, known, CLOCK)
+    documents = Documents(Surveys(CLOCK, seconds_each=settings.limits.document_seconds))
+    handler = fleet_handler(
+        FleetApp(fleet, documents),
+        FleetAuthenticator(hub, CLOCK),
+        fleet.reviews,
+        lines.write,
         CLOCK,
     )
     tasks = await stack.enter_async_context(Supervisor(CLOCK, report))

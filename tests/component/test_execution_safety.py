@@ -38,7 +38,7 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.roots.resuming import resume
+from clusterspace.roots.workloads import resume
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashPoint, Fuse, Killed, MortalClient
 from clusterspace.testing.faults import (

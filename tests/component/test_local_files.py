@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from clusterspace.errors import AlreadyRunning, UnusableDirectory
-from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
 
 RECORD = RunRecord(1, 2.0, True, (PartRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
 
@@ -19,13 +19,13 @@ def prepared(directory) -> LocalFiles:
 def test_only_one_process_runs_a_fleet(tmp_path):
     files = prepared(tmp_path)
 
-    with files.held(), pytest.raises(AlreadyRunning), LocalFiles(tmp_path).held():
+    with files.locked(), pytest.raises(AlreadyRunning), LocalFiles(tmp_path).locked():
         pass
 
 
 def test_what_runs_is_known_while_it_runs_and_forgotten_after(tmp_path):
     files = prepared(tmp_path)
-    with files.held():
+    with files.locked():
         files.write_record(RECORD)
         assert files.read_record() == RECORD
     assert files.read_record() is None

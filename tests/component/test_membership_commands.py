@@ -15,7 +15,7 @@ from clusterspace.cli.commands.clusters import clusters, cordon, taint, uncordon
 from clusterspace.cli.commands.controllers import controllers
 from clusterspace.cli.commands.membership import join, unjoin, unregister
 from clusterspace.cli.commands.tokens import token
-from clusterspace.roots.metrics_site import serving_metrics
+from clusterspace.roots.processes import serving_metrics
 from clusterspace.testing.steps import until
 
 

@@ -20,9 +20,9 @@ from clusterspace.errors import CannotPromote
 from clusterspace.fleet.execution.deletion_budget import is_paused
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
 from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
-from clusterspace.roots import promoting
+from clusterspace.roots import workloads
 from clusterspace.roots.clients import hub_settings
-from clusterspace.roots.promoting import PromoteRequest, Prospect
+from clusterspace.roots.workloads import PromoteRequest, Prospect
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -122,10 +122,10 @@ async def test_a_promotion_that_would_restart_pods_is_refused_unless_allowed(
     request = PromoteRequest("deploy", "web", "default", CLUSTER)
 
     with pytest.raises(CannotPromote, match="pods would restart"):
-        await promoting.promote(request, prospect, hub, print)
+        await workloads.promote(request, prospect, hub, print)
     assert await site.hub.find(WEB) is None
 
-    await promoting.promote(replace(request, allows_restarts=True), prospect, hub, print)
+    await workloads.promote(replace(request, allows_restarts=True), prospect, hub, print)
     assert await site.hub.find(WEB) is not None
 
 

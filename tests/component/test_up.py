@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterspace.apis.parts import PARTS
-from clusterspace.roots.local_files import LocalFiles, RunRecord
+from clusterspace.roots.local.files import LocalFiles, RunRecord
 
 PATIENCE = 60.0
 UP = [sys.executable, "-m", "clusterspace", "up", "--hub-port", "0", "--fleet-port", "0"]

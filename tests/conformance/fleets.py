@@ -19,7 +19,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.joining import join_cluster
-from clusterspace.roots.local_files import merged_kubeconfig
+from clusterspace.roots.kubeconfigs import merged_kubeconfig
 
 MEMBERS = ("east", "west")
 

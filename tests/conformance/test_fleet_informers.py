@@ -19,7 +19,7 @@ from tests.component.gateway.watch_streams import watching
 from tests.flows.fleets import Side
 
 from clusterspace.client.places import Place
-from clusterspace.roots.local_files import merged_kubeconfig
+from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test

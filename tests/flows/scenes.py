@@ -21,7 +21,7 @@ from clusterspace.fleet.membership.taints import CORDON
 from clusterspace.fleet.propagation.statuses.controller import FULLY_APPLIED
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
-from clusterspace.roots.promoting import PromoteRequest, look, promote
+from clusterspace.roots.workloads import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, namespace
 from clusterspace.testing.steps import until, until_equal
 

@@ -30,7 +30,7 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.promoting import PromoteRequest, look, promote
+from clusterspace.roots.workloads import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
 from clusterspace.testing.steps import delete, until, until_equal
 

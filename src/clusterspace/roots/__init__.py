@@ -1,1 +1,27 @@
-"""Composition roots: the only modules that build things."""
+"""Composition roots: the only modules that build things, one for each process and command.
+
+Processes:
+
+    hub.py          the hub API server; hub_state.py what its verbs work on
+    fleet.py        the fleet API server: many clusters behind one address
+    controllers.py  membership and propagation, behind one lease
+    agent.py        the agent of a Pull cluster; member_execution.py what it executes there
+    member_clusters.py  MemberClusters, for the controllers and for the agent
+    sim.py          a simulated member
+    chains.py       the steps a request goes through, of both API servers
+    local/          all of these on one machine, as `clusterspace up` runs them
+
+For one run of a command:
+
+    joining.py, registering.py, tokens.py   clusters come and go
+    workloads.py                            `promote`, `resume`
+
+Shared:
+
+    clients.py      kubeconfigs found, clients opened and closed
+    connections.py  connections that live as long as a process: the hub's, and users' to members
+    installation.py the files of a data directory: authority, certificates, store
+    kubeconfigs.py  kubeconfigs we write
+    tls.py          server certificates that are renewed, and whose client certificates count
+    processes.py    when a process ends; `/metrics` of those that serve no API
+"""

@@ -33,7 +33,7 @@ from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, 
 from clusterspace.roots.clients import connect
 from clusterspace.roots.member_clusters import membership_agent_tasks
 from clusterspace.roots.member_execution import run_member_execution
-from clusterspace.roots.stopping import stop_event
+from clusterspace.roots.processes import stop_event
 
 _log = structlog.get_logger(__name__)
 

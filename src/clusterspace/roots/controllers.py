@@ -53,10 +53,9 @@ from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
+from clusterspace.roots.connections import HubCredentials, ReadSettings, warn_of_full_rights
 from clusterspace.roots.member_clusters import member_cluster_tasks
-from clusterspace.roots.metrics_site import serving_metrics
-from clusterspace.roots.stopping import stop_event
+from clusterspace.roots.processes import serving_metrics, stop_event
 
 _log = structlog.get_logger(__name__)
 
@@ -202,7 +201,7 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
     """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
     async with AsyncExitStack() as stack:
         rules = await member_rules(settings.hub, settings.member_cidrs)
-        known_as = HubIdentity(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
+        known_as = HubCredentials(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
         hub = connect(settings.hub, clock, credentials=known_as)
         stack.push_async_callback(hub.connection.close)
         # The lease has a connection of its own: renewing must not queue up behind the work.

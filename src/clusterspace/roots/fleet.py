@@ -15,19 +15,9 @@ from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.http.context import chain
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit
-from clusterspace.apiserver.http.middleware.authenticate import Authenticate
-from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
-from clusterspace.apiserver.http.middleware.deadlines import deadlines
-from clusterspace.apiserver.http.middleware.failed_logins import FailedLogins
-from clusterspace.apiserver.http.middleware.impersonate import Impersonate
-from clusterspace.apiserver.http.middleware.limits import InFlightLimits
-from clusterspace.apiserver.http.middleware.measure import Measure
-from clusterspace.apiserver.http.middleware.recheck import Recheck
-from clusterspace.apiserver.http.requests import Handler
+from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.answer_memory import AnswerMemory
@@ -38,31 +28,33 @@ from clusterspace.controllers.background import keep_all, report
 from clusterspace.fleet.gateway.answers.asking import Fleet, FleetLimits
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.surveys import Surveys
-from clusterspace.fleet.gateway.app import FleetApp, read_fleet_info
+from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.directory import Directory
 from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.fleet.gateway.identity import (
-    RECHECK_SECONDS,
     FleetAuthenticator,
     Gatekeeper,
     HubReviews,
 )
 from clusterspace.fleet.gateway.sessions import Sessions
 from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.fleet_tls import FleetTls
-from clusterspace.roots.hub_chain import handler_of
-from clusterspace.roots.hub_identity import HubIdentity, ReadSettings, warn_of_full_rights
+from clusterspace.roots.connections import (
+    LIMITS,
+    HubCredentials,
+    ReadSettings,
+    open_connections,
+    user_settings,
+    warn_of_full_rights,
+)
 from clusterspace.roots.installation import Installation, server_url, write_private
-from clusterspace.roots.kubeconfigs import kubeconfig_of
-from clusterspace.roots.stopping import stop_event
-from clusterspace.roots.user_access import LIMITS, open_connections, user_settings
+from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
+from clusterspace.roots.processes import stop_event
+from clusterspace.roots.tls import FleetTls
 from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
-
-CONTEXT: Final = "fleet"
-"""What the unified view is called in kubeconfigs."""
 
 _DRAIN_SECONDS: Final = 10.0
 
@@ -105,8 +97,10 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
-        known_as = HubIdentity(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
-        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, known_as)
+        credentials = HubCredentials(
+            settings.read_hub or (lambda: settings.hub), settings.hub, clock
+        )
+        hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, credentials)
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
@@ -116,20 +110,28 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
-        guards = (Authenticate(FleetAuthenticator(hub, clock)), Impersonate(fleet.reviews))
-        recheck = Recheck(guards, clock, every_seconds=RECHECK_SECONDS)
-        handler = build_handler(
-            fleet, documents, hub, audit, clock, recheck, settings.audited_reads
+        # With an authenticator of its own: a user remembered for a new request must not vouch for
+        # a stream that was opened long before.
+        recheck = fleet_recheck(FleetAuthenticator(hub, clock), fleet.reviews, clock)
+        handler = fleet_handler(
+            FleetApp(fleet, documents),
+            FleetAuthenticator(hub, clock),
+            fleet.reviews,
+            audit.write,
+            clock,
+            recheck,
+            settings.audited_reads,
         )
         tls = await FleetTls.open(installation, authority, hub)
         server = HttpServer(
             handler, tls=tls.context, limits=settings.connections, observer=CountedConnections()
         )
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, {**directory.tasks(), **tls.tasks(clock)})
         keep_all(
             tasks,
             {
+                **directory.tasks(),
+                **tls.tasks(clock),
                 "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
                 "freed memory": lambda: give_back_freed(clock),
                 "open streams": recheck.run,
@@ -148,7 +150,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 
         # Where we are and whom to trust. Who people are is in the hub's kubeconfig, or theirs: what
         # we log in with at the hub is nobody else's.
-        content = kubeconfig_of({CONTEXT: url}, authority.pair.certificate, Identity())
+        content = kubeconfig_of({FLEET_CONTEXT: url}, authority.pair.certificate, Identity())
         write_private(installation.kubeconfig, content)
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
@@ -174,32 +176,6 @@ def build_fleet(
         limits,
         identities=settings.identities,
     )
-
-
-def build_handler(  # noqa: PLR0913 - the parts of one chain, put together once
-    fleet: Fleet,
-    documents: Documents,
-    hub: ClusterClient,
-    audit: AuditLog,
-    clock: Clock,
-    recheck: Recheck | None = None,
-    audited_reads: frozenset[str] = AUDITED_READS,
-) -> Handler:
-    """Put the chain around the app. Nothing is authorized here: each cluster does that."""
-    answer = chain(
-        (
-            Measure(clock),
-            catch_errors,
-            deadlines,
-            Authenticate(FleetAuthenticator(hub, clock), FailedLogins(clock, audit.write)),
-            Audit(clock, audit.write, audited_reads),
-            Impersonate(fleet.reviews),
-            InFlightLimits(),
-            *((recheck,) if recheck is not None else ()),
-        ),
-        FleetApp(fleet, documents),
-    )
-    return handler_of(answer, read_fleet_info)
 
 
 async def serve_until_stopped(settings: FleetSettings) -> None:

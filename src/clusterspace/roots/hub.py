@@ -2,70 +2,48 @@
 
 import gc
 import ssl
-import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from typing import Final
 
 import structlog
 
 from clusterspace import __version__
-from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.access.authorizer import Access, build_access
-from clusterspace.apiserver.access.default_roles import (
-    install_component_roles,
-    install_default_roles,
-)
+from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
-from clusterspace.apiserver.admission.clusters import tie_all
-from clusterspace.apiserver.admission.plugins import hub_plugins
-from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.app import HubApp
-from clusterspace.apiserver.builtin_resources import builtin_resources
-from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
-from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.housekeeping.expiry import expire_events
-from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
-from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
 from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.listener import HttpServer, reload_certificate
+from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
-from clusterspace.apiserver.identity.authority import Authority, renew_forever
-from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
-from clusterspace.apiserver.store.interface import Store
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
-from clusterspace.apiserver.writing import create_own
 from clusterspace.client.endpoints import AddressRules, Network
-from clusterspace.controllers.background import Tasks, keep_all, report
-from clusterspace.errors import AlreadyExists
-from clusterspace.roots.hub_chain import build_handler, build_recheck
+from clusterspace.controllers.background import keep_all, report
+from clusterspace.roots.chains import hub_handler, hub_recheck
+from clusterspace.roots.connections import open_connections, user_settings
+from clusterspace.roots.hub_state import bootstrap, build_state, housekeeping, read_tokens
 from clusterspace.roots.installation import Installation, server_url
-from clusterspace.roots.stopping import stop_event
-from clusterspace.roots.user_access import open_connections, user_settings
+from clusterspace.roots.processes import stop_event
+from clusterspace.roots.tls import ServerTls
 from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
 
-_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-_OWN_MANAGER: Final = "kube-apiserver"
 _DRAIN_SECONDS: Final = 10.0
 
 
@@ -93,46 +71,6 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
     if settings.store == "memory":
         return MemoryStore()
     return await SqliteStore.open(Installation(settings.data_dir).store_file)
-
-
-def build_state(
-    store: Store,
-    clock: Clock,
-    access: Access,
-    members: AddressRules | None = None,
-    *,
-    unenforced: UnenforcedKinds | None = None,
-) -> HubState:
-    """Build what verbs work on; `unenforced` words the warnings of a server that is no hub."""
-    return HubState(
-        store=store,
-        catalog=Catalog(builtin_resources()),
-        feeds=Feeds(store),
-        clock=clock,
-        random=SystemRandom(),
-        new_uid=lambda: str(uuid.uuid4()),
-        plugins=hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds()),
-    )
-
-
-async def bootstrap(hub: HubState, access: Access, controller: CustomResourceController) -> None:
-    """Make what every hub has: its namespaces, the default roles, our own kinds."""
-    await create_namespaces(hub)
-    await controller.install(definitions())
-    await controller.load()
-    await install_default_roles(hub)
-    await install_component_roles(hub)
-    await tie_all(hub)
-    await access.role_cache.load()
-
-
-async def create_namespaces(hub: HubState) -> None:
-    """Make the namespaces every cluster has, where they are missing."""
-    namespaces = hub.catalog.get_storage("", "namespaces")
-    for name in _NAMESPACES:
-        desired = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        with suppress(AlreadyExists):
-            await create_own(hub, namespaces, desired, _OWN_MANAGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +120,9 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         app = HubApp(hub, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
-        tls = installation.server_tls()
         authenticator = identity.authenticator()
-        recheck = build_recheck(authenticator, access.authorizer, clock)
-        handler = build_handler(
+        recheck = hub_recheck(authenticator, access.authorizer, clock)
+        handler = hub_handler(
             app,
             hub.catalog,
             authenticator,
@@ -195,16 +132,31 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             recheck,
             settings.audited_reads,
         )
+        context = installation.server_tls()
         server = HttpServer(
-            handler, tls=tls, limits=settings.connections, observer=CountedConnections()
+            handler, tls=context, limits=settings.connections, observer=CountedConnections()
         )
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
+
+        def write_kubeconfigs(now: float) -> None:
+            installation.write_part_kubeconfigs(authority, url, now)
+            installation.write_kubeconfig(authority, url, now)
+
+        tls = ServerTls(context, installation, authority, write_kubeconfigs)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, _housekeeping(hub, controller))
-        keep_all(tasks, {"roles in memory": access.role_cache.run, "open streams": recheck.run})
-        keep_all(tasks, identity.tasks(url))
-        keep_all(tasks, _upkeep(store, clock, _Renewal(installation, authority, tls, url)))
+        keep_all(
+            tasks,
+            {
+                **housekeeping(hub, controller, store),
+                "roles in memory": access.role_cache.run,
+                "open streams": recheck.run,
+                **identity.tasks(url),
+                "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
+                **tls.tasks(clock),
+                "freed memory": lambda: give_back_freed(clock),
+            },
+        )
 
         async def drain() -> None:
             app.is_ready = False
@@ -217,53 +169,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         installation.write_kubeconfig(authority, url, clock.now())
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()
-        yield RunningHub(url, hub, installation, authority, tls)
-
-
-def read_tokens(file: Path | None) -> StaticTokens:
-    """Read static tokens from a file in Kubernetes' format; without a file there are none."""
-    return StaticTokens({}) if file is None else StaticTokens.parse(file.read_text())
-
-
-@dataclass(frozen=True, slots=True)
-class _Renewal:
-    """New certificates for a hub that goes on running."""
-
-    installation: Installation
-    authority: Authority
-    tls: ssl.SSLContext
-    url: str
-
-    def held(self) -> tuple[bytes, ...]:
-        """Return the certificates in use."""
-        return (self.installation.server_files[0].read_bytes(),)
-
-    def renew(self, now: float) -> None:
-        """Make new ones and put them to use; connections that are open keep theirs."""
-        self.installation.renew_server(self.authority, now)
-        reload_certificate(self.tls, *self.installation.server_files)
-        self.installation.write_part_kubeconfigs(self.authority, self.url, now)
-        self.installation.write_kubeconfig(self.authority, self.url, now)
-
-
-def _housekeeping(hub: HubState, controller: CustomResourceController) -> Tasks:
-    return {
-        "custom resources": controller.run,
-        "namespaces": NamespaceController(hub).run,
-        "garbage collection": GarbageCollector(hub).run,
-        "role aggregation": RoleAggregator(hub).run,
-        "event expiry": lambda: expire_events(hub),
-    }
-
-
-def _upkeep(store: MemoryStore | SqliteStore, clock: Clock, renewal: _Renewal) -> Tasks:
-    policy = CompactionPolicy()
-    return {
-        "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
-        "compaction": lambda: compact_forever(store, clock, policy),
-        "certificate renewal": lambda: renew_forever(clock, renewal.held, renewal.renew),
-        "freed memory": lambda: give_back_freed(clock),
-    }
+        yield RunningHub(url, hub, installation, authority, context)
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:

@@ -20,6 +20,8 @@ from clusterspace.apiserver.http.listener import server_context
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import Authority, KeyPair, expires_at, server_names
 from clusterspace.apiserver.identity.service_account_tokens import SigningKey
+from clusterspace.apiserver.store import backups
+from clusterspace.apiserver.store.backups import Inspection
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
 from clusterspace.client.settings import Identity, Pem
 from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of
@@ -86,11 +88,21 @@ class Installation:
     def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
         """Make what is missing, renew what is about to expire; return the authority."""
         (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
-        authority = self._authority(now)
+        authority_key = self.directory / "pki" / "ca.key"
+        if self.authority_file.exists() and authority_key.exists():
+            pair = KeyPair(self.authority_file.read_bytes(), authority_key.read_bytes())
+            authority = Authority.load(pair)
+        else:
+            authority = Authority.create("clusterspace", now)
+            write_pair(authority.pair, self.authority_file, authority_key)
         certificate, key = self.server_files
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
-        if not certificate.exists() or not key.exists() or _is_stale(certificate, names, now):
-            write_pair(authority.issue_server(names, now), certificate, key)
+        if certificate.exists() and key.exists():
+            current = certificate.read_bytes()
+            is_fresh = expires_at(current) - now >= _RENEW_SHARE * _YEAR
+            if is_fresh and set(names) <= server_names(current):
+                return authority
+        write_pair(authority.issue_server(names, now), certificate, key)
         return authority
 
     def renew_server(self, authority: Authority, now: float) -> None:
@@ -109,14 +121,6 @@ class Installation:
         if not path.exists():
             write_private(path, SigningKey.create().pem)
         return SigningKey.load(path.read_bytes())
-
-    def _authority(self, now: float) -> Authority:
-        key = self.directory / "pki" / "ca.key"
-        if self.authority_file.exists() and key.exists():
-            return Authority.load(KeyPair(self.authority_file.read_bytes(), key.read_bytes()))
-        authority = Authority.create("clusterspace", now)
-        write_pair(authority.pair, self.authority_file, key)
-        return authority
 
     def write_kubeconfig(
         self, authority: Authority, server: str, now: float, *, name: str = "hub"
@@ -148,13 +152,6 @@ def _kubeconfig(
     return kubeconfig_of({name: server}, authority.pair.certificate, identity, user=user)
 
 
-def _is_stale(certificate: Path, names: tuple[str, ...], now: float) -> bool:
-    held = certificate.read_bytes()
-    if expires_at(held) - now < _RENEW_SHARE * _YEAR:
-        return True
-    return not set(names) <= server_names(held)
-
-
 def write_pair(pair: KeyPair, certificate: Path, key: Path) -> None:
     """Write a certificate and its key, the key first: a certificate without one is useless."""
     write_private(key, pair.key)
@@ -174,3 +171,26 @@ def write_private(path: Path, content: bytes, *, mode: int = _PRIVATE) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+# -- the store file, for an operator -----------------------------------------------------------
+
+
+def back_up(source: Path, target: Path) -> int:
+    """Copy a store, in use or not, to a new file; return the revision it was copied at."""
+    return backups.back_up(_store_path(source), target).revision
+
+
+def restore(backup: Path, data_directory: Path) -> int:
+    """Make a new store in a data directory from a backup; return the revision it starts at."""
+    return backups.restore(backup, data_directory / STORE_FILE_NAME).revision
+
+
+def check_store(source: Path) -> Inspection:
+    """Verify everything in a store file or a backup."""
+    return backups.inspect(_store_path(source))
+
+
+def _store_path(path: Path) -> Path:
+    """Return the store file meant by a data directory, or by the file itself."""
+    return path / STORE_FILE_NAME if path.is_dir() else path

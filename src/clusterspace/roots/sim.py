@@ -13,7 +13,6 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.access.reviews import Reviews
@@ -22,21 +21,17 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
-from clusterspace.apiserver.housekeeping.expiry import expire_events
-from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
-from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import Expired
 from clusterspace.kube import statuses
-from clusterspace.roots.hub import build_state, create_namespaces, read_tokens
-from clusterspace.roots.hub_chain import build_handler
+from clusterspace.roots.chains import hub_handler
+from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, read_tokens
 from clusterspace.roots.installation import Installation
-from clusterspace.roots.stopping import stop_event
+from clusterspace.roots.processes import stop_event
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
 from clusterspace.sim.controllers import Controllers
 from clusterspace.sim.faults import FaultRule, FaultRulesReader, Faults
@@ -120,7 +115,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         }
         app = HubApp(hub, verbs)
         faults = Faults(clock, hub.random, lambda rule: _expire_watches(hub, rule))
-        handler = build_handler(
+        handler = hub_handler(
             app,
             hub.catalog,
             identity.authenticator(),
@@ -145,17 +140,11 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             count=settings.nodes,
             shape=settings.shape,
         )
-        policy = CompactionPolicy()
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(
             tasks,
             {
-                "custom resources": definitions.run,
-                "namespaces": NamespaceController(hub).run,
-                "garbage collection": GarbageCollector(hub).run,
-                "role aggregation": RoleAggregator(hub).run,
-                "event expiry": lambda: expire_events(hub),
-                "compaction": lambda: compact_forever(store, clock, policy),
+                **housekeeping(hub, definitions, store),
                 **identity.tasks(url),
                 "mirror": lambda: manager.follow(FOLLOWED, mirror),
                 "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),

@@ -14,7 +14,7 @@ from tests.component.gateway.fleet_site import HOSTILE, ROOT, Site, fake_member,
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.places import Place
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
+from clusterspace.roots.kubeconfigs import all_contexts, fleet_settings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import until

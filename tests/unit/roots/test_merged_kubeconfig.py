@@ -2,7 +2,7 @@
 
 import yaml
 
-from clusterspace.roots.local_files import merged_kubeconfig
+from clusterspace.roots.kubeconfigs import merged_kubeconfig
 
 
 def kubeconfig(name: str, *, has_users: bool = True) -> bytes:

@@ -12,7 +12,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.roots.clients import part_settings, read_pem
-from clusterspace.roots.hub_identity import warn_of_full_rights
+from clusterspace.roots.connections import warn_of_full_rights
 from clusterspace.roots.installation import Installation
 
 NOW = 1_800_000_000.0

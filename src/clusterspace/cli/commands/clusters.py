@@ -205,8 +205,8 @@ def kubeconfig(fleet_kubeconfig: Path | None, context: str, output: Path | None)
       clusterspace kubeconfig --output fleet.yaml
       kubectl --kubeconfig fleet.yaml --context member1 get pods
     """
-    from clusterspace.roots.fleet_contexts import all_contexts, fleet_settings
     from clusterspace.roots.installation import write_private
+    from clusterspace.roots.kubeconfigs import all_contexts, fleet_settings
 
     content = run(lambda: all_contexts(fleet_settings(fleet_kubeconfig, context)))
     if output is None:

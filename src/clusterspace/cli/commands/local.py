@@ -13,8 +13,8 @@ from clusterspace.cli.running import run, sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
 if TYPE_CHECKING:
-    from clusterspace.roots.local_files import LocalFiles, PartRecord
-    from clusterspace.roots.up import UpSettings
+    from clusterspace.roots.local.files import LocalFiles, PartRecord
+    from clusterspace.roots.local.up import UpSettings
 
 _STOP_SECONDS: Final = 30.0
 _STEP_SECONDS: Final = 0.1
@@ -86,8 +86,8 @@ def up(
       clusterspace up --members 3 --detach
       kubectl --kubeconfig .clusterspace/kubeconfig get pods -A
     """
-    from clusterspace.roots.local_files import LocalFiles
-    from clusterspace.roots.up import UpSettings
+    from clusterspace.roots.local.files import LocalFiles
+    from clusterspace.roots.local.up import UpSettings
 
     files = LocalFiles(data_dir.absolute())
     settings = UpSettings(
@@ -122,8 +122,8 @@ def _run(settings: "UpSettings", *, demo: bool) -> None:
     from rich.console import Console
 
     from clusterspace.aio.clocks import SystemClock
-    from clusterspace.roots.demo.placing import place_shop
-    from clusterspace.roots.up import run_until_stopped
+    from clusterspace.roots.local.demo import place_shop
+    from clusterspace.roots.local.up import run_until_stopped
     from clusterspace.telemetry.logs import Format, Level, configure
 
     configure(Format("console"), Level.WARNING, sys.stderr)
@@ -208,7 +208,7 @@ def down(data_dir: Path) -> None:
     import signal
     import time
 
-    from clusterspace.roots.local_files import LocalFiles
+    from clusterspace.roots.local.files import LocalFiles
 
     files = LocalFiles(data_dir.absolute())
     record = files.read_record()
@@ -235,7 +235,7 @@ def status(data_dir: Path, output: str) -> None:
       clusterspace status
       clusterspace status -o json
     """
-    from clusterspace.roots.local_files import LocalFiles
+    from clusterspace.roots.local.files import LocalFiles
 
     record = LocalFiles(data_dir.absolute()).read_record()
     if record is None:
@@ -267,7 +267,7 @@ def logs(part: str, data_dir: Path, tail: int, *, follow: bool) -> None:
     """
     import time
 
-    from clusterspace.roots.local_files import LocalFiles
+    from clusterspace.roots.local.files import LocalFiles
 
     log = LocalFiles(data_dir.absolute()).log(part)
     if not log.exists():
@@ -297,13 +297,13 @@ def doctor(data_dir: Path) -> None:
     from rich.markup import escape
 
     from clusterspace.aio.clocks import SystemClock
-    from clusterspace.roots.doctor import Verdict, examine
-    from clusterspace.roots.local_files import LocalFiles
+    from clusterspace.roots.local.doctor import Severity, examine
+    from clusterspace.roots.local.files import LocalFiles
 
     marks = {
-        Verdict.FINE: "[green]✓[/]",
-        Verdict.DOUBTFUL: "[yellow]![/]",
-        Verdict.BAD: "[red]✗[/]",
+        Severity.OK: "[green]✓[/]",
+        Severity.WARNING: "[yellow]![/]",
+        Severity.BAD: "[red]✗[/]",
     }
     console = people_console()
     files = LocalFiles(data_dir.absolute())
@@ -311,11 +311,11 @@ def doctor(data_dir: Path) -> None:
     async def work() -> bool:
         is_well = True
         async for finding in examine(files, SystemClock()):
-            seen = f"{marks[finding.verdict]} {finding.subject:14}{escape(finding.seen)}"
+            seen = f"{marks[finding.severity]} {finding.subject:14}{escape(finding.seen)}"
             console.print(seen, soft_wrap=True)
             if finding.advice:
                 console.print(f"  {'':14}[dim]{escape(finding.advice)}[/]", soft_wrap=True)
-            is_well = is_well and finding.verdict is not Verdict.BAD
+            is_well = is_well and finding.severity is not Severity.BAD
         return is_well
 
     if not run(work):

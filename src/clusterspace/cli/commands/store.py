@@ -9,7 +9,7 @@ import click
 
 from clusterspace.cli.output import ExitCode, people_console
 from clusterspace.errors import StoreCorrupt, StoreError
-from clusterspace.roots import store_files
+from clusterspace.roots import installation
 
 _FILE: Final = click.Path(path_type=Path)
 
@@ -30,7 +30,7 @@ def backup(target: Path, data_dir: Path) -> None:
       clusterspace store backup backup.db --data-dir .clusterspace/hub
     """
     with _reported_errors():
-        revision = store_files.back_up(data_dir, target)
+        revision = installation.back_up(data_dir, target)
     click.echo(f"Backed up {data_dir} at revision {revision} to {target}.")
 
 
@@ -48,7 +48,7 @@ def restore(source: Path, data_dir: Path) -> None:
       clusterspace hub --data-dir restored
     """
     with _reported_errors():
-        revision = store_files.restore(source, data_dir)
+        revision = installation.restore(source, data_dir)
     click.echo(f"Restored {source} to {data_dir}; it goes on from revision {revision}.")
 
 
@@ -67,7 +67,7 @@ def check(place: Path) -> None:
     from rich.table import Table  # 40 ms that other commands need not pay
 
     with _reported_errors():
-        found = store_files.check(place)
+        found = installation.check_store(place)
     rows = {
         "file": f"{found.path} ({found.file_bytes:,} bytes)",
         "revision": str(found.revision),

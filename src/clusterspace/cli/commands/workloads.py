@@ -96,9 +96,9 @@ def promote(
       clusterspace promote deployment web -n shop -C west --dry-run
       clusterspace promote deployment web -n shop -C west
     """
-    from clusterspace.roots import promoting
+    from clusterspace.roots import workloads
 
-    request = promoting.PromoteRequest(
+    request = workloads.PromoteRequest(
         kind=kind,
         name=name,
         namespace=namespace,
@@ -110,7 +110,7 @@ def promote(
         member_cidrs=member_cidrs,
     )
     settings = hub.settings()
-    prospect = run(lambda: promoting.look(request, settings))
+    prospect = run(lambda: workloads.look(request, settings))
     if output is not None:
         # As documents that kubectl can apply.
         for document in (prospect.promotion.template, prospect.promotion.policy):
@@ -125,7 +125,7 @@ def promote(
             click.echo("  nothing would change but labels and annotations")
         click.echo(f"  {prospect.effect.on_pods or 'no pod would restart'}")
     else:
-        run(lambda: promoting.promote(request, prospect, settings, click.echo))
+        run(lambda: workloads.promote(request, prospect, settings, click.echo))
 
 
 @click.command()
@@ -141,7 +141,7 @@ def resume(*, name: str, hub: HubOptions) -> None:
     Examples:
       clusterspace resume west
     """
-    from clusterspace.roots.resuming import resume_deletions
+    from clusterspace.roots.workloads import resume_deletions
 
     resumed = run(lambda: resume_deletions(name, hub.settings()))
     if not resumed.was_paused:

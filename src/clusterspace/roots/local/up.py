@@ -16,11 +16,11 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.client.endpoints import ALLOW_FLAG, LOOPBACK, Network
 from clusterspace.errors import ClusterspaceError, TaskFailed
 from clusterspace.fleet.membership.push_join import JoinRequest
-from clusterspace.roots.children import Child, Part
 from clusterspace.roots.clients import hub_settings, member_settings
 from clusterspace.roots.joining import join_cluster
-from clusterspace.roots.local_files import LocalFiles, PartRecord, RunRecord
-from clusterspace.roots.stopping import stop_event
+from clusterspace.roots.local.children import Child, Part
+from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.processes import stop_event
 
 _log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class UpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartCommands:
     """The parts of one local fleet, as command lines."""
 
     settings: UpSettings
@@ -106,17 +106,17 @@ class LocalFleet:
 
     def __init__(
         self,
-        parts: Parts,
+        commands: PartCommands,
         clock: Clock,
         *,
         hurry: asyncio.Event,
-        told: Callable[[PartRecord], None],
+        on_change: Callable[[PartRecord], None],
     ) -> None:
-        self._parts = parts
-        self._files = parts.files
+        self._commands = commands
+        self._files = commands.files
         self._clock = clock
         self._hurry = hurry
-        self._told = told
+        self._on_change = on_change
         self._started = clock.now()
         self._is_ready = False
         self._children: dict[str, Child] = {}
@@ -126,14 +126,14 @@ class LocalFleet:
         """Run the fleet until cancelled; call back once everything is ready."""
         # Inner groups end first: the controllers stop before the hub they write to.
         async with Supervisor(self._clock, _report) as outer:
-            self._keep(outer, self._parts.hub())
-            for name in self._parts.settings.member_names:
-                self._keep(outer, self._parts.member(name, lambda name=name: self._join(name)))
+            self._keep(outer, self._commands.hub())
+            for name in self._commands.settings.member_names:
+                self._keep(outer, self._commands.member(name, lambda name=name: self._join(name)))
             await self._children[_HUB].wait_ready()
             self._has_hub.set()
             async with Supervisor(self._clock, _report) as inner:
-                self._keep(inner, self._parts.fleet())
-                self._keep(inner, self._parts.controllers())
+                self._keep(inner, self._commands.fleet())
+                self._keep(inner, self._commands.controllers())
                 for child in self._children.values():
                     await child.wait_ready()
                 self._files.write_kubeconfig()
@@ -144,7 +144,7 @@ class LocalFleet:
                 await asyncio.Event().wait()
 
     def _keep(self, tasks: Supervisor, part: Part) -> None:
-        child = Child(part, self._clock, changed=self._changed, hurry=self._hurry)
+        child = Child(part, self._clock, on_change=self._changed, hurry=self._hurry)
         self._children[part.name] = child
         tasks.keep(part.name, child.run)
 
@@ -174,7 +174,7 @@ class LocalFleet:
             await self._clock.sleep(1)
 
     def _changed(self, child: Child) -> None:
-        self._told(self._record(child))
+        self._on_change(self._record(child))
         self._write_record()
 
     def _write_record(self) -> None:
@@ -196,7 +196,7 @@ class LocalFleet:
 async def run_until_stopped(
     settings: UpSettings,
     when_ready: Callable[[LocalFiles], Awaitable[None]],
-    told: Callable[[PartRecord], None],
+    on_change: Callable[[PartRecord], None],
 ) -> None:
     """Run a local fleet until told to stop; a second signal ends the parts at once."""
     clock = SystemClock()
@@ -204,10 +204,12 @@ async def run_until_stopped(
     stopped = stop_event(again=hurry)
     files = LocalFiles(settings.data_dir.absolute())
     files.prepare()
-    with files.held():
-        wanted = {_HUB: settings.hub_port, _FLEET: settings.fleet_port, _CONTROLLERS: 0}
-        ports = files.choose_ports({**wanted, **dict.fromkeys(settings.member_names, 0)})
-        fleet = LocalFleet(Parts(settings, files, ports), clock, hurry=hurry, told=told)
+    with files.locked():
+        requested = {_HUB: settings.hub_port, _FLEET: settings.fleet_port, _CONTROLLERS: 0}
+        ports = files.choose_ports({**requested, **dict.fromkeys(settings.member_names, 0)})
+        fleet = LocalFleet(
+            PartCommands(settings, files, ports), clock, hurry=hurry, on_change=on_change
+        )
         async with Supervisor(clock, _report) as tasks:
             tasks.keep("local fleet", lambda: fleet.run(lambda: when_ready(files)))
             await stopped.wait()

@@ -13,14 +13,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
-import yaml
 
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
 from clusterspace.errors import AlreadyRunning, UnusableDirectory
 from clusterspace.roots.installation import Installation, write_private
+from clusterspace.roots.kubeconfigs import merged_kubeconfig
 
 
 class PartRecord(msgspec.Struct, frozen=True):
@@ -108,7 +107,7 @@ class LocalFiles:
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @contextmanager
-    def held(self) -> Generator[None]:
+    def locked(self) -> Generator[None]:
         """Be the one who runs this fleet; AlreadyRunning when another process does."""
         with self._lock_file.open("w") as lock:
             try:
@@ -150,19 +149,19 @@ class LocalFiles:
         """Write down what runs."""
         write_private(self._record_file, msgspec.json.encode(record))
 
-    def choose_ports(self, wanted: Mapping[str, int]) -> dict[str, int]:
+    def choose_ports(self, requested: Mapping[str, int]) -> dict[str, int]:
         """Return a port for each part: the one asked for, else the last one, else a free one."""
         last: dict[str, int] = {}
         with suppress(FileNotFoundError):
             last = msgspec.json.decode(self._ports_file.read_bytes(), type=Ports).chosen
-        chosen = {name: port or _kept(last.get(name)) for name, port in wanted.items()}
+        chosen = {name: port or _free_port(last.get(name)) for name, port in requested.items()}
         write_private(self._ports_file, msgspec.json.encode(Ports({**last, **chosen})))
         return chosen
 
     def write_kubeconfig(self) -> None:
         """Put the contexts of the parts into one kubeconfig; the first one is the current one."""
-        parts = [each for each in (self.fleet_kubeconfig, self.hub_kubeconfig) if each.exists()]
-        write_private(self.kubeconfig, merged_kubeconfig([each.read_bytes() for each in parts]))
+        files = [each for each in (self.fleet_kubeconfig, self.hub_kubeconfig) if each.exists()]
+        write_private(self.kubeconfig, merged_kubeconfig([each.read_bytes() for each in files]))
 
     @property
     def _lock_file(self) -> Path:
@@ -177,39 +176,7 @@ class LocalFiles:
         return self.directory / "ports.json"
 
 
-_LISTS: Final = ("clusters", "users", "contexts")
-
-
-def merged_kubeconfig(parts: list[bytes]) -> bytes:
-    """Return one kubeconfig of several; users are named after their part, so that none collide.
-
-    A context whose own part knows no users is for those of the first part that does: the gateway
-    says where it is, the hub who people are.
-    """
-    read = [yaml.safe_load(each) for each in parts]
-    with_users = next((each for each in read if each["users"]), read[0])
-    documents = [_with_own_users(each, with_users) for each in read]
-    merged: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": documents[0]["current-context"],
-    }
-    for each in _LISTS:
-        merged[each] = [entry for document in documents for entry in document[each]]
-    return msgspec.yaml.encode(merged)
-
-
-def _with_own_users(document: dict[str, Any], with_users: dict[str, Any]) -> dict[str, Any]:
-    part = (document if document["users"] else with_users)["current-context"]
-    users = [{**each, "name": f"{part}-{each['name']}"} for each in document["users"]]
-    contexts = [
-        {**each, "context": {**each["context"], "user": f"{part}-{each['context']['user']}"}}
-        for each in document["contexts"]
-    ]
-    return {**document, "users": users, "contexts": contexts}
-
-
-def _kept(last: int | None) -> int:
+def _free_port(last: int | None) -> int:
     """Return the last port if it is free, else one that is."""
     for port in (last or 0, 0):
         with socket.socket() as probe:

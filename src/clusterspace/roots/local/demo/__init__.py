@@ -1,4 +1,8 @@
-"""Puts the sample shop on a local fleet; once more changes nothing."""
+"""Puts the sample shop on a local fleet; once more changes nothing.
+
+shop.yaml    the shop on the hub: two Deployments, a Service, a policy and an override
+legacy.yaml  what runs on the first member already, and waits to be promoted
+"""
 
 from importlib.resources import files
 from typing import Final
@@ -15,7 +19,7 @@ from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.roots.clients import hub_settings, member_settings, open_client
-from clusterspace.roots.local_files import LocalFiles
+from clusterspace.roots.local.files import LocalFiles
 
 FIRST_MEMBER: Final = "member1"
 _PATIENCE_SECONDS: Final = 15.0
@@ -27,7 +31,13 @@ async def place_shop(local: LocalFiles, clock: Clock) -> None:
     The members are waited for: replicas are divided among those that are ready, and then stay.
     """
     hub = hub_settings(local.hub_kubeconfig)
-    await _wait_for_members(hub, clock)
+    deadline = clock.monotonic() + _PATIENCE_SECONDS
+    async with open_client(hub) as client:
+        while clock.monotonic() < deadline:
+            clusters = await client.list_objects(Place(CLUSTERS))
+            if all(is_true(conditions_of(each), "Ready") for each in clusters):
+                break
+            await clock.sleep(0.1)
     await _create_all(hub, manifests("shop.yaml"))
     member = member_settings(FIRST_MEMBER, local.member_kubeconfig(FIRST_MEMBER))
     await _create_all(member, manifests("legacy.yaml"))
@@ -35,18 +45,8 @@ async def place_shop(local: LocalFiles, clock: Clock) -> None:
 
 def manifests(name: str) -> list[Object]:
     """Return the objects of a file of this package."""
-    text = files("clusterspace.roots.demo").joinpath(name).read_text()
+    text = files("clusterspace.roots.local.demo").joinpath(name).read_text()
     return [each for each in yaml.safe_load_all(text) if each]
-
-
-async def _wait_for_members(settings: ConnectionSettings, clock: Clock) -> None:
-    deadline = clock.monotonic() + _PATIENCE_SECONDS
-    async with open_client(settings) as hub:
-        while clock.monotonic() < deadline:
-            clusters = await hub.list_objects(Place(CLUSTERS))
-            if all(is_true(conditions_of(each), "Ready") for each in clusters):
-                return
-            await clock.sleep(0.1)
 
 
 async def _create_all(settings: ConnectionSettings, objects: list[Object]) -> None:

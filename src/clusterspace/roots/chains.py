@@ -1,4 +1,4 @@
-"""The chain a request to the hub goes through, readable in the order it is met."""
+"""The steps a request to the hub or to the fleet goes through, in the order it meets them."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -23,13 +23,15 @@ from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response
 from clusterspace.apiserver.verbs.proxy import read_hub_info
 from clusterspace.errors import ApiError
+from clusterspace.fleet.gateway.app import read_fleet_info
+from clusterspace.fleet.gateway.identity import RECHECK_SECONDS
 from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
 
 ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
 """Reads what a request asks from its method and URL; an ApiError when it cannot be read."""
 
 
-def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
+def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     app: RequestHandler,
     catalog: Catalog,
     authenticator: Authenticator,
@@ -39,7 +41,7 @@ def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
     recheck: Recheck | None = None,
     audited_reads: frozenset[str] = AUDITED_READS,
 ) -> Handler:
-    """Put the chain around the app: from a request to its answer."""
+    """Return what answers the hub's requests: every step, and the app at the end."""
     answer = chain(
         (
             Measure(clock),
@@ -55,18 +57,52 @@ def build_handler(  # noqa: PLR0913 - what the steps of one chain work with
         ),
         app,
     )
+    return _handler_of(answer, read_hub_info)
 
-    return handler_of(answer, read_hub_info)
 
-
-def build_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
+def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
     """Return the step that asks again what let long answers in; its `run` must be kept."""
     guards = (Authenticate(authenticator), Impersonate(authorizer), Authorize(authorizer))
     return Recheck(guards, clock)
 
 
-def handler_of(answer: RequestHandler, read_info: ReadInfo) -> Handler:
-    """Return what makes a request a call, with its own name, and has it answered."""
+def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
+    app: RequestHandler,
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    audit: AuditSink,
+    clock: Clock,
+    recheck: Recheck | None = None,
+    audited_reads: frozenset[str] = AUDITED_READS,
+) -> Handler:
+    """Return what answers the fleet's requests. Nothing is authorized here but to be another user.
+
+    Each cluster authorizes what is asked of it.
+    """
+    answer = chain(
+        (
+            Measure(clock),
+            catch_errors,
+            deadlines,
+            Authenticate(authenticator, FailedLogins(clock, audit)),
+            Audit(clock, audit, audited_reads),
+            Impersonate(authorizer),
+            InFlightLimits(),
+            *((recheck,) if recheck is not None else ()),
+        ),
+        app,
+    )
+    return _handler_of(answer, read_fleet_info)
+
+
+def fleet_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
+    """Return the step that asks the hub again who reads long answers; its `run` must be kept."""
+    guards = (Authenticate(authenticator), Impersonate(authorizer))
+    return Recheck(guards, clock, every_seconds=RECHECK_SECONDS)
+
+
+def _handler_of(answer: RequestHandler, read_info: ReadInfo) -> Handler:
+    """Return what reads a request's URL once, gives it a name of its own, and has it answered."""
 
     async def handle(request: Request) -> Response | None:
         request_id = accept_request_id(request.headers.get("audit-id"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from clusterspace.client.credentials import REREAD_SECONDS
 from clusterspace.client.settings import ConnectionSettings, Identity, Pem
 from clusterspace.errors import UnusableKubeconfig
-from clusterspace.roots.hub_identity import HubIdentity
+from clusterspace.roots.connections import HubCredentials
 from clusterspace.testing.clocks import ManualClock
 
 
@@ -27,13 +27,13 @@ class File:
         self.settings = replace(self.settings, identity=identity)
 
 
-async def shown(identity: HubIdentity) -> bytes:
+async def shown(identity: HubCredentials) -> bytes:
     return (await identity.get()).material.certificate
 
 
 async def test_a_renewed_certificate_is_shown_within_a_minute() -> None:
     clock, file = ManualClock(), File()
-    identity = HubIdentity(file.read, file.settings, clock)
+    identity = HubCredentials(file.read, file.settings, clock)
     file.renew(b"second")
 
     assert await shown(identity) == b"first"
@@ -43,7 +43,7 @@ async def test_a_renewed_certificate_is_shown_within_a_minute() -> None:
 
 async def test_a_refused_certificate_is_looked_up_at_once() -> None:
     clock, file = ManualClock(), File()
-    identity = HubIdentity(file.read, file.settings, clock)
+    identity = HubCredentials(file.read, file.settings, clock)
     file.renew(b"second")
 
     assert identity.refused()
@@ -52,7 +52,7 @@ async def test_a_refused_certificate_is_looked_up_at_once() -> None:
 
 async def test_a_kubeconfig_that_is_away_for_a_moment_changes_nothing() -> None:
     clock, file = ManualClock(), File()
-    identity = HubIdentity(file.read, file.settings, clock)
+    identity = HubCredentials(file.read, file.settings, clock)
     file.is_away = True
     await clock.advance(REREAD_SECONDS)
 

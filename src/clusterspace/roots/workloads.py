@@ -1,7 +1,8 @@
-"""`promote` put together: look at the member, say what a takeover changes, write on the hub.
+"""`promote` and `resume` put together: clients opened, one look at the clusters, a few writes.
 
-The policy is written before the template: a template that is there first could be claimed by
-another policy, and go where nobody wants it.
+`promote` looks at the member, says what a takeover changes, and writes on the hub. The policy is
+written before the template: a template that is there first could be claimed by another policy, and
+go where nobody wants it.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -9,14 +10,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from clusterspace.apis.clusters import is_pull
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.apis.clusters import conditions_of, is_pull
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
 from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
+from clusterspace.fleet.execution.deletion_budget import (
+    APPROVED_UNTIL,
+    is_paused,
+    resumed_condition,
+)
 from clusterspace.fleet.execution.promotion import (
     Effect,
     Promotion,
@@ -29,7 +38,17 @@ from clusterspace.fleet.execution.updates import FIELD_MANAGER, plan_update
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.propagation.explanation.evidence import find_named
-from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
+from clusterspace.kube.conditions import set_condition
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+    with_value,
+)
 from clusterspace.roots.clients import command_rules, open_client
 
 Tell: TypeAlias = Callable[[str], object]
@@ -74,14 +93,18 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         resource = find_named(served, request.kind)
         namespace = request.namespace if resource.namespaced else ""
         place = Place(resource.group_version_resource, namespace, request.name)
-        async with _member(request, hub_client) as member:
+        async with _open_member(request, hub_client) as member:
             live = await member.get(place)
             if is_managed(live):
                 why = f"{place} in {request.cluster} is not to be had: {owner_text(live)}"
                 raise CannotPromote(why)
             promotion = plan_promotion(live, request.cluster, request.policy_name)
-            effect = effect_of(live, await _taken_over(member, place, promotion, live))
-    return Prospect(place, promotion, effect)
+            planned, taken_over = plan_update(expected_manifest(promotion.template), live), live
+            if planned is not None:
+                # What the object would be like, as the member itself sees it.
+                dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
+                taken_over = await member.update(place, planned.body, dry)
+    return Prospect(place, promotion, effect_of(live, taken_over))
 
 
 async def promote(
@@ -94,6 +117,7 @@ async def promote(
         if await hub_client.find(prospect.place) is not None:
             raise CannotPromote(f"{prospect.place} is on the hub already; nothing was changed")
         written = await _write_policy(hub_client, request, prospect.promotion)
+        # A crash right here leaves a policy that selects nothing; promoting again finds it.
         try:
             await hub_client.create(prospect.place.collection, prospect.promotion.template)
         except (ApiError, ClusterError):
@@ -101,11 +125,15 @@ async def promote(
                 options = DeleteOptions(uid_of(written.policy))
                 await hub_client.delete(prospect.promotion.policy_place, options)
             raise
-    _tell_done(prospect, written, tell)
+    template = prospect.promotion.template
+    tell(f"ResourceTemplate ({_key(template)}) is created successfully")
+    if written is not None:
+        tell(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
+    tell(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
 
 
 @asynccontextmanager
-async def _member(
+async def _open_member(
     request: PromoteRequest, hub_client: ClusterClient
 ) -> AsyncGenerator[ClusterClient]:
     cluster = await hub_client.get(names.cluster_place(request.cluster))
@@ -120,17 +148,6 @@ async def _member(
         yield member
 
 
-async def _taken_over(
-    member: ClusterClient, place: Place, promotion: Promotion, live: Object
-) -> Object:
-    """Return what the object would be like, as the member itself sees it."""
-    planned = plan_update(expected_manifest(promotion.template), live)
-    if planned is None:
-        return live
-    dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
-    return await member.update(place, planned.body, dry)
-
-
 async def _write_policy(
     hub_client: ClusterClient, request: PromoteRequest, promotion: Promotion
 ) -> _Written | None:
@@ -142,7 +159,8 @@ async def _write_policy(
         return _Written(await hub_client.create(place.collection, promotion.policy), is_new=True)
     except AlreadyExists as error:
         present = await hub_client.get(place)
-        if _says_the_same(present, promotion.policy):
+        spec = promotion.policy["spec"]
+        if {key: present["spec"].get(key) for key in spec} == spec:  # beside what was defaulted
             return _Written(present, is_new=False)
         why = f"{place} is there already: --policy-name chooses another name"
         raise CannotPromote(why) from error
@@ -151,18 +169,42 @@ async def _write_policy(
         raise CannotPromote(why) from error
 
 
-def _says_the_same(present: Object, policy: Object) -> bool:
-    """Whether a policy, with defaults filled in, is the one we would write."""
-    return {key: present["spec"].get(key) for key in policy["spec"]} == policy["spec"]
-
-
-def _tell_done(prospect: Prospect, written: _Written | None, tell: Tell) -> None:
-    template = prospect.promotion.template
-    tell(f"ResourceTemplate ({_key(template)}) is created successfully")
-    if written is not None:
-        tell(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
-    tell(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
-
-
 def _key(kube_object: Object) -> str:
     return f"{namespace_of(kube_object)}/{name_of(kube_object)}"
+
+
+# -- resume: a person lets the deletions on a member go on --------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Whether there was a pause, and how many Works may be withdrawn now."""
+
+    was_paused: bool
+    waiting: int
+
+
+async def resume_deletions(name: str, hub: ConnectionSettings) -> Resumed:
+    """End the pause of a member; what waits to be deleted at this moment is approved."""
+    async with open_client(hub) as hub_client:
+        return await resume(hub_client, name, SystemClock())
+
+
+async def resume(hub: Client, name: str, clock: Clock) -> Resumed:
+    """End the pause: first what waits is approved, by its time, then the condition says so.
+
+    The time is the hub's own, of the last Work that waits: whoever resumes may have a clock that
+    is wrong, and must not approve of deletions that nobody has asked for yet.
+    """
+    place = names.cluster_place(name)
+    cluster = await hub.get(place)
+    works = await hub.list_objects(names.works_place(name))
+    moments = [metadata_of(each)["deletionTimestamp"] for each in works if is_being_deleted(each)]
+    if not is_paused(cluster):
+        return Resumed(was_paused=False, waiting=len(moments))
+    if moments:
+        approved = {**annotations_of(cluster), APPROVED_UNTIL: max(moments)}
+        cluster = await commit(hub, place, cluster, with_metadata(cluster, annotations=approved))
+    conditions = set_condition(conditions_of(cluster), resumed_condition(), clock.now()).conditions
+    await commit(hub, place, cluster, with_value(cluster, conditions, "status", "conditions"))
+    return Resumed(was_paused=True, waiting=len(moments))

@@ -14,7 +14,7 @@ from typing import Final
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import PartFailed
-from clusterspace.roots.stopping import LIFELINE
+from clusterspace.roots.processes import LIFELINE
 
 _STOP_SECONDS: Final = 15.0
 _STEP_SECONDS: Final = 0.05
@@ -31,10 +31,6 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-async def _nothing() -> None:
-    """Do nothing more: the part is ready as it is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """One process of a local fleet."""
@@ -46,7 +42,7 @@ class Part:
     listens_at: int
     ready_file: Path | None = None
     """Appears when the part is ready, if a port that answers does not say enough."""
-    settle: Callable[[], Awaitable[None]] = _nothing
+    settle: Callable[[], Awaitable[None]] | None = None
     """What is done each time the part has started, before it counts as ready."""
 
 
@@ -54,13 +50,18 @@ class Child:
     """One part, kept running for as long as `run` does."""
 
     def __init__(
-        self, part: Part, clock: Clock, *, changed: "Callable[[Child], None]", hurry: asyncio.Event
+        self,
+        part: Part,
+        clock: Clock,
+        *,
+        on_change: "Callable[[Child], None]",
+        hurry: asyncio.Event,
     ) -> None:
         self.part = part
         self.state = State.STOPPED
         self.restarts = 0
         self._clock = clock
-        self._changed = changed
+        self._on_change = on_change
         self._hurry = hurry
         self._process: asyncio.subprocess.Process | None = None
         self._was_ready = asyncio.Event()
@@ -83,30 +84,29 @@ class Child:
                 started = self._clock.monotonic()
                 await self._run_once()
                 if not self._was_ready.is_set():
-                    raise PartFailed(self.part.name, self._last_words(), str(self.part.log))
+                    # Our commands end with one sentence that helps: it is the last of the log.
+                    lines = self.part.log.read_text(errors="replace").splitlines()
+                    errors = [line for line in lines if line.startswith("Error: ")]
+                    reason = (errors or lines or ["it said nothing"])[-1].removeprefix("Error: ")
+                    raise PartFailed(self.part.name, reason, str(self.part.log))
                 if self._clock.monotonic() - started >= _HEALTHY_AFTER_SECONDS:
                     delays = _delays()
                 self.restarts += 1
                 self._enter(State.WAITING)
                 await self._clock.sleep(next(delays))
         finally:
-            await self._stop()
+            # However this ends, the process ends with it; a second signal meanwhile kills it.
+            if self._process is not None and self._process.returncode is None:
+                await self._stop(self._process)
+            self._enter(State.STOPPED)
 
     async def _run_once(self) -> None:
         if self.part.ready_file is not None:
             self.part.ready_file.unlink(missing_ok=True)
-        self._process = await self._start()
-        self._enter(State.STARTING)
-        async with asyncio.TaskGroup() as group:
-            looking = group.create_task(self._become_ready())
-            await self._process.wait()
-            looking.cancel()
-
-    async def _start(self) -> asyncio.subprocess.Process:
         # In a session of its own, so that Ctrl-C reaches us alone and we stop the parts in
         # order. The pipe is its lifeline: it closes when we end, however we end.
         with self.part.log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
+            self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "clusterspace",
@@ -117,28 +117,26 @@ class Child:
                 start_new_session=True,
                 env={**os.environ, LIFELINE: "stdin"},
             )
+        self._enter(State.STARTING)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(self._become_ready())
+            await self._process.wait()
+            looking.cancel()
 
     async def _become_ready(self) -> None:
-        while not await self._answers():
+        ready_file = self.part.ready_file
+        while (ready_file is not None and not ready_file.exists()) or not await _listens(
+            self.part.listens_at
+        ):
             await self._clock.sleep(_STEP_SECONDS)
-        await self.part.settle()
+        if self.part.settle is not None:
+            await self.part.settle()
         self._enter(State.READY)
         self._was_ready.set()
 
-    async def _answers(self) -> bool:
-        if self.part.ready_file is not None and not self.part.ready_file.exists():
-            return False
-        return await _listens(self.part.listens_at)
-
-    async def _stop(self) -> None:
-        process = self._process
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL if self._hurry.is_set() else signal.SIGTERM)
-            await self._wait_for_end(process)
-        self._enter(State.STOPPED)
-
-    async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
+    async def _stop(self, process: asyncio.subprocess.Process) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL if self._hurry.is_set() else signal.SIGTERM)
         ended = asyncio.ensure_future(process.wait())  # noqa: TID251 - awaited right here
         hurried = asyncio.ensure_future(self._hurry.wait())  # noqa: TID251
         await asyncio.wait(
@@ -152,13 +150,7 @@ class Child:
 
     def _enter(self, state: State) -> None:
         self.state = state
-        self._changed(self)
-
-    def _last_words(self) -> str:
-        """Return what the part said last: our commands end with one sentence that helps."""
-        lines = self.part.log.read_text(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("Error: ")]
-        return (said or lines or ["it said nothing"])[-1].removeprefix("Error: ")
+        self._on_change(self)
 
 
 def _delays() -> Iterator[float]:

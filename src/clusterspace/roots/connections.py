@@ -1,0 +1,125 @@
+"""Connections that live as long as a process: to the hub as itself, to members as their users.
+
+The hub renews the certificates of its parts and writes them into the same files. Whoever lives
+longer than a certificate must look there again, or is a stranger one day.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final, TypeAlias
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.authority import organizations
+from clusterspace.client.connection import Connection
+from clusterspace.client.connections import Connections
+from clusterspace.client.credentials import REREAD_SECONDS, Credential, Credentials
+from clusterspace.client.endpoints import AddressRules
+from clusterspace.client.pools import ConnectionLimits
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import ClusterspaceError, CredentialsUnusable, UnusableKubeconfig
+from clusterspace.fleet.membership.connections import require_own, settings_of
+from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.roots.clients import read_pem
+
+_log = structlog.get_logger(__name__)
+
+LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
+"""Every client that watches holds a stream to each cluster, and lists must not wait for them."""
+
+ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
+"""Reads a kubeconfig; it may block, and it may fail while the file is being replaced."""
+
+
+def warn_of_full_rights(part: str, settings: ConnectionSettings) -> None:
+    """Say so when a part was given an administrator's kubeconfig, and which one would do."""
+    certificate = read_pem(settings.identity.certificate)
+    if certificate and MASTERS in organizations(certificate):
+        _log.warning(
+            "this part has an administrator's rights at the hub and needs few of them",
+            part=part,
+            instead=f"--hub-kubeconfig DATA_DIR_OF_THE_HUB/parts/{part}/kubeconfig",
+        )
+
+
+class HubCredentials:
+    """The credentials in a kubeconfig of the hub, at most a minute old; a CredentialSource."""
+
+    def __init__(
+        self, read_settings: ReadSettings, first: ConnectionSettings, clock: Clock
+    ) -> None:
+        self._read_settings = read_settings
+        self._settings = first
+        self._clock = clock
+        self._credentials = Credentials(first, clock)
+        self._stale_at = clock.monotonic() + REREAD_SECONDS
+
+    async def get(self) -> Credential:
+        """Return the credential to use now."""
+        if self._clock.monotonic() < self._stale_at:
+            return await self._credentials.get()
+        # Set before the file is read: others who ask meanwhile use what is known, and do not all
+        # read the same file.
+        self._stale_at = self._clock.monotonic() + REREAD_SECONDS
+        try:
+            found = await asyncio.to_thread(self._read_settings)
+        except (OSError, ClusterspaceError) as error:
+            # A hub that starts takes its file away for a moment; what was there is still good.
+            _log.debug("the kubeconfig of the hub was not read", reason=str(error))
+        else:
+            if (found.identity, found.trust) != (self._settings.identity, self._settings.trust):
+                self._settings = found
+                self._credentials = Credentials(found, self._clock)
+        return await self._credentials.get()
+
+    def refused(self) -> bool:
+        """Read the file again next time: perhaps it says something else by now."""
+        self._stale_at = 0.0
+        self._credentials.refused()
+        return True
+
+
+# -- members, as their users -------------------------------------------------------------------
+
+
+def user_settings(
+    rules: AddressRules,
+    cluster: Object,
+    own_secret: Object | None,
+    impersonator_secret: Object | None,
+) -> ConnectionSettings:
+    """Return how users reach a member; CredentialsUnusable says why they cannot.
+
+    The impersonator's Secret holds a token alone, so the member's authority is taken from the
+    Secret the hub itself works with. Both must be this Cluster's: an authority of somebody else's
+    would vouch for somebody else.
+    """
+    name = name_of(cluster)
+    if impersonator_secret is None:
+        raise CredentialsUnusable(name, "the hub holds no impersonator credentials for it")
+    for each in filter(None, (own_secret, impersonator_secret)):
+        require_own(cluster, each)
+    if own_secret is None and not find_at(cluster, "spec", "insecureSkipTLSVerification"):
+        # Anybody's authority would do without one, and the token goes where its own vouches.
+        raise CredentialsUnusable(name, "the hub holds no authority that vouches for it")
+    authority = find_at(own_secret or {}, "data", "caBundle")
+    data: Object = {"caBundle": authority, **(impersonator_secret.get("data") or {})}
+    try:
+        return settings_of(cluster, {**impersonator_secret, "data": data}, rules)
+    except UnusableKubeconfig as error:
+        raise CredentialsUnusable(name, f"its Cluster cannot be used: {error}") from error
+    except ValueError as error:
+        why = f"Secret {name_of(impersonator_secret)} on the hub cannot be read"
+        raise CredentialsUnusable(name, why) from error
+
+
+def open_connections(clock: Clock) -> Connections:
+    """Return connections to members, none of them open yet."""
+
+    def open_one(settings: ConnectionSettings) -> Connection:
+        return Connection(settings, clock=clock, random=SystemRandom(), limits=LIMITS)
+
+    return Connections(open_one)

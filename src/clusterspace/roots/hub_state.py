@@ -1,0 +1,99 @@
+"""What the verbs of an API server work on, and what is in it before anybody asks."""
+
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.crds import definitions
+from clusterspace.apiserver.access.aggregation import RoleAggregator
+from clusterspace.apiserver.access.authorizer import Access
+from clusterspace.apiserver.access.default_roles import (
+    install_component_roles,
+    install_default_roles,
+)
+from clusterspace.apiserver.admission.clusters import tie_all
+from clusterspace.apiserver.admission.plugins import hub_plugins
+from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
+from clusterspace.apiserver.builtin_resources import builtin_resources
+from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.housekeeping.expiry import expire_events
+from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
+from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.compaction import (
+    Compactable,
+    CompactionPolicy,
+    compact_forever,
+)
+from clusterspace.apiserver.store.interface import Store
+from clusterspace.apiserver.writing import create_own
+from clusterspace.client.endpoints import AddressRules
+from clusterspace.controllers.background import Tasks
+from clusterspace.errors import AlreadyExists
+
+_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_MANAGER: Final = "kube-apiserver"
+
+
+def build_state(
+    store: Store,
+    clock: Clock,
+    access: Access,
+    members: AddressRules | None = None,
+    *,
+    unenforced: UnenforcedKinds | None = None,
+) -> HubState:
+    """Build what verbs work on; `unenforced` words the warnings of a server that is no hub."""
+    return HubState(
+        store=store,
+        catalog=Catalog(builtin_resources()),
+        feeds=Feeds(store),
+        clock=clock,
+        random=SystemRandom(),
+        new_uid=lambda: str(uuid.uuid4()),
+        plugins=hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds()),
+    )
+
+
+async def bootstrap(hub: HubState, access: Access, controller: CustomResourceController) -> None:
+    """Make what every hub has: its namespaces, the default roles, our own kinds."""
+    await create_namespaces(hub)
+    await controller.install(definitions())
+    await controller.load()
+    await install_default_roles(hub)
+    await install_component_roles(hub)
+    await tie_all(hub)
+    await access.role_cache.load()
+
+
+async def create_namespaces(hub: HubState) -> None:
+    """Make the namespaces every cluster has, where they are missing."""
+    namespaces = hub.catalog.get_storage("", "namespaces")
+    for name in _NAMESPACES:
+        desired = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        with suppress(AlreadyExists):
+            await create_own(hub, namespaces, desired, _MANAGER)
+
+
+def read_tokens(file: Path | None) -> StaticTokens:
+    """Read static tokens from a file in Kubernetes' format; without a file there are none."""
+    return StaticTokens({}) if file is None else StaticTokens.parse(file.read_text())
+
+
+def housekeeping(hub: HubState, definitions: CustomResourceController, store: Compactable) -> Tasks:
+    """Return what goes on behind the verbs of any API server."""
+    policy = CompactionPolicy()
+    return {
+        "custom resources": definitions.run,
+        "namespaces": NamespaceController(hub).run,
+        "garbage collection": GarbageCollector(hub).run,
+        "role aggregation": RoleAggregator(hub).run,
+        "event expiry": lambda: expire_events(hub),
+        "compaction": lambda: compact_forever(store, hub.clock, policy),
+    }

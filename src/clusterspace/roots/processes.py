@@ -1,0 +1,67 @@
+"""What every process has: an end that is asked for, and `/metrics` where it serves no API."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.requests import Request
+from clusterspace.telemetry import metrics
+
+LIFELINE: Final = "CLUSTERSPACE_LIFELINE"
+"""Set to `stdin` for a process that must end when its standard input does."""
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_DRAIN_SECONDS: Final = 1.0
+
+
+def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
+    """Return an event that is set once the process is to end; `again`, when asked twice."""
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        if again is not None and stopped.is_set():
+            again.set()
+        stopped.set()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop)
+    if os.environ.get(LIFELINE) == "stdin":
+        pipe = sys.stdin.fileno()
+
+        def look() -> None:
+            # Nothing is ever written to it: what can be read is its end.
+            if not os.read(pipe, 1):
+                loop.remove_reader(pipe)
+                stopped.set()
+
+        loop.add_reader(pipe, look)
+    return stopped
+
+
+@asynccontextmanager
+async def serving_metrics(host: str, port: int) -> AsyncGenerator[int]:
+    """Serve `/metrics` and `/healthz` for as long as the block lasts; yield the port.
+
+    The system chooses one for 0.
+    """
+
+    async def answer(request: Request) -> Response:
+        if request.path == "/metrics":
+            return Response(200, (("Content-Type", metrics.CONTENT_TYPE),), metrics.render())
+        if request.path in ("/healthz", "/livez", "/readyz"):
+            return Response(200, (("Content-Type", _TEXT),), b"ok")
+        return Response(404, (("Content-Type", _TEXT),), b"404 page not found\n")
+
+    server = HttpServer(answer)
+    await server.listen(host, port)
+    try:
+        yield server.addresses[0][1]
+    finally:
+        await server.drain(_DRAIN_SECONDS)
