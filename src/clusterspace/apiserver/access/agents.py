@@ -19,7 +19,8 @@ from typing import Final
 
 from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.cluster_credentials import SUBRESOURCE
-from clusterspace.apis.clusters import IMPERSONATOR_SUFFIX
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX, IMPERSONATOR_SUFFIX
+from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
 from clusterspace.apiserver.access.rbac import Rule
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
@@ -32,10 +33,6 @@ from clusterspace.kube.objects import (
     namespace_of,
 )
 from clusterspace.kube.resources import ResourceInfo
-
-CLUSTER_NAMESPACE: Final = "karmada-cluster"
-EXECUTION_PREFIX: Final = "karmada-es-"
-MEMBER_PREFIX: Final = "fleet-member-"
 
 _CLUSTERS: Final = "cluster.karmada.io"
 _WORKS: Final = "work.karmada.io"
@@ -77,7 +74,7 @@ EVERYWHERE: Final = (
     ),
     Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
 )  # fmt: skip
-"""What tells an agent about the API and about itself, and about nobody else."""
+"""How an agent learns about the API and about itself, and about nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class AgentScope:
     @property
     def member_namespace(self) -> str:
         """Where its InternalMemberCluster is, if there is one."""
-        return MEMBER_PREFIX + self.cluster
+        return NAMESPACE_PREFIX + self.cluster
 
     @property
     def secrets(self) -> tuple[str, str]:
@@ -102,7 +99,11 @@ class AgentScope:
         return self.cluster, self.cluster + IMPERSONATOR_SUFFIX
 
     def rules(self, namespace: str) -> tuple[Rule, ...]:
-        """Return its rules in a namespace, or at the cluster scope."""
+        """Return its rules in a namespace, or at the cluster scope.
+
+        A URL names no object when it creates one, so `create` comes without names: which object
+        it may be is for `refusal_of`, once the body is read.
+        """
         if not self.cluster:
             return ()
         own = (self.cluster,)
@@ -150,6 +151,7 @@ class AgentScope:
             return False
         if any(rule.allows(info, name) for rule in _rules_of(self, info.namespace)):
             return True
+        # What is left are names that a rule cannot list, for they have a random end.
         if info.subresource:
             return False
         if (info.group, info.resource) == (_CERTIFICATES, _CERTIFICATE_REQUESTS):
@@ -249,7 +251,7 @@ def scope_of(user: User) -> AgentScope | None:
     """Return the scope of an agent; None for everybody else.
 
     Either sign makes an agent, so that neither a group without a name nor a name without the
-    group gets out of the scope. One whose name tells no cluster reaches nothing.
+    group gets out of the scope. One whose name says no cluster reaches nothing.
     """
     is_named = user.name.startswith(AGENT_USER_PREFIX)
     if not is_named and AGENTS not in user.groups:

@@ -1,4 +1,7 @@
-"""Agents, administrators, limits, roles: the one decision, for requests and for questions."""
+"""May this user do that? The one decision, for requests and for reviews.
+
+Agents, administrators, limits, roles: asked in this order, and the first that knows decides.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -41,11 +44,16 @@ class HubAuthorizer:
             return ALLOWED if scope.allows(info, name) else DENIED
         if MASTERS in user.groups:
             return ALLOWED
+        # Limits before roles: whatever roles anybody adds, a component stays within its own.
         limit = limit_of(user, info, name)
         if limit:
             return Decision(allowed=False, reason=limit)
         grant = self._role_cache.grants.of_user(user, info.namespace).find(info, name)
         return DENIED if grant is None else grant.decision
+
+    # A decision goes by the role cache, which has every write that has returned (while the store
+    # delivers; see RoleCache.run). Whoever decides and then awaits goes by rights that may have
+    # ended since: that is a moment for a write, and open streams are decided about again.
 
     def require(self, user: User, info: RequestInfo) -> None:
         """Raise the 403 that a request for this would get, unless it is allowed."""

@@ -334,6 +334,8 @@ async def install_component_roles(hub: HubState) -> None:
 
 
 async def _install(hub: HubState, defaults: Iterable[DefaultRole | DefaultBinding]) -> None:
+    # One write for each, and none of them undoes another: a crash leaves some of them made, and
+    # the next start makes the others.
     for default in defaults:
         desired = default.as_object()
         served = hub.catalog.get_storage(RBAC_GROUP, _PLURALS[desired["kind"]])

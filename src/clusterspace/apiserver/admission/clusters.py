@@ -4,7 +4,7 @@ Where a Cluster is and which Secrets it has are checked when a write says so ane
 in by an earlier version can still be cordoned, and is refused by whoever would connect to it.
 
 A cluster joins by push, by registering itself, or by a MemberCluster. Two ways for one name would
-mean two owners of one Cluster, so the second one is refused and told which the first was. Both
+mean two owners of one Cluster, so the second one is refused, with the name of the first. Both
 may be on their way at the same moment: then the controller, which looks again, says it.
 """
 
@@ -151,7 +151,7 @@ class ClusterRules:
 
 
 def taint_causes(cluster: Object) -> list[Cause]:
-    """Return what is wrong with a Cluster's taints: the same one twice."""
+    """Return a cause for each taint of a Cluster that is there twice."""
     # A MemberCluster may have two values for one key, and its Cluster has the same taints.
     has_member = member_clusters.has_member_cluster(cluster)
     fields = ("key", "value", "effect") if has_member else ("key", "effect")

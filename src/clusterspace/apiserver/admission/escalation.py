@@ -118,7 +118,7 @@ class EscalationGuard:
     def find_comparison(
         self, user: User, resource: ResourceInfo, new: Object, old: Object | None = None
     ) -> "Comparison | None":
-        """Return what has to be compared; None when the write grants nothing to compare.
+        """Return the comparison a write needs; None when it grants nothing to compare.
 
         Resources that grant nothing pass; so does a binding to a role that the user may `bind`.
         A binding to a role that is not there is NotFound: what it will grant is not known.
@@ -214,6 +214,8 @@ class Comparison:
 async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
     """Raise Forbidden for the first comparison that falls short; long ones beside the loop."""
 
+    # The comparisons are values: rights that change while a thread is at work count for the next
+    # write, and nothing here reads the role cache from anywhere but the event loop.
     def require_all() -> None:
         for comparison in comparisons:
             comparison.require_held()

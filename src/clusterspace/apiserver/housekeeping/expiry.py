@@ -1,4 +1,4 @@
-"""What is kept for a while only: events, for an hour; others tell `remove_expired` what is past."""
+"""Objects that are kept for a while only, and events, which are kept for an hour."""
 
 from collections.abc import Callable
 from typing import Final

@@ -19,7 +19,7 @@ SETTLE_SECONDS: Final = 0.5
 """Time for writes that were let in just before the mark to arrive."""
 
 RETRY_SECONDS: Final = 1.0
-"""How often a namespace is looked at whose content is held by finalizers."""
+"""How often a namespace is looked at whose content waits for finalizers."""
 
 
 class NamespaceController:

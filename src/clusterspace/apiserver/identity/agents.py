@@ -70,6 +70,7 @@ class Revocations:
 
     async def covers(self, cluster: str, issued: float) -> bool:
         """Whether an agent's certificate issued then is revoked."""
+        # Read with every use and never remembered, so that a revocation needs nobody to hear of it.
         revoked = await find_object(self._hub, "", "configmaps", NAMESPACE, NAME)
         since = find_at(revoked, "data", cluster)
         return since is not None and issued <= revoked_at(since)

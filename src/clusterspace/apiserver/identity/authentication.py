@@ -51,6 +51,8 @@ class HubAuthenticator:
     async def authenticate(self, request: Request) -> User:
         """Return who asks; Unauthorized when the credential does not count."""
         if request.peer_certificate is not None:
+            # Whose certificate it is does not change on a connection, and is read once. Whether
+            # it still counts is asked with every request: it may have been revoked or have ended.
             login = login_of(request, request.peer_certificate, self._hub.clock.now())
             cluster = cluster_of_agent(login.user.name, login.user.groups)
             issued = login.starts + BACKDATED.total_seconds()
@@ -114,7 +116,7 @@ class Authentication:
         }
 
     def tasks(self, server: str) -> Tasks:
-        """Return what goes on in the background; `server` is the URL newcomers reach us at."""
+        """Return the background tasks by name; `server` is the URL newcomers reach us at."""
         hub, authority = self._hub, self._keys.authority.certificate
         issuer = Issuer(self._keys.authority)
         return {

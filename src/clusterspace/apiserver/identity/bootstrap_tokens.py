@@ -135,7 +135,7 @@ def matches(secret: Object, given: str) -> bool:
 
 
 def digest_of(secret: str) -> str:
-    """Return what is kept of a secret that nobody needs to read again."""
+    """Return the digest that is kept of a secret which nobody needs to read again."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -169,7 +169,7 @@ def cluster_token_secret(
 
 
 class BootstrapTokens:
-    """Tells whose bootstrap token it is, and uses tokens up."""
+    """Finds out whose bootstrap token it is, and uses tokens up."""
 
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
@@ -180,6 +180,7 @@ class BootstrapTokens:
         if found is None or API_AUDIENCE not in audiences:
             return None
         secret = await find_object(self._hub, "", "secrets", NAMESPACE, secret_name(found[1]))
+        # A wrong secret is as unknown as a wrong id: no guess learns which half was right.
         if secret is None or not matches(secret, found[2]):
             return None
         known = read_token(secret, self._hub.clock.now())

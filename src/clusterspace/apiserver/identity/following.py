@@ -120,7 +120,7 @@ def is_being_deleted(kube_object: Object) -> bool:
 
 
 def secret_value(secret: Object, key: str) -> bytes:
-    """Return what a Secret holds under a key; empty when it holds nothing readable there."""
+    """Return the value a Secret has under a key; empty when there is none that can be read."""
     encoded: Any = find_at(secret, "data", key)
     if not isinstance(encoded, str):
         return b""
@@ -131,7 +131,7 @@ def secret_value(secret: Object, key: str) -> bytes:
 
 
 def secret_text(secret: Object, key: str) -> str:
-    """Return what a Secret holds under a key, as text; empty when it is not text."""
+    """Return the value a Secret has under a key, as text; empty when it is not text."""
     try:
         return secret_value(secret, key).decode()
     except UnicodeDecodeError:

@@ -248,12 +248,13 @@ def user_of(claims: Claims) -> User:
 
 
 class ServiceAccountTokens:
-    """Issues tokens of service accounts, and tells whose they are."""
+    """Issues tokens of service accounts, and finds out whose they are."""
 
     def __init__(self, hub: HubState, key: SigningKey) -> None:
         self._hub = hub
         self._key = key
         self._known: OrderedDict[bytes, Claims] = OrderedDict()
+        """Claims by the digest of their token, least recently used first; no token is kept."""
 
     def issue(self, spec: TokenSpec) -> str:
         """Return a token that expires."""
@@ -295,7 +296,7 @@ class ServiceAccountTokens:
         return Login(user_of(claims), shared)
 
     def _read(self, token: str) -> Claims | None:
-        """Return what a token says, or None when its signature is not ours."""
+        """Return the claims of a token, or None when its signature is not ours."""
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
         if known is not None:

@@ -234,6 +234,8 @@ class TokenSecrets:
     async def _fill(self, seen: Object, account: Object) -> None:
         namespace, name = namespace_of(seen), name_of(seen)
         reference = Reference(name_of(account), uid_of(account))
+        # Signed before it is known whether it is needed. One that is not stored counts for nothing:
+        # a token of this kind is good only while it lies in the Secret it names.
         token = self._tokens.issue_for_secret(namespace, reference, name)
 
         def filled(secret: Object) -> Object:

@@ -133,7 +133,7 @@ def request_causes(request: Object) -> tuple[Cause, ...]:
 
 
 async def find_binding(hub: HubState, request: Object, account: Object) -> Bound:
-    """Return what the token is to be bound to; refuse what is not there or not bindable."""
+    """Return the objects the token is bound to; refuse one that is not there or not bindable."""
     reference = cast("Object | None", find_at(request, "spec", "boundObjectRef"))
     if reference is None:
         return {}

@@ -2,7 +2,7 @@
 
 An agent gets a certificate for its own name, in the agents' group, for logging in, for a day: by a
 token made for that cluster, or by the certificate it has now. Whoever else asks waits for an
-operator, and whoever asks for anything else is told no. This is the strictest decision in the hub,
+operator, and whoever asks for anything else is denied. This is the strictest decision in the hub,
 and a pure one.
 
 A request's own words become a certificate only through `Issuer`: subject and key are taken over,

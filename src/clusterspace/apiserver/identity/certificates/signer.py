@@ -87,6 +87,8 @@ class CertificateSigner:
             return
         match await self._judge(request, asked):
             case Approved():
+                # Two writes: a crash in between leaves an approved request without a certificate,
+                # and the next look, which begins with all requests there are, signs it above.
                 await self._note(request, "Approved", "AutoApproved", "the agent of its cluster")
                 await self._sign(request, asked)
             case Denied(reason):
@@ -105,7 +107,7 @@ class CertificateSigner:
         token = await self._tokens.find(token_id)
         if token is None or not token.cluster:
             return Undecided("the bootstrap token is for no cluster")
-        # Which of them came first is told by the order of writes, and not by clocks.
+        # Which of them came first is a matter of the order of writes, and not of clocks.
         store, secret_key = self._hub.store, secret_name(token_id)
         cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", token.cluster))
         secret = await store.get(forms.object_key("", "secrets", NAMESPACE, secret_key))
