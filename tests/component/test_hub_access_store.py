@@ -117,6 +117,28 @@ def test_the_audit_log_is_its_owners_and_is_turned_over(tmp_path: Path) -> None:
     assert lines == list(range(lines[0], 9))
 
 
+def test_a_turn_of_the_audit_log_that_failed_loses_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(path, full_bytes=10, kept=3)
+    log.write(b"first---\n")
+
+    def refuse(*_: object) -> int:
+        raise OSError("too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", refuse)
+        log.write(b"lost----\n")
+    log.write(b"second--\n")
+    log.write(b"third---\n")
+    log.close()
+
+    assert path.read_bytes() == b"third---\n"
+    assert (tmp_path / "audit.log.1").read_bytes() == b"second--\n"
+    assert (tmp_path / "audit.log.2").read_bytes() == b"first---\n"
+
+
 def test_a_lost_audit_line_is_told(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
     log.close()

@@ -43,13 +43,19 @@ class AuditLog:
 
     def _turn_over(self) -> None:
         """Put the full file aside as `audit.log.1`, move older ones on, and begin anew."""
-        for number in range(self._kept - 1, 0, -1):
-            older = self._numbered(number)
-            if older.exists():
-                older.replace(self._numbered(number + 1))
-        self._path.replace(self._numbered(1))
-        os.close(self._file)
+        # A turn that failed when it had put the file aside has nothing to move: moving the older
+        # ones again with every line would lose them all. Only the opening is tried again.
+        if self._path.exists():
+            # From the oldest on, so that no rename covers a file that is still to be kept. A crash
+            # in between leaves a number without a file, which the next turn passes over.
+            for number in range(self._kept - 1, 0, -1):
+                older = self._numbered(number)
+                if older.exists():
+                    older.replace(self._numbered(number + 1))
+            self._path.replace(self._numbered(1))
+        full = self._file
         self._open()
+        os.close(full)
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
