@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.flows.fleets import Fleet, Side, running_fleet
 
-from clusterspace.apis.agents import AGENT_SIGNER
-from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER, PARTS
+from clusterspace.apis.identities import AGENT_SIGNER, COMPONENTS, CONTROLLERS_USER, FLEET_USER
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.fleet.gateway.fanout import exchange
@@ -371,7 +370,7 @@ async def test_the_gateway_acts_for_people_and_never_as_a_part_or_an_agent(
     assert "known by certificates alone" in refused[1]["message"]
 
 
-@pytest.mark.parametrize("user", PARTS.values())
+@pytest.mark.parametrize("user", COMPONENTS.values())
 @pytest.mark.parametrize("signer", ["kubernetes.io/kube-apiserver-client", AGENT_SIGNER])
 async def test_nobody_asks_for_the_certificate_of_a_part(
     theft: Theft, user: str, signer: str
@@ -385,7 +384,7 @@ async def test_nobody_asks_for_the_certificate_of_a_part(
 async def test_more_roles_do_not_lift_the_limits_of_a_part(theft: Theft) -> None:
     """An operator who helps himself with cluster-admin opens less than everything."""
     path = f"{RBAC}/clusterrolebindings"
-    for user in PARTS.values():
+    for user in COMPONENTS.values():
         await theft.make(path, bound(user.replace(":", "-"), "cluster-admin", user))
 
     codes = [
@@ -404,7 +403,7 @@ async def test_more_roles_do_not_lift_the_limits_of_a_part(theft: Theft) -> None
             )
         )[0],
     ]  # fmt: skip
-    for user in PARTS.values():
+    for user in COMPONENTS.values():
         await theft.ask("admin", "DELETE", f"{path}/{user.replace(':', '-')}")
 
     assert codes == [403] * 5
@@ -492,7 +491,7 @@ async def test_nothing_comes_in_beside_a_status_that_is_summed_up(theft: Theft, 
 
 async def test_only_the_owner_reads_the_files_that_say_who_a_part_is(theft: Theft) -> None:
     installation = Installation(theft.fleet.directory / "hub")
-    files = [installation.part_kubeconfig(part) for part in PARTS]
+    files = [installation.part_kubeconfig(part) for part in COMPONENTS]
 
     assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o600", "0o600"]
     assert [oct(each.parent.stat().st_mode & 0o777) for each in files] == ["0o700", "0o700"]
@@ -509,9 +508,9 @@ def subject_of(kubeconfig: Path) -> str:
 async def test_the_certificate_of_a_part_names_the_part_and_no_group(theft: Theft) -> None:
     installation = Installation(theft.fleet.directory / "hub")
 
-    subjects = [subject_of(installation.part_kubeconfig(part)) for part in PARTS]
+    subjects = [subject_of(installation.part_kubeconfig(part)) for part in COMPONENTS]
 
-    assert subjects == [f"CN={user}" for user in PARTS.values()]
+    assert subjects == [f"CN={user}" for user in COMPONENTS.values()]
 
 
 async def test_a_role_that_grants_more_than_the_controllers_hold_is_placed_all_the_same(

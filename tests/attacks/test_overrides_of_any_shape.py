@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.attacks.tenant_fleet import MALLORY, MEMBER, RBAC, TENANT, rule
 
 from clusterspace.apis import stamps
-from clusterspace.apis.override_rules import override_causes
+from clusterspace.apis.overrides import override_causes
 from clusterspace.errors import OverrideFailed
 from clusterspace.fleet.propagation.overrides.policies import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.affinities import Traits

@@ -23,7 +23,7 @@ from tests.component.deployed_parts import (
 )
 
 from clusterspace import __version__
-from clusterspace.apis.parts import PARTS
+from clusterspace.apis.identities import COMPONENTS
 from clusterspace.cli.main import main
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.places import Place
@@ -275,11 +275,11 @@ def test_what_deploy_starts_works_and_no_part_can_do_what_it_need_not(
 
             # Nothing the parts wrote on the way was refused: they have what they need.
             users = {each["user"] for each in deployed.writes()}
-            assert users == {"kubernetes-admin", *PARTS.values()}
+            assert users == {"kubernetes-admin", *COMPONENTS.values()}
             assert [
                 each
                 for each in deployed.writes()
-                if each["user"] in PARTS.values() and each.get("code") in (401, 403)
+                if each["user"] in COMPONENTS.values() and each.get("code") in (401, 403)
             ] == []
 
             for part, words_of_part in REFUSED.items():
@@ -307,7 +307,7 @@ def test_no_part_is_given_what_is_the_administrators() -> None:
         part = container["name"]
         folders = {each["subPath"] for each in container["volumeMounts"] if each["name"] == "data"}
         assert folders <= {part, f"hub/parts/{part}"}
-    for part in PARTS:
+    for part in COMPONENTS:
         service = read_unit(DEPLOY / "systemd" / f"clusterspace-{part}.service")["Service"]
         assert "clusterspace/hub" not in service["ExecStart"]
         assert service["LoadCredential"].endswith(f"/hub/parts/{part}/kubeconfig")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.apis.parts import PARTS
+from clusterspace.apis.identities import COMPONENTS
 from clusterspace.roots.local.files import LocalFiles, RunRecord
 
 PATIENCE = 60.0
@@ -106,8 +106,8 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
     # Each part worked under its own name; the administrator's is for people.
     log = (running.files.hub / "audit.log").read_text().splitlines()
     writes = [json.loads(line) for line in log]
-    assert {each["user"] for each in writes} <= {"kubernetes-admin", *PARTS.values()}
-    assert PARTS["controllers"] in {each["user"] for each in writes}
+    assert {each["user"] for each in writes} <= {"kubernetes-admin", *COMPONENTS.values()}
+    assert COMPONENTS["controllers"] in {each["user"] for each in writes}
     by_people = {each["resource"] for each in writes if each["user"] == "kubernetes-admin"}
     assert by_people == {"configmaps"}
 

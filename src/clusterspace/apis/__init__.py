@@ -1,13 +1,14 @@
 """Our own kinds: Karmada's, KubeFleet's and about.k8s.io's, one module per noun; pure.
 
 crds/                their CustomResourceDefinitions, a YAML file each
-clusters.py, agents.py, member_clusters.py  a cluster, its agent, and the declarative way in
+clusters.py, member_clusters.py  a cluster, and the declarative way in
 cluster_credentials.py  which Secret is whose: credentials are tied to one Cluster
-parts.py             the names of our own parts, and of what each has on the hub
-policies.py, placement_rules.py, policy_rules.py, override_rules.py  policies, and their rules
-override_limits.py, confinement.py  what no override may change, and what never leaves its place
-fleet_placements.py, fleet_placement_rules.py  the same for ClusterResourcePlacements
+identities.py        how agents and the components of the control plane are named at the hub
+policies.py          policies: which objects they mean, what the hub adds and refuses
+overrides.py         override policies: what no override may change, what the hub refuses
+fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses
 bindings.py, works.py  one template on its clusters; the manifests of one cluster
+confinement.py       what never leaves its place, and how far what a namespace causes may go
 stamps.py            the labels, annotations and names by which these find each other
 interpreter/         what is known of a kind: replicas, health, dependencies, what members keep
 """

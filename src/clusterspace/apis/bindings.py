@@ -85,14 +85,14 @@ def name_for(template: Object) -> str:
 def template_of(binding: Object) -> TemplateReference:
     """Return which template a binding is about."""
     named = find_at(binding, "spec", "resource")
-    held = cast("Object", named) if isinstance(named, dict) else {}
+    reference = cast("Object", named) if isinstance(named, dict) else {}
     return TemplateReference(
-        api_version=str(held.get("apiVersion") or ""),
-        kind=str(held.get("kind") or ""),
-        namespace=str(held.get("namespace") or ""),
-        name=str(held.get("name") or ""),
-        uid=str(held.get("uid") or ""),
-        resource_version=str(held.get("resourceVersion") or ""),
+        api_version=str(reference.get("apiVersion") or ""),
+        kind=str(reference.get("kind") or ""),
+        namespace=str(reference.get("namespace") or ""),
+        name=str(reference.get("name") or ""),
+        uid=str(reference.get("uid") or ""),
+        resource_version=str(reference.get("resourceVersion") or ""),
     )
 
 
@@ -103,14 +103,14 @@ def clusters_of(binding: Object) -> tuple[TargetCluster, ...]:
 
 def requirers_of(binding: Object) -> tuple[Requirer, ...]:
     """Return the bindings that need this one's template."""
-    held: list[Object] = find_at(binding, "spec", "requiredBy") or []
+    required_by: list[Object] = find_at(binding, "spec", "requiredBy") or []
     return tuple(
         Requirer(
             namespace=str(each.get("namespace") or ""),
             name=str(each.get("name") or ""),
             clusters=_read_clusters(each.get("clusters")),
         )
-        for each in held
+        for each in required_by
     )
 
 
@@ -159,8 +159,8 @@ def reference_to(template: Object) -> Object:
     return {key: value for key, value in named.items() if value}
 
 
-def _read_clusters(held: list[Object] | None) -> tuple[TargetCluster, ...]:
+def _read_clusters(listed: list[Object] | None) -> tuple[TargetCluster, ...]:
     return tuple(
         TargetCluster(str(each.get("name") or ""), int(each.get("replicas") or 0))
-        for each in held or ()
+        for each in listed or ()
     )

@@ -66,8 +66,13 @@ def destination_of(cluster: Object) -> str:
 def owning_clusters(secret: Object) -> tuple[Object, ...]:
     """Return the references by which a Secret names Clusters as its owners."""
     references = cast("list[object]", metadata_of(secret).get("ownerReferences") or [])
-    held = [cast("Object", each) for each in references if isinstance(each, dict)]
-    return tuple(each for each in held if _is_cluster(each))
+    owners = [cast("Object", each) for each in references if isinstance(each, dict)]
+    groups = [str(each.get("apiVersion") or "").partition("/")[0] for each in owners]
+    return tuple(
+        owner
+        for owner, group in zip(owners, groups, strict=True)
+        if (group, owner.get("kind")) == (CLUSTERS.group, KIND)
+    )
 
 
 def is_claimed(secret: Object) -> bool:
@@ -104,8 +109,3 @@ def misuse_of(secret: Object, cluster: Object) -> str:
 
 def _value(cluster: Object, name: str) -> object:
     return find_at(cluster, "spec", name) or None
-
-
-def _is_cluster(reference: Object) -> bool:
-    group = str(reference.get("apiVersion") or "").partition("/")[0]
-    return (group, reference.get("kind")) == (CLUSTERS.group, KIND)

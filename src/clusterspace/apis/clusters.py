@@ -134,8 +134,8 @@ def find_same_id(clusters: list[Object], cluster_id: str, own_name: str) -> str 
     """Return the name of another cluster that has this ID, or None."""
     if not cluster_id:
         return None
-    held = (name_of(each) for each in clusters if id_of(each) == cluster_id)
-    return next((name for name in held if name != own_name), None)
+    names = (name_of(each) for each in clusters if id_of(each) == cluster_id)
+    return next((name for name in names if name != own_name), None)
 
 
 def _range(name: str, bounds: tuple[str, ...], grade: int) -> dict[str, Any]:

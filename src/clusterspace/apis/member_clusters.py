@@ -7,8 +7,8 @@ find what they expect. What is ours alone begins with `clusterspace.io/` or says
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.clusters import KEEP_ON_LEAVE, cluster_name_causes
+from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import label_value_problems, qualified_name_problems
@@ -131,14 +131,14 @@ def conditions_of(kube_object: Object) -> list[Object]:
 
 
 def agent_statuses(kube_object: Object) -> list[Object]:
-    """Return what each agent told."""
+    """Return the status of each agent."""
     return list(find_at(kube_object, "status", "agentStatus") or ())
 
 
 def find_agent_status(kube_object: Object) -> Object | None:
-    """Return what the agent told whose word counts, or None."""
-    told = agent_statuses(kube_object)
-    return next((each for each in told if each.get("type") == MEMBER_AGENT), None)
+    """Return the status of the member agent, or None."""
+    statuses = agent_statuses(kube_object)
+    return next((each for each in statuses if each.get("type") == MEMBER_AGENT), None)
 
 
 def cluster_id_of(internal: Object) -> str:
@@ -192,9 +192,14 @@ def member_cluster_causes(member_cluster: Object, *, is_new: bool) -> tuple[Caus
     subject = cast("Object", identity) if isinstance(identity, dict) else {}
     taints: Any = find_at(member_cluster, "spec", "taints")
     given = cast("list[Any]", taints) if isinstance(taints, list) else []
+    masters: tuple[Cause, ...] = ()
+    # Administrators are refused at first; what is there already must still be able to leave.
+    if is_new and (subject.get("kind"), subject.get("name")) == ("Group", _MASTERS):
+        why = "administrators are no member's agent"
+        masters = (causes.invalid("spec.identity.name", _MASTERS, why),)
     return (
         *name,
-        *(_masters_causes(subject) if is_new else ()),
+        *masters,
         *_identity_causes(subject, name_of(member_cluster)),
         *_taint_causes(cast("Object", each) if isinstance(each, dict) else {} for each in given),
     )
@@ -212,19 +217,7 @@ def _identity_causes(identity: Object, cluster_name: str) -> tuple[Cause, ...]:
     if is_everybody(kind, name):
         why = "everybody would be this member's agent"
         return (causes.invalid(f"{where}.name", name, why),)
-    return _agent_causes(kind, name, cluster_name)
-
-
-def _masters_causes(identity: Object) -> tuple[Cause, ...]:
-    """Refuse the administrators; what is there already must still be able to leave."""
-    if (identity.get("kind"), identity.get("name")) != ("Group", _MASTERS):
-        return ()
-    why = "administrators are no member's agent"
-    return (causes.invalid("spec.identity.name", _MASTERS, why),)
-
-
-def _agent_causes(kind: str, name: str, cluster_name: str) -> tuple[Cause, ...]:
-    """Refuse the agents of other clusters: the hub gives them no right beyond their own."""
+    # The agents of other clusters are refused: the hub gives them no right beyond their own.
     is_other = kind == "User" and name.startswith(AGENT_USER_PREFIX)
     if is_other and name.removeprefix(AGENT_USER_PREFIX) == cluster_name:
         return ()

@@ -73,12 +73,17 @@ def report_of(work: Object) -> Report:
     applied = find_condition(conditions, APPLIED) or {}
     if applied.get("status") != TRUE:
         return Report(cluster_of(work), is_applied=False, message=str(applied.get("message") or ""))
-    told = _manifest_status_of(work)
+    # Only a status of the manifest the Work now holds counts; an older one is no answer.
+    manifests = manifests_of(work)
+    expected = identifier_of(manifests[0], 0) if manifests else None
+    listed: list[Object] = find_at(work, "status", "manifestStatuses") or []
+    matching = (each for each in listed if expected and each.get("identifier") == expected)
+    reported = next(matching, Object())
     return Report(
         cluster_of(work),
         is_applied=True,
-        status=told.get("status"),
-        health=str(told.get("health") or UNKNOWN),
+        status=reported.get("status"),
+        health=str(reported.get("health") or UNKNOWN),
     )
 
 
@@ -95,13 +100,3 @@ def identifier_of(manifest: Object, ordinal: int) -> Object:
     kept = {key: value for key, value in named.items() if value}
     # Karmada leaves the resource empty, and its readers compare whole identifiers.
     return {**kept, "ordinal": ordinal, "resource": ""}
-
-
-def _manifest_status_of(work: Object) -> Object:
-    """Return the status that is of the manifest the Work now holds; an older one is no answer."""
-    manifests = manifests_of(work)
-    if not manifests:
-        return {}
-    wanted = identifier_of(manifests[0], 0)
-    told: list[Object] = find_at(work, "status", "manifestStatuses") or []
-    return next((each for each in told if each.get("identifier") == wanted), Object())

@@ -17,7 +17,7 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS
-from clusterspace.apis.parts import CONTROLLERS_LEASE
+from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules, Network
 from clusterspace.client.places import Place
 from clusterspace.client.resources import Client, ClusterClient

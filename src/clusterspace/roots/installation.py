@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusterspace.apis.parts import PARTS
+from clusterspace.apis.identities import COMPONENTS
 from clusterspace.apiserver.http.listener import server_context
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import Authority, KeyPair, expires_at, server_names
@@ -134,7 +134,7 @@ class Installation:
 
         They are in no group: what a part may do is said by the role of its name.
         """
-        for part, user in PARTS.items():
+        for part, user in COMPONENTS.items():
             path = self.part_kubeconfig(part)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             pair = authority.issue_client(user, (), now)

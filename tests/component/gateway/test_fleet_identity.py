@@ -24,7 +24,7 @@ from tests.component.gateway.fleet_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.agents import AGENTS
+from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.places import Place
 from clusterspace.roots.installation import Installation, write_pair

@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from clusterspace.apis.parts import PARTS
+from clusterspace.apis.identities import COMPONENTS
 from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
@@ -35,7 +35,7 @@ def serial_of(settings: ConnectionSettings) -> int:
     return x509.load_pem_x509_certificate(read_pem(settings.identity.certificate)).serial_number
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", COMPONENTS)
 def test_a_part_is_in_no_group(part: str, tmp_path: Path) -> None:
     found = settings_in(installed(tmp_path).part_kubeconfig(part))
 

@@ -1,13 +1,9 @@
 """What is known of a kind: its replicas, its health, what it needs, what its cluster may keep.
 
-kinds.py          the kinds we know something about
-pod_templates.py  where they keep the specification of their pods
-replicas.py       how many replicas a template wants, and what each needs
+kinds.py          the kinds we know something about, and where they keep the spec of their pods
+replicas.py       how many replicas a template wants, what each needs, and how a share is written
 dependencies.py   what a template needs beside it on a cluster
-revision.py       how many replicas one cluster is to run, written into its copy
-pruning.py        what the hub wrote into a template, taken out again
-retention.py      what a member keeps of an object when a manifest is put over it
-reflection.py     what the hub is told of a member object's status
+manifests.py      what a template loses when it leaves the hub, and what a member keeps
 health.py         whether a member object does what it is there for
-aggregation.py    many clusters' reports summed up; job_results.py does it for Jobs
+statuses.py       what a member reports of an object, and many such reports summed up
 """

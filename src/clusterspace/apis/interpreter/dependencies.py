@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.apis.interpreter import kinds
-from clusterspace.apis.interpreter.pod_templates import pod_spec_of
+from clusterspace.apis.interpreter.kinds import pod_spec_of
 from clusterspace.kube.objects import Object, find_at, namespace_of
 
 _CONFIG_MAP: Final = "ConfigMap"
@@ -61,18 +61,13 @@ def _needed_by(template: Object) -> Iterator[tuple[str, Any]]:
     pod_spec = pod_spec_of(template)
     if pod_spec is None:
         return
-    made_on_members = _claims_made_by(template)
+    made_on_members: frozenset[str] = frozenset()
+    if kinds.kind_of(template) == kinds.STATEFUL_SET:  # makes its claims wherever it runs
+        claims = _objects(find_at(template, "spec", "volumeClaimTemplates"))
+        made_on_members = frozenset(str(find_at(claim, "metadata", "name")) for claim in claims)
     for kind, name in _needed_by_pod(pod_spec):
         if kind != _CLAIM or name not in made_on_members:
             yield kind, name
-
-
-def _claims_made_by(template: Object) -> frozenset[str]:
-    """Return the claims a StatefulSet makes itself, wherever it runs."""
-    if kinds.kind_of(template) != kinds.STATEFUL_SET:
-        return frozenset()
-    claims = _objects(find_at(template, "spec", "volumeClaimTemplates"))
-    return frozenset(str(find_at(claim, "metadata", "name")) for claim in claims)
 
 
 def _needed_by_pod(pod_spec: Object) -> Iterator[tuple[str, Any]]:
@@ -83,32 +78,24 @@ def _needed_by_pod(pod_spec: Object) -> Iterator[tuple[str, Any]]:
         yield _SECRET, secret.get("name")
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in _objects(pod_spec.get(field)):
-            yield from _needed_by_container(container)
+            for source in _objects(container.get("envFrom")):
+                yield _CONFIG_MAP, find_at(source, "configMapRef", "name")
+                yield _SECRET, find_at(source, "secretRef", "name")
+            for variable in _objects(container.get("env")):
+                yield _CONFIG_MAP, find_at(variable, "valueFrom", "configMapKeyRef", "name")
+                yield _SECRET, find_at(variable, "valueFrom", "secretKeyRef", "name")
     for volume in _objects(pod_spec.get("volumes")):
-        yield from _needed_by_volume(volume)
+        yield _CONFIG_MAP, find_at(volume, "configMap", "name")
+        yield _SECRET, find_at(volume, "secret", "secretName")
+        yield _CLAIM, find_at(volume, "persistentVolumeClaim", "claimName")
+        yield _SECRET, find_at(volume, "azureFile", "secretName")
+        for source in _objects(find_at(volume, "projected", "sources")):
+            yield _CONFIG_MAP, find_at(source, "configMap", "name")
+            yield _SECRET, find_at(source, "secret", "name")
+        for source in _SOURCES_WITH_SECRETS:
+            for reference in _SECRET_REFERENCES:
+                yield _SECRET, find_at(volume, source, reference, "name")
 
 
-def _needed_by_container(container: Object) -> Iterator[tuple[str, Any]]:
-    for source in _objects(container.get("envFrom")):
-        yield _CONFIG_MAP, find_at(source, "configMapRef", "name")
-        yield _SECRET, find_at(source, "secretRef", "name")
-    for variable in _objects(container.get("env")):
-        yield _CONFIG_MAP, find_at(variable, "valueFrom", "configMapKeyRef", "name")
-        yield _SECRET, find_at(variable, "valueFrom", "secretKeyRef", "name")
-
-
-def _needed_by_volume(volume: Object) -> Iterator[tuple[str, Any]]:
-    yield _CONFIG_MAP, find_at(volume, "configMap", "name")
-    yield _SECRET, find_at(volume, "secret", "secretName")
-    yield _CLAIM, find_at(volume, "persistentVolumeClaim", "claimName")
-    yield _SECRET, find_at(volume, "azureFile", "secretName")
-    for source in _objects(find_at(volume, "projected", "sources")):
-        yield _CONFIG_MAP, find_at(source, "configMap", "name")
-        yield _SECRET, find_at(source, "secret", "name")
-    for source in _SOURCES_WITH_SECRETS:
-        for reference in _SECRET_REFERENCES:
-            yield _SECRET, find_at(volume, source, reference, "name")
-
-
-def _objects(held: Iterable[Any] | None) -> Iterator[Object]:
-    return (cast("Object", each) for each in held or () if isinstance(each, dict))
+def _objects(listed: Iterable[Any] | None) -> Iterator[Object]:
+    return (cast("Object", each) for each in listed or () if isinstance(each, dict))

@@ -1,8 +1,9 @@
 """The kinds we know something about, whatever their version."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, cast
 
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupKind, GroupVersionKind
 
 DEPLOYMENT: Final = GroupKind("apps", "Deployment")
@@ -26,3 +27,25 @@ def kind_of(kube_object: Object) -> GroupKind:
     """Return the kind of an object."""
     api_version, kind = kube_object.get("apiVersion"), kube_object.get("kind")
     return GroupVersionKind.of(str(api_version or ""), str(kind or "")).group_kind
+
+
+_IN_TEMPLATE: Final = ("spec", "template", "spec")
+
+_PATHS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
+    DEPLOYMENT: _IN_TEMPLATE,
+    REPLICA_SET: _IN_TEMPLATE,
+    STATEFUL_SET: _IN_TEMPLATE,
+    DAEMON_SET: _IN_TEMPLATE,
+    JOB: _IN_TEMPLATE,
+    CRON_JOB: ("spec", "jobTemplate", *_IN_TEMPLATE),
+    POD: ("spec",),
+}
+
+
+def pod_spec_of(template: Object) -> Object | None:
+    """Return the specification of a workload's pods; None for what runs no pods we know of."""
+    path = _PATHS.get(kind_of(template))
+    if path is None:
+        return None
+    found = find_at(template, *path)
+    return cast("Object", found) if isinstance(found, dict) else {}

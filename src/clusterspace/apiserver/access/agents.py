@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.cluster_credentials import SUBRESOURCE
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX, IMPERSONATOR_SUFFIX
+from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
 from clusterspace.apiserver.access.rbac import Rule
 from clusterspace.apiserver.http.request_info import RequestInfo

@@ -19,16 +19,17 @@ And nobody becomes an agent or a component by impersonation: those names come wi
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
-from clusterspace.apis.interpreter.aggregation import is_aggregated
-from clusterspace.apis.member_clusters import NAMESPACE_PREFIX, is_everybody
-from clusterspace.apis.parts import (
+from clusterspace.apis.identities import (
+    AGENT_USER_PREFIX,
+    AGENTS,
+    COMPONENT_USER_PREFIX,
     CONTROLLERS_LEASE,
     CONTROLLERS_USER,
     FLEET_USER,
-    PART_USER_PREFIX,
 )
+from clusterspace.apis.interpreter.statuses import is_aggregated
+from clusterspace.apis.member_clusters import NAMESPACE_PREFIX, is_everybody
 from clusterspace.apiserver.access.rbac import EVERYTHING, RBAC_GROUP, Rule, missing_atoms
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
@@ -117,7 +118,7 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
     """
     if info.verb == "impersonate":
         is_user = info.resource == "users"
-        if is_user and name.startswith((PART_USER_PREFIX, AGENT_USER_PREFIX)):
+        if is_user and name.startswith((COMPONENT_USER_PREFIX, AGENT_USER_PREFIX)):
             return _CERTIFIED
         if info.resource == "groups" and name == AGENTS:
             return _CERTIFIED

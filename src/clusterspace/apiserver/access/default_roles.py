@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterspace.apis.agents import REGISTRATION_GROUP
-from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
+from clusterspace.apis.identities import CONTROLLERS_USER, FLEET_USER, REGISTRATION_GROUP
 from clusterspace.apiserver.access.aggregation import aggregate_all
 from clusterspace.apiserver.access.rbac import (
     EVERYTHING,

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Final, cast
 
-from clusterspace.apis.parts import PART_USER_PREFIX
+from clusterspace.apis.identities import COMPONENT_USER_PREFIX
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import MASTERS
@@ -81,8 +81,8 @@ class CertificateSubjects:
         why = ""
         if MASTERS in asked.organizations:
             why = f"use of {signer} signer with {MASTERS} group is not allowed"
-        elif any(each.startswith(PART_USER_PREFIX) for each in asked.common_names):
-            why = f"use of {signer} signer for users {PART_USER_PREFIX}* is not allowed"
+        elif any(each.startswith(COMPONENT_USER_PREFIX) for each in asked.common_names):
+            why = f"use of {signer} signer for users {COMPONENT_USER_PREFIX}* is not allowed"
         if why:
             raise statuses.forbidden(admission.served.info.group_resource, name_of(new), why)
         return new

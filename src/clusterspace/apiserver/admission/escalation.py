@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from clusterspace.apis import fleet_placements, works
 from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.override_limits import grants_rights
+from clusterspace.apis.overrides import grants_rights
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
 from clusterspace.apiserver.access.components import carries_for_others, only_marks
 from clusterspace.apiserver.access.grants import NamespacedName, RoleCache, read_role_reference

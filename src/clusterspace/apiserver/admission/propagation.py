@@ -10,10 +10,13 @@ from typing import Final, TypeAlias
 from clusterspace.apis import bindings, fleet_placements, policies, stamps
 from clusterspace.apis.bindings import template_of
 from clusterspace.apis.confinement import why_not_carried
-from clusterspace.apis.fleet_placement_rules import completed_placement, placement_causes
-from clusterspace.apis.fleet_placements import NAMESPACE_WITH_SELECTORS
-from clusterspace.apis.override_rules import override_causes
-from clusterspace.apis.policy_rules import (
+from clusterspace.apis.fleet_placements import (
+    NAMESPACE_WITH_SELECTORS,
+    completed_placement,
+    placement_causes,
+)
+from clusterspace.apis.overrides import override_causes
+from clusterspace.apis.policies import (
     completed_policy,
     policy_causes,
     with_selector_namespaces,

@@ -9,7 +9,7 @@ from typing import Final
 from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters
 from clusterspace.apis.bindings import template_of
 from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
-from clusterspace.apis.parts import CONTROLLERS_USER
+from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from clusterspace.apis.agents import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
+from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import edit_config_map, find_object, follow
 from clusterspace.apiserver.state import HubState

@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from clusterspace.apis.agents import REGISTRATION_GROUP
+from clusterspace.apis.identities import REGISTRATION_GROUP
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.housekeeping.expiry import remove_expired
 from clusterspace.apiserver.http.users import AUTHENTICATED, User

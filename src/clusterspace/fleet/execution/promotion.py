@@ -11,7 +11,7 @@ from typing import Final
 from clusterspace.apis import policies, stamps
 from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.interpreter.pruning import pruned
+from clusterspace.apis.interpreter.manifests import pruned
 from clusterspace.client.places import Place
 from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE
 from clusterspace.fleet.execution.updates import content_difference, leaf_paths

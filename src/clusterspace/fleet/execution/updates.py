@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from clusterspace.apis.interpreter.retention import retain
+from clusterspace.apis.interpreter.manifests import retain
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
 from clusterspace.builtins.schemas import schema_for

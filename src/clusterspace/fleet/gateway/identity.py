@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.agents import AGENTS
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.agents import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.apis.clusters import cluster_name_causes
+from clusterspace.apis.identities import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.client.credentials import Credential
 from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.places import Place

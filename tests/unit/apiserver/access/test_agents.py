@@ -1,6 +1,6 @@
 import pytest
 
-from clusterspace.apis.agents import AGENTS
+from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.access.agents import AgentScope, scope_of
 from clusterspace.apiserver.access.authorizer import name_asked_for
 from clusterspace.apiserver.http.middleware.impersonate import Impersonation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.apis.parts import CONTROLLERS_USER, FLEET_USER
+from clusterspace.apis.identities import CONTROLLERS_USER, FLEET_USER
 from clusterspace.apiserver.access.components import lendable, limit_of, only_marks
 from clusterspace.apiserver.access.default_roles import COMPONENT_BINDINGS, COMPONENT_ROLES
 from clusterspace.apiserver.access.rbac import EVERYTHING, Rule, missing_atoms, read_rules

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.apis.agents import AGENTS
+from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.identity.agents import agent_user, cluster_of_agent
 
 

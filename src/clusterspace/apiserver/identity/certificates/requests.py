@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from clusterspace.apis.agents import AGENT_SIGNER, AGENTS
-from clusterspace.apis.parts import PART_USER_PREFIX
+from clusterspace.apis.identities import AGENT_SIGNER, AGENTS, COMPONENT_USER_PREFIX
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.agents import agent_user, cluster_of_agent
 from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair, UnreadableCertificate
@@ -241,9 +240,9 @@ def plan_certificate(asked: Asked) -> Terms | Unfit:
     name, organizations = asked.common_names[0], asked.organizations
     if MASTERS in organizations:
         return Unfit(f"the group {MASTERS} is not given away by certificate requests")
-    if name.startswith(PART_USER_PREFIX):
+    if name.startswith(COMPONENT_USER_PREFIX):
         why = "are parts of the control plane, named by the hub alone"
-        return Unfit(f"users {PART_USER_PREFIX}* {why}")
+        return Unfit(f"users {COMPONENT_USER_PREFIX}* {why}")
     is_agent = bool(cluster_of_agent(name, organizations))
     if asked.signer == AGENT_SIGNER and (not is_agent or organizations != (AGENTS,)):
         return Unfit(f"the signer {AGENT_SIGNER} signs for agents of clusters only")

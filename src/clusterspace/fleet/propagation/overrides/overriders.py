@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from clusterspace.apis.override_limits import require_same_object
+from clusterspace.apis.overrides import require_same_object
 from clusterspace.errors import InapplicablePatch, Malformed, OverrideFailed
 from clusterspace.fleet.propagation.overrides.containers import (
     override_arguments,

@@ -4,7 +4,7 @@ from typing import Final
 
 from clusterspace.apis.confinement import is_reserved_namespace
 from clusterspace.apis.fleet_placements import Identity, identity_of
-from clusterspace.apis.interpreter.pruning import pruned
+from clusterspace.apis.interpreter.manifests import pruned
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.propagation.claims import without_claim
 from clusterspace.fleet.propagation.templates import is_template

@@ -14,7 +14,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, template_of
 from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS, is_pull
-from clusterspace.apis.interpreter.aggregation import Reports, aggregated_status, is_aggregated
+from clusterspace.apis.interpreter.statuses import Reports, aggregated_status, is_aggregated
 from clusterspace.apis.works import Report, binding_key_of, report_of
 from clusterspace.client.places import place_of
 from clusterspace.client.resources import Client

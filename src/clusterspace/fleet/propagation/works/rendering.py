@@ -27,8 +27,12 @@ from clusterspace.apis.fleet_placements import (
     is_placed,
     parent_of,
 )
-from clusterspace.apis.interpreter import revision
-from clusterspace.apis.interpreter.pruning import pruned
+from clusterspace.apis.interpreter.manifests import pruned
+from clusterspace.apis.interpreter.replicas import (
+    find_completions,
+    with_completions,
+    with_replicas,
+)
 from clusterspace.apis.policies import OVERWRITE
 from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_of, manifests_of
 from clusterspace.apis.works import preserves_resources as work_preserves_resources
@@ -104,11 +108,11 @@ def outline_for_binding(
     """Return the Work a binding calls for in one cluster; OverrideFailed when it cannot be made."""
     shared, share = template, find_share(binding, target)
     if share is not None:
-        shared = revision.with_replicas(template, share)
-        completions = revision.find_completions(template)
+        shared = with_replicas(template, share)
+        completions = find_completions(template)
         owed = None if completions is None else share_completions(completions, binding)
         if owed is not None and target.name in owed:
-            shared = revision.with_completions(shared, owed[target.name])
+            shared = with_completions(shared, owed[target.name])
     overridden = override(shared, traits, policies)
 
     is_cluster_wide = is_for_cluster_scope(binding)

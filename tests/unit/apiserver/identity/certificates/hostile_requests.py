@@ -16,7 +16,7 @@ from tests.unit.apiserver.identity.certificates.requested import (
     signing_request,
 )
 
-from clusterspace.apis.agents import AGENTS
+from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.certificates.requests import CLIENT_SIGNER
 from clusterspace.kube.objects import Object

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from clusterspace.apis.agents import AGENT_SIGNER, AGENTS
+from clusterspace.apis.identities import AGENT_SIGNER, AGENTS
 from clusterspace.kube.objects import Object
 
 WEST = "system:karmada:agent:west"
