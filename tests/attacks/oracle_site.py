@@ -43,7 +43,7 @@ from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK, AddressRules
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import StoreError
 from clusterspace.fleet.gateway.answers.documents import Documents
@@ -406,7 +406,7 @@ async def start_server(
     stack.push_async_callback(http.drain, 0.1, end_streams=state.feeds.end_all)
     url = f"https://127.0.0.1:{http.addresses[0][1]}"
     trusted = installation.authority_file.read_bytes()
-    settings = ConnectionSettings(name, url, Trust(Pem(trusted)), Identity(token="root-token"))
+    settings = ConnectionSettings(name, url, Trust(Pem(trusted)), AuthInfo(token="root-token"))
     model = oracle.Cluster(())
     server = Server(name, state, store, handler, settings, trusted.decode(), model, witness)
     for kind in world.kinds:

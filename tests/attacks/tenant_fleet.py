@@ -13,9 +13,9 @@ from clusterspace.apiserver.forms import encode_stored
 from clusterspace.apiserver.state import HubState
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import Identity
+from clusterspace.client.settings import AuthInfo
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.conditions import find_condition
@@ -56,7 +56,7 @@ class TenantFleet:
             "metadata": {"generateName": "r-", "namespace": namespace},
             "rules": list(rules),
         }
-        made = await self.hub.create(Place(ROLES, namespace), role)
+        made = await self.hub.create(ResourcePath(ROLES, namespace), role)
         binding = {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
@@ -64,7 +64,7 @@ class TenantFleet:
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name_of(made)},
             "subjects": [{"kind": "User", "apiGroup": RBAC, "name": MALLORY}],
         }
-        await self.hub.create(Place(ROLE_BINDINGS, namespace), binding)
+        await self.hub.create(ResourcePath(ROLE_BINDINGS, namespace), binding)
 
     async def store(self, resource: GroupVersionResource, made: Object) -> Object:
         """Put an object where admission never saw it: stored before, or by another API server."""
@@ -78,13 +78,13 @@ class TenantFleet:
         )
         key = served.key(namespace_of(born), name_of(born))
         await self.state.store.put(key, encode_stored(born, served.form))
-        return await self.hub.get(Place(resource, namespace_of(born), name_of(born)))
+        return await self.hub.get(ResourcePath(resource, namespace_of(born), name_of(born)))
 
-    async def condition(self, place: Place, kind: str = "WorksWritten") -> Object | None:
+    async def condition(self, place: ResourcePath, kind: str = "WorksWritten") -> Object | None:
         held = await self.hub.find(place)
         return find_condition(find_at(held or {}, "status", "conditions"), kind)
 
-    async def until_refused(self, place: Place) -> Object:
+    async def until_refused(self, place: ResourcePath) -> Object:
         """Wait until a binding says that nothing comes of it; return that condition."""
 
         async def refused() -> Object | None:
@@ -93,12 +93,12 @@ class TenantFleet:
 
         return await until(refused, explain=lambda: self._binding(place))
 
-    async def until_on_member(self, place: Place) -> Object:
+    async def until_on_member(self, place: ResourcePath) -> Object:
         return await until(lambda: self.member.find(place), explain=lambda: self.condition(place))
 
     async def until_event(self, reason: str, about: str) -> Object:
         async def told() -> Object | None:
-            events = await self.hub.list_objects(Place(EVENTS))
+            events = await self.hub.list_objects(ResourcePath(EVENTS))
             fitting = (
                 each
                 for each in events
@@ -108,7 +108,7 @@ class TenantFleet:
 
         return await until(told)
 
-    async def _binding(self, place: Place) -> Any:
+    async def _binding(self, place: ResourcePath) -> Any:
         return await self.hub.find(place)
 
 
@@ -124,9 +124,9 @@ def binding_of(template: Object, *, inside: str | None = None, **spec: Any) -> O
     }
 
 
-def place_of_binding(binding: Object) -> Place:
+def place_of_binding(binding: Object) -> ResourcePath:
     where = namespace_of(binding)
-    return Place(resource_for(where), where, name_of(binding))
+    return ResourcePath(resource_for(where), where, name_of(binding))
 
 
 def policy_for(template: Object) -> Object:
@@ -195,7 +195,7 @@ async def tenant_fleet(directory: Path, *rules: Object) -> AsyncGenerator[Tenant
         running = await stack.enter_async_context(run_hub(settings))
         reached = read_kubeconfig([home / "kubeconfig"]).settings(cluster="hub")
         hub = await stack.enter_async_context(client_for_test(reached))
-        as_tenant = replace(reached, identity=Identity(token="tenant-token"))
+        as_tenant = replace(reached, identity=AuthInfo(token="tenant-token"))
         tenant = await stack.enter_async_context(client_for_test(as_tenant))
         fleet = Fleet(Side(reached, hub), directory, stack)
         member = await fleet.add_member(MEMBER)
@@ -210,6 +210,6 @@ async def tenant_fleet(directory: Path, *rules: Object) -> AsyncGenerator[Tenant
 
 async def make_namespace(cluster: ClusterClient, name: str) -> None:
     try:
-        await cluster.create(Place(NAMESPACES), namespace(name))
+        await cluster.create(ResourcePath(NAMESPACES), namespace(name))
     except AlreadyExists:
         return

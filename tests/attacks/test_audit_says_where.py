@@ -11,8 +11,7 @@ from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.attacks.test_audit_tells_of_secrets import AuditFile, fleet_file, hub_file
 from tests.component.gateway.fleet_site import Site, fleet_site, heard
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import ESCAPES, Behaviour, HostileMember, answering, refusing
 
@@ -26,7 +25,7 @@ SECRETS = "/api/v1/namespaces/shop/secrets"
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
     async with fleet_site(tmp_path_factory.mktemp("fleet"), members=("east",)) as running:
         for side in (running.hub, running.members["east"]):
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
         yield running
 
 

@@ -19,7 +19,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.middleware import failed_logins
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,7 +36,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 async def ask_hub(site: Site, path: str, token: str) -> int:
     hub = site.hub.settings
-    settings = ConnectionSettings("hub", hub.server, hub.trust, Identity(token=token))
+    settings = ConnectionSettings("hub", hub.server, hub.trust, AuthInfo(token=token))
     connection = Connection(settings, clock=SystemClock(), random=Random(1))
     try:
         return heard(await connection.exchange(ApiRequest("GET", path))).code

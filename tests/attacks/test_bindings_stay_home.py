@@ -31,7 +31,7 @@ from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDI
 from clusterspace.apis.clusters import CLUSTERS, execution_namespace
 from clusterspace.apis.fleet_placements import MANIFEST_HASHES, PARENT, PLACEMENTS
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.errors import AlreadyExists, Forbidden, Invalid
 from clusterspace.kube.objects import (
     Object,
@@ -72,7 +72,7 @@ OWN_NAMESPACES = (
     "fleet-system",
     "fleet-member-west",
 )
-BINDINGS = Place(RESOURCE_BINDINGS, TENANT)
+BINDINGS = ResourcePath(RESOURCE_BINDINGS, TENANT)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -95,11 +95,11 @@ async def on_hub(site: TenantFleet, made: Object) -> Object:
         "Namespace": NAMESPACES,
         "Secret": SECRETS,
     }
-    place = Place(resources[made["kind"]], namespace_of(made), name_of(made))
+    place = ResourcePath(resources[made["kind"]], namespace_of(made), name_of(made))
     return await site.hub.find(place) or await site.hub.create(place.collection, made)
 
 
-async def stored(site: TenantFleet, binding: Object) -> Place:
+async def stored(site: TenantFleet, binding: Object) -> ResourcePath:
     """Put a binding on the hub past admission: an old one, or another API server's."""
     place = place_of_binding(binding)
     label = stamps.BINDING_ID if place.namespace else stamps.CLUSTER_BINDING_ID
@@ -109,7 +109,7 @@ async def stored(site: TenantFleet, binding: Object) -> Place:
 
 async def arrives(site: TenantFleet, template: Object) -> bool:
     """Whether an object of the hub is on the member, by its name or its content."""
-    found = await site.member.list_objects(Place(SECRETS))
+    found = await site.member.list_objects(ResourcePath(SECRETS))
     return any(
         name_of(each) == name_of(template) or each.get("data") == template.get("data")
         for each in found
@@ -140,7 +140,7 @@ async def test_a_tenant_binds_no_secret_as_a_dependency(site: TenantFleet) -> No
         [{"name": "s", "secret": {"secretName": name_of(coveted)}}],
         "spec", "template", "spec", "volumes",
     )  # fmt: skip
-    held = await site.tenant.create(Place(DEPLOYMENTS, TENANT), template)
+    held = await site.tenant.create(ResourcePath(DEPLOYMENTS, TENANT), template)
     place = place_of_binding(binding_of(held))
 
     with pytest.raises(Forbidden, match="would place any"):
@@ -149,7 +149,7 @@ async def test_a_tenant_binds_no_secret_as_a_dependency(site: TenantFleet) -> No
     with pytest.raises(Forbidden, match="would place any"):
         await edit(site.tenant, place, lambda old: with_value(old, True, "spec", "propagateDeps"))
 
-    await site.until_on_member(place_of(DEPLOYMENTS, held))
+    await site.until_on_member(resource_path_of(DEPLOYMENTS, held))
     assert not await arrives(site, coveted)
 
 
@@ -178,7 +178,7 @@ async def test_the_hubs_own_namespaces_never_travel_whoever_asks(
     binding = binding_of(own)
 
     with pytest.raises(Invalid, match="belongs to the control plane"):
-        await site.hub.create(Place(RESOURCE_BINDINGS, owner), binding)
+        await site.hub.create(ResourcePath(RESOURCE_BINDINGS, owner), binding)
     told = await site.until_refused(await stored(site, binding))
 
     assert told["reason"] == FORBIDDEN
@@ -194,7 +194,7 @@ async def test_a_cluster_wide_binding_carries_nothing_out_of_a_namespace(
 
     for each in (named, bare):
         with pytest.raises(Invalid, match="without a namespace"):
-            await site.hub.create(Place(CLUSTER_RESOURCE_BINDINGS), each)
+            await site.hub.create(ResourcePath(CLUSTER_RESOURCE_BINDINGS), each)
     told = await site.until_refused(await stored(site, named))
 
     assert told["reason"] == FORBIDDEN
@@ -204,7 +204,7 @@ async def test_a_cluster_wide_binding_carries_nothing_out_of_a_namespace(
 async def test_a_namespaced_binding_carries_nothing_without_a_namespace(
     site: TenantFleet,
 ) -> None:
-    victim = await site.hub.get(Place(NAMESPACES, name=VICTIM))
+    victim = await site.hub.get(ResourcePath(NAMESPACES, name=VICTIM))
     reference = {"apiVersion": "v1", "kind": "Namespace", "name": VICTIM, "uid": uid_of(victim)}
     for inside in ("", TENANT):
         binding = binding_of(victim, inside=TENANT)
@@ -224,7 +224,7 @@ async def test_what_a_binding_is_about_cannot_be_changed(site: TenantFleet) -> N
     coveted = await on_hub(site, config_map("coveted", {"secret": "s"}, namespace=VICTIM))
     held = await site.tenant.create(BINDINGS, binding_of(own))
     place = place_of_binding(held)
-    await site.until_on_member(place_of(CONFIG_MAPS, own))
+    await site.until_on_member(resource_path_of(CONFIG_MAPS, own))
 
     changes = {
         "namespace": VICTIM,
@@ -246,7 +246,7 @@ async def test_what_a_binding_is_about_cannot_be_changed(site: TenantFleet) -> N
         return with_value(present, resource, "spec", "resource")
 
     await edit(site.tenant, place, know_again)
-    assert await site.member.find(place_of(CONFIG_MAPS, coveted)) is None
+    assert await site.member.find(resource_path_of(CONFIG_MAPS, coveted)) is None
 
 
 async def test_who_may_not_read_an_object_cannot_have_it_sent_away(site: TenantFleet) -> None:
@@ -278,7 +278,7 @@ async def test_an_object_of_ones_own_is_carried(site: TenantFleet) -> None:
 
     await site.tenant.create(BINDINGS, binding_of(own))
 
-    assert (await site.until_on_member(place_of(CONFIG_MAPS, own)))["data"] == {"a": "b"}
+    assert (await site.until_on_member(resource_path_of(CONFIG_MAPS, own)))["data"] == {"a": "b"}
 
 
 async def test_what_was_placed_before_stays_when_its_binding_is_refused(
@@ -287,7 +287,7 @@ async def test_what_was_placed_before_stays_when_its_binding_is_refused(
     """A Secret that became a cluster's credentials is not taken away from where it is."""
     placed = await on_hub(site, secret("became-credentials", TENANT, data={"token": "b2xk"}))
     await site.hub.create(BINDINGS, binding_of(placed))
-    where = place_of(SECRETS, placed)
+    where = resource_path_of(SECRETS, placed)
     before = await site.until_on_member(where)
 
     await name_as_credentials(site, "decoy", placed)
@@ -301,7 +301,7 @@ async def test_what_was_placed_before_stays_when_its_binding_is_refused(
     assert await site.member.get(where) == before
 
 
-async def label(site: TenantFleet, place: Place, word: str) -> None:
+async def label(site: TenantFleet, place: ResourcePath, word: str) -> None:
     def labelled(held: Object) -> Object:
         return with_metadata(held, labels={**labels_of(held), word: "again"})
 
@@ -341,11 +341,11 @@ async def token_of(site: TenantFleet, kind: str, inside: str) -> Object:
     name = f"token-{kind.partition('.')[0]}"
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
     with suppress(AlreadyExists):
-        await site.hub.create(Place(ACCOUNTS, inside), account)
+        await site.hub.create(ResourcePath(ACCOUNTS, inside), account)
     wanted = with_metadata(
         secret(name, inside, type=kind, data={}), annotations={ACCOUNT_NAME: "robot"}
     )
-    place = Place(SECRETS, inside, name)
+    place = ResourcePath(SECRETS, inside, name)
     if kind == BOOTSTRAP_TOKEN:
         return await site.store(SECRETS, {**wanted, "data": {"token-id": "YWJjZGVm"}})
     await site.hub.create(place.collection, wanted)
@@ -364,11 +364,11 @@ async def test_no_policy_claims_credentials_of_the_hub(site: TenantFleet) -> Non
     after = await on_hub(site, secret("z-after", inside))
     selector = {"apiVersion": "v1", "kind": "Secret", "namespace": inside}
     policy = with_value(policy_for(after), [selector], "spec", "resourceSelectors")
-    await site.hub.create(Place(PROPAGATION_POLICIES, inside), policy)
+    await site.hub.create(ResourcePath(PROPAGATION_POLICIES, inside), policy)
     clusterwide = {**policy, "kind": "ClusterPropagationPolicy", "metadata": {"name": "claims"}}
-    await site.hub.create(Place(CLUSTER_PROPAGATION_POLICIES), clusterwide)
+    await site.hub.create(ResourcePath(CLUSTER_PROPAGATION_POLICIES), clusterwide)
 
-    await site.until_on_member(place_of(SECRETS, after))
+    await site.until_on_member(resource_path_of(SECRETS, after))
 
     # All were seen by the same policies, in the order of their names.
     for token in tokens:
@@ -386,12 +386,12 @@ async def test_credentials_of_the_hub_never_travel_as_a_dependency(site: TenantF
     )  # fmt: skip
     held = await on_hub(site, template)
     policy = with_value(policy_for(held), True, "spec", "propagateDeps")
-    await site.hub.create(Place(PROPAGATION_POLICIES, "needing"), policy)
+    await site.hub.create(ResourcePath(PROPAGATION_POLICIES, "needing"), policy)
 
     told = await site.until_refused(place_of_binding(binding_of(token)))
 
     assert told["reason"] == FORBIDDEN
-    assert await site.until_on_member(place_of(DEPLOYMENTS, held))
+    assert await site.until_on_member(resource_path_of(DEPLOYMENTS, held))
     assert not await arrives(site, token)
 
 
@@ -412,13 +412,13 @@ async def test_credentials_of_the_hub_never_travel_by_a_placement(site: TenantFl
             "policy": {"placementType": "PickFixed", "clusterNames": [MEMBER]},
         },
     }
-    await site.hub.create(Place(PLACEMENTS), placement)
+    await site.hub.create(ResourcePath(PLACEMENTS), placement)
 
-    assert await site.until_on_member(place_of(CONFIG_MAPS, beside))
+    assert await site.until_on_member(resource_path_of(CONFIG_MAPS, beside))
     told = await site.until_refused(place_of_binding(binding_of(credentials)))
 
     assert told["reason"] == FORBIDDEN
-    found = await site.member.list_objects(Place(SECRETS, "placed"))
+    found = await site.member.list_objects(ResourcePath(SECRETS, "placed"))
     assert [name_of(each) for each in found if labels_of(each).get(stamps.MANAGED)] == []
 
 
@@ -441,7 +441,7 @@ async def test_a_foreign_binding_brings_no_dependencies_and_writes_no_status(
     await site.until_refused(place)
     # An honest one after it: what the distributor does, it has done in order.
     own = await site.tenant.create(
-        Place(DEPLOYMENTS, TENANT),
+        ResourcePath(DEPLOYMENTS, TENANT),
         with_value(
             deployment("honest", namespace=TENANT),
             [{"name": "c", "configMap": {"name": "honest-needs"}}],
@@ -450,14 +450,14 @@ async def test_a_foreign_binding_brings_no_dependencies_and_writes_no_status(
     )  # fmt: skip
     honest_needs = await on_hub(site, config_map("honest-needs", namespace=TENANT))
     policy = with_value(policy_for(own), True, "spec", "propagateDeps")
-    await site.tenant.create(Place(PROPAGATION_POLICIES, TENANT), policy)
-    await site.until_on_member(place_of(CONFIG_MAPS, honest_needs))
+    await site.tenant.create(ResourcePath(PROPAGATION_POLICIES, TENANT), policy)
+    await site.until_on_member(resource_path_of(CONFIG_MAPS, honest_needs))
 
     assert await site.hub.find(place_of_binding(binding_of(needed))) is None
     assert not await arrives(site, needed)
-    assert find_at(await site.hub.get(place_of(DEPLOYMENTS, victims)), "status") == victims.get(
-        "status"
-    )
+    assert find_at(
+        await site.hub.get(resource_path_of(DEPLOYMENTS, victims)), "status"
+    ) == victims.get("status")
 
 
 async def test_a_binding_under_anothers_name_is_left_alone_and_named(site: TenantFleet) -> None:
@@ -466,7 +466,7 @@ async def test_a_binding_under_anothers_name_is_left_alone_and_named(site: Tenan
     squatting = with_metadata(binding_of(bait), name="later-deployment")
     await site.tenant.create(BINDINGS, squatting)
     later = await on_hub(site, deployment("later", namespace=TENANT))
-    await site.tenant.create(Place(PROPAGATION_POLICIES, TENANT), policy_for(later))
+    await site.tenant.create(ResourcePath(PROPAGATION_POLICIES, TENANT), policy_for(later))
 
     told = await site.until_event("ApplyPolicyFailed", "later")
 
@@ -477,9 +477,9 @@ async def test_a_binding_under_anothers_name_is_left_alone_and_named(site: Tenan
 
 async def test_other_tenants_policies_are_not_disturbed(site: TenantFleet) -> None:
     theirs: dict[str, Any] = await on_hub(site, config_map("theirs", {"v": "1"}, namespace=VICTIM))
-    await site.hub.create(Place(PROPAGATION_POLICIES, VICTIM), policy_for(theirs))
+    await site.hub.create(ResourcePath(PROPAGATION_POLICIES, VICTIM), policy_for(theirs))
 
     async def is_there() -> bool:
-        return await site.member.find(place_of(CONFIG_MAPS, theirs)) is not None
+        return await site.member.find(resource_path_of(CONFIG_MAPS, theirs)) is not None
 
     await until(is_there)

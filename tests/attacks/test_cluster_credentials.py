@@ -21,11 +21,9 @@ from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant
 from clusterspace.apis.cluster_credentials import USED_WITH
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.http.users import User
-from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import Identity
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.client.settings import AuthInfo
 from clusterspace.errors import CredentialsUnusable, Forbidden, Invalid, NotFound
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.connections import settings_of
@@ -86,7 +84,7 @@ async def trap() -> AsyncGenerator[Trap]:
 @asynccontextmanager
 async def hub_as(site: Site, token: str) -> AsyncGenerator[ClusterClient]:
     """Reach the hub as somebody."""
-    settings = replace(site.hub.settings, identity=Identity(token=token))
+    settings = replace(site.hub.settings, identity=AuthInfo(token=token))
     async with client_for_test(settings) as client:
         yield client
 
@@ -96,7 +94,7 @@ async def patch(site: Site, token: str, spec: Object, name: str = "west") -> Obj
         return await merge(client, names.cluster_place(name), {"spec": spec})
 
 
-async def merge(client: ClusterClient, place: Place, change: Object) -> Object:
+async def merge(client: ClusterClient, place: ResourcePath, change: Object) -> Object:
     """Patch an object whatever its version, as kubectl does."""
     kind = ("Content-Type", "application/merge-patch+json")
     body = json.dumps(change).encode()
@@ -391,7 +389,7 @@ async def bind(site: Site, role: Object, user: str) -> None:
     }
     for each in (role, binding):
         plural = f"{each['kind'].lower()}s"
-        place = Place(GroupVersionResource(group, "v1", plural), namespace)
+        place = ResourcePath(GroupVersionResource(group, "v1", plural), namespace)
         await site.hub.client.create(place, each)
 
 

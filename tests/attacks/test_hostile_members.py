@@ -24,7 +24,7 @@ from tests.component.gateway.fleet_site import (
 )
 from tests.component.gateway.watch_streams import Watching, watching
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.informers import Informer
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
@@ -62,8 +62,10 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     async with fleet_site(tmp_path_factory.mktemp("fleet"), limits=limits) as running:
         sides = {"h0": running.hub, "e0": running.members["east"], "w0": running.members["west"]}
         for name, side in sides.items():
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
-            await side.client.create(Place(CONFIG_MAPS, "shop"), config_map(name, namespace="shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+            await side.client.create(
+                ResourcePath(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
+            )
         yield running
 
 
@@ -173,7 +175,7 @@ async def test_informers_start_and_go_on_without_it(
     async with watch(site, INITIAL) as found:
         await found.until(lambda each: bool(each.ends))
         await site.members["east"].client.create(
-            Place(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
+            ResourcePath(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
         )
         await found.until_told(("ADDED", f"{name}.clusterspace.east"))
         assert not found.is_over
@@ -277,7 +279,7 @@ async def test_our_own_informer_syncs_and_keeps_what_the_others_have(
     site: Site, behave: Callable[[str], None]
 ):
     behave("mixed")
-    informer = Informer(ClusterClient(site.connection(ROOT)), Place(CONFIG_MAPS, "shop"))
+    informer = Informer(ClusterClient(site.connection(ROOT)), ResourcePath(CONFIG_MAPS, "shop"))
     task = asyncio.create_task(informer.run())
     try:
         async with asyncio.timeout(30):

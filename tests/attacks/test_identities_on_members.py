@@ -9,7 +9,7 @@ from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import Site, fleet_site, grant, reaching, using
 
 from clusterspace.apiserver.http.users import MemberIdentities
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import listing
@@ -35,14 +35,15 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     directory = tmp_path_factory.mktemp("fleet")
     async with fleet_site(directory, members=members, identities=IDENTITIES) as running:
         for side in (running.hub, *running.members.values()):
-            await side.client.create(Place(NAMESPACES), namespace("tenant-e"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("tenant-e"))
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
-            await side.client.create(Place(names.SERVICE_ACCOUNTS, "tenant-e"), account)
+            await side.client.create(ResourcePath(names.SERVICE_ACCOUNTS, "tenant-e"), account)
         await grant(running.hub, ROBOT, reaching(), "robot-reaches")
         await grant(running.hub, "root", reaching(), "root-reaches")
         for side in running.members.values():
             await side.client.create(
-                Place(CONFIG_MAPS, "tenant-e"), config_map("of-the-member", namespace="tenant-e")
+                ResourcePath(CONFIG_MAPS, "tenant-e"),
+                config_map("of-the-member", namespace="tenant-e"),
             )
             await grant(side, ROBOT, using("configmaps"), "robot-of-the-member")
         yield running

@@ -24,12 +24,15 @@ from tests.flows.fleets import quick
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.cli.main import main
-from clusterspace.client.addresses import SocketAddress, is_of_this_machine, problem_with_host
 from clusterspace.client.connection import Connection
-from clusterspace.client.endpoints import AddressRules
+from clusterspace.client.endpoints import (
+    AddressRules,
+    SocketAddress,
+    is_of_this_machine,
+    problem_with_host,
+)
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.upgrades import open_tunnel
@@ -159,7 +162,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stri
     async with running_hub(settings):
         reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")
         async with client_for_test(reached) as hub:
-            await hub.create(Place(NAMESPACES), namespace("karmada-cluster"))
+            await hub.create(ResourcePath(NAMESPACES), namespace("karmada-cluster"))
             async with running_fleet(FleetSettings(reached, directory / "fleet", port=0)):
                 files = [directory / part / "kubeconfig" for part in ("fleet", "hub")]
                 found = read_kubeconfig(files).settings(cluster="f")

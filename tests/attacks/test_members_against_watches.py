@@ -11,8 +11,7 @@ from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site
 from tests.component.gateway.watch_streams import Watching, watching
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.watch import LineSplitter
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -48,7 +47,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
         tmp_path_factory.mktemp("fleet"), members=("east",), limits=limits
     ) as running:
         for side in (running.hub, running.members["east"]):
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
         yield running
 
 
@@ -75,7 +74,7 @@ async def listed_version(site: Site) -> str:
 async def goes_on(site: Site, found: Watching, name: str) -> None:
     """Assert that what happens in another cluster is still told."""
     await site.members["east"].client.create(
-        Place(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
+        ResourcePath(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
     )
     await found.until(lambda each: any(name.encode() in line for line in each.lines))
     assert not found.is_over

@@ -12,7 +12,7 @@ from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant, us
 from tests.component.serving.wire import Answer, RawClient, request
 
 from clusterspace.apiserver.http.middleware.limits import InFlightLimits
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,7 +28,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InFlightLimits.__init__, "__kwdefaults__", {"reads": 400, "writes": WRITES})
         async with fleet_site(tmp_path_factory.mktemp("fleet"), members=("east",)) as running:
-            await running.hub.client.create(Place(NAMESPACES), namespace("shop"))
+            await running.hub.client.create(ResourcePath(NAMESPACES), namespace("shop"))
             for user in ("jane", "carl"):
                 await grant(running.hub, user, using("configmaps"), f"maps-of-{user}")
             yield running
@@ -113,7 +113,7 @@ async def test_nor_that_of_a_stranger_who_would_change_something(site: Site, pat
 
 async def test_strangers_who_may_write_share_an_eighth_of_the_places(site: Site) -> None:
     await grant(site.hub, "system:anonymous", using("configmaps"), "maps-of-anybody")
-    await site.hub.client.list_objects(Place(CONFIG_MAPS, "shop"))
+    await site.hub.client.list_objects(ResourcePath(CONFIG_MAPS, "shop"))
 
     async with slow_writers(*server_of(site, "hub"), WRITES, "") as answers:
         await until_refused(answers, WRITES - WRITES // 8)

@@ -36,7 +36,7 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICIES,
 )
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.errors import Forbidden, Invalid
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
@@ -74,15 +74,15 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Tenant
 
 async def place(site: TenantFleet, template: Object) -> Object:
     """Have the tenant place a ConfigMap of their own; return it as the hub has it."""
-    held = await site.tenant.create(Place(CONFIG_MAPS, TENANT), template)
-    await site.tenant.create(Place(PROPAGATION_POLICIES, TENANT), policy_for(held))
+    held = await site.tenant.create(ResourcePath(CONFIG_MAPS, TENANT), template)
+    await site.tenant.create(ResourcePath(PROPAGATION_POLICIES, TENANT), policy_for(held))
     return held
 
 
 async def is_on_member(site: TenantFleet, name: str) -> bool:
     found = (
-        await site.member.find(Place(CLUSTER_ROLE_BINDINGS, name=name)),
-        await site.member.find(Place(CONFIG_MAPS, TENANT, name)),
+        await site.member.find(ResourcePath(CLUSTER_ROLE_BINDINGS, name=name)),
+        await site.member.find(ResourcePath(CONFIG_MAPS, TENANT, name)),
     )
     return any(each is not None for each in found)
 
@@ -94,7 +94,7 @@ async def test_a_tenant_cannot_write_an_override_that_makes_another_object(
     wanted = overrides_of(template, plaintext=ATTACK)
 
     with pytest.raises(Invalid) as refused:
-        await site.tenant.create(Place(OVERRIDE_POLICIES, TENANT), wanted)
+        await site.tenant.create(ResourcePath(OVERRIDE_POLICIES, TENANT), wanted)
 
     place = "spec.overrideRules[0].overriders.plaintext"
     assert refused.value.details is not None
@@ -124,14 +124,14 @@ async def test_what_is_placed_stays_as_it_was_when_an_override_is_refused(
     site: TenantFleet,
 ) -> None:
     held = await place(site, config_map("kept", {"a": "b"}, namespace=TENANT))
-    on_member = Place(CONFIG_MAPS, TENANT, "kept")
+    on_member = ResourcePath(CONFIG_MAPS, TENANT, "kept")
     before = await site.until_on_member(on_member)
 
     await site.store(OVERRIDE_POLICIES, overrides_of(held, plaintext=ATTACK))
     await site.until_refused(place_of_binding(hand_written(held)))
 
     assert await site.member.get(on_member) == before
-    assert await site.member.find(Place(CLUSTER_ROLE_BINDINGS, name="kept")) is None
+    assert await site.member.find(ResourcePath(CLUSTER_ROLE_BINDINGS, name="kept")) is None
 
 
 async def test_an_override_that_keeps_to_its_object_is_made(site: TenantFleet) -> None:
@@ -141,10 +141,10 @@ async def test_an_override_that_keeps_to_its_object_is_made(site: TenantFleet) -
         {"path": "/metadata/annotations", "operator": "add", "value": {"where": "here"}},
     ]
     wanted = overrides_of(template, plaintext=change)
-    await site.tenant.create(Place(OVERRIDE_POLICIES, TENANT), wanted)
+    await site.tenant.create(ResourcePath(OVERRIDE_POLICIES, TENANT), wanted)
     await place(site, template)
 
-    placed = await site.until_on_member(Place(CONFIG_MAPS, TENANT, "honest"))
+    placed = await site.until_on_member(ResourcePath(CONFIG_MAPS, TENANT, "honest"))
 
     assert (placed["data"], annotations_of(placed)["where"]) == ({"a": "c"}, "here")
 
@@ -154,10 +154,10 @@ async def test_no_override_decides_what_becomes_of_an_object_in_the_way(
 ) -> None:
     """The template says abort, the policy overwrite; an override takes the annotations away."""
     in_the_way = config_map("in-the-way", {"whose": "the member's"}, namespace=TENANT)
-    where = Place(CONFIG_MAPS, TENANT, "in-the-way")
+    where = ResourcePath(CONFIG_MAPS, TENANT, "in-the-way")
 
     async def has_namespace() -> Object | None:
-        return await site.member.find(Place(NAMESPACES, name=TENANT))
+        return await site.member.find(ResourcePath(NAMESPACES, name=TENANT))
 
     await until(has_namespace)
     await site.member.create(where.collection, in_the_way)
@@ -165,11 +165,11 @@ async def test_no_override_decides_what_becomes_of_an_object_in_the_way(
     template = config_map("in-the-way", {"whose": "ours"}, namespace=TENANT, annotations=asks)
     away = [{"path": "/metadata/annotations", "operator": "remove"}]
     await site.tenant.create(
-        Place(OVERRIDE_POLICIES, TENANT), overrides_of(template, plaintext=away)
+        ResourcePath(OVERRIDE_POLICIES, TENANT), overrides_of(template, plaintext=away)
     )
     held = await site.tenant.create(where.collection, template)
     policy = with_value(policy_for(held), "Overwrite", "spec", "conflictResolution")
-    await site.tenant.create(Place(PROPAGATION_POLICIES, TENANT), policy)
+    await site.tenant.create(ResourcePath(PROPAGATION_POLICIES, TENANT), policy)
 
     async def judged() -> Object | None:
         return await site.condition(place_of_binding(hand_written(held)), "FullyApplied")
@@ -208,7 +208,7 @@ def work_with(*manifests: Object, name: str, **metadata: Any) -> Object:
 async def test_who_writes_works_grants_no_more_on_a_member_than_they_hold(
     site: TenantFleet,
 ) -> None:
-    works = Place(WORKS, SPACE)
+    works = ResourcePath(WORKS, SPACE)
     await site.grant(rule("work.karmada.io", ["works"]), namespace=SPACE)
     harmless = config_map("from-work", namespace=TENANT)
 
@@ -226,7 +226,7 @@ async def test_who_writes_works_grants_no_more_on_a_member_than_they_hold(
     unknown = {**cluster_role_binding("odd"), "roleRef": {**ROOT, "name": "only-on-the-member"}}
     with pytest.raises(Forbidden, match="grants rights"):
         await site.tenant.create(works, work_with(unknown, name="odd"))
-    assert await site.member.find(Place(CLUSTER_ROLE_BINDINGS, name="root")) is None
+    assert await site.member.find(ResourcePath(CLUSTER_ROLE_BINDINGS, name="root")) is None
 
 
 async def test_a_role_within_ones_own_rights_may_be_in_a_work(site: TenantFleet) -> None:
@@ -238,9 +238,9 @@ async def test_a_role_within_ones_own_rights_may_be_in_a_work(site: TenantFleet)
         "rules": [rule("", ["configmaps"], ["get"])],
     }
 
-    await site.tenant.create(Place(WORKS, SPACE), work_with(role, name="own-role"))
+    await site.tenant.create(ResourcePath(WORKS, SPACE), work_with(role, name="own-role"))
 
-    assert await site.until_on_member(Place(ROLES, TENANT, "own"))
+    assert await site.until_on_member(ResourcePath(ROLES, TENANT, "own"))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_a_work_of_a_namespaced_binding_stays_in_that_namespace(
     name = f"of-binding-{manifest['kind'].lower()}"
     source = {stamps.BINDING_NAMESPACE: TENANT, stamps.BINDING_NAME: "web-configmap"}
     work = work_with(manifest, name=name, annotations=source)
-    where = Place(WORKS, SPACE, name)
+    where = ResourcePath(WORKS, SPACE, name)
     await site.hub.create(where.collection, work)
 
     async def applied() -> Object | None:
@@ -265,7 +265,7 @@ async def test_a_work_of_a_namespaced_binding_stays_in_that_namespace(
         return find_condition(held, "Applied")
 
     async def said() -> Object | None:
-        return await applied() or await site.member.find(place_of(resource, manifest))
+        return await applied() or await site.member.find(resource_path_of(resource, manifest))
 
     await until(said)
 
@@ -273,7 +273,7 @@ async def test_a_work_of_a_namespaced_binding_stays_in_that_namespace(
     assert told is not None
     assert told["status"] == "False"
     assert f"its binding is of namespace {TENANT}" in told["message"]
-    assert await site.member.find(place_of(resource, manifest)) is None
+    assert await site.member.find(resource_path_of(resource, manifest)) is None
 
 
 async def test_the_hubs_own_roles_still_reach_the_members(site: TenantFleet) -> None:
@@ -283,15 +283,15 @@ async def test_the_hubs_own_roles_still_reach_the_members(site: TenantFleet) -> 
         "metadata": {"name": "fleet-reader"},
         "rules": [rule("", ["pods"], ["get"])],
     }
-    await site.hub.create(Place(CLUSTER_ROLES), role)
+    await site.hub.create(ResourcePath(CLUSTER_ROLES), role)
     policy = with_value(
         {**policy_for(role), "kind": "ClusterPropagationPolicy", "metadata": {"name": "roles"}},
         [{"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "name": "fleet-reader"}],
         "spec",
         "resourceSelectors",
     )
-    await site.hub.create(Place(CLUSTER_PROPAGATION_POLICIES), policy)
+    await site.hub.create(ResourcePath(CLUSTER_PROPAGATION_POLICIES), policy)
 
-    placed = await site.until_on_member(Place(CLUSTER_ROLES, name="fleet-reader"))
+    placed = await site.until_on_member(ResourcePath(CLUSTER_ROLES, name="fleet-reader"))
 
     assert name_of(placed) == "fleet-reader"

@@ -23,9 +23,8 @@ from clusterspace.apiserver.http.middleware.recheck import Recheck
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.errors import Forbidden
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 BINDINGS = GroupVersionResource(RBAC, "v1", "clusterrolebindings")
-ACCOUNTS = Place(GroupVersionResource("", "v1", "serviceaccounts"), "default")
+ACCOUNTS = ResourcePath(GroupVersionResource("", "v1", "serviceaccounts"), "default")
 REVOKED_SECONDS = 10.0
 HUB = ("ADDED", "first")
 EAST = ("ADDED", "first.clusterspace.east")
@@ -64,7 +63,7 @@ class Scene:
         site, hub = self.site, self.site.hub.settings
         key = (token, hub.server)
         if key not in site.connections:
-            settings = ConnectionSettings("hub", hub.server, hub.trust, Identity(token=token))
+            settings = ConnectionSettings("hub", hub.server, hub.trust, AuthInfo(token=token))
             root = site.connection(ROOT)
             site.connections[key] = Connection(settings, clock=root.clock, random=root.random)
         return site.connections[key]
@@ -81,9 +80,9 @@ class Scene:
             await grant(self.site.hub, user, reaching(name), f"{user}-reaches-{name}")
 
     async def revoke(self, name: str) -> None:
-        await self.remove(Place(BINDINGS, name=name))
+        await self.remove(ResourcePath(BINDINGS, name=name))
 
-    async def remove(self, place: Place) -> None:
+    async def remove(self, place: ResourcePath) -> None:
         ask = ApiRequest("DELETE", place.path)
         await self.site.hub.client.connection.ask(ask)
 
@@ -171,7 +170,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Scen
     directory = tmp_path_factory.mktemp("fleet")
     async with fleet_site(directory) as site, AsyncExitStack() as stack:
         for side in (site.hub, *site.members.values()):
-            await side.client.create(Place(CONFIG_MAPS, "default"), config_map("first"))
+            await side.client.create(ResourcePath(CONFIG_MAPS, "default"), config_map("first"))
         yield Scene(site, stack)
 
 
@@ -245,7 +244,7 @@ async def test_a_watch_of_one_member_through_the_gateway_is_cut(ended: Ended) ->
 async def test_a_stream_whose_rights_stay_goes_on(ended: Ended, scene: Scene) -> None:
     stays = ended["stays"]
     await scene.site.members["west"].client.create(
-        Place(CONFIG_MAPS, "default"), config_map("still")
+        ResourcePath(CONFIG_MAPS, "default"), config_map("still")
     )
     await stays.until_told(("ADDED", "still.clusterspace.west"))
 

@@ -12,7 +12,7 @@ from tests.flows.stages import edit
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import Forbidden
@@ -32,7 +32,7 @@ from clusterspace.testing.hubs import client_for_test, hub_for_test
 MALLORY = "mallory"
 ITSELF = {"kind": "User", "name": MALLORY, "apiGroup": RBAC}
 EDITS = ("get", "list", "create", "update", "patch")
-WEST = Place(MEMBER_CLUSTERS, name="west")
+WEST = ResourcePath(MEMBER_CLUSTERS, name="west")
 NOBODY = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "no-such-owner"}
 CLUSTER: Object = {
     "apiVersion": CLUSTERS.api_version,
@@ -54,10 +54,10 @@ class Hub:
         """Reach it as the attacker, who has just these rights."""
         made: Object = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": MALLORY}}
         role = {**made, "kind": "ClusterRole", "rules": list(rules)}
-        await self.admin.create(Place(CLUSTER_ROLES), role)
+        await self.admin.create(ResourcePath(CLUSTER_ROLES), role)
         ref = {"apiGroup": RBAC, "kind": "ClusterRole", "name": MALLORY}
         binding = {**made, "kind": "ClusterRoleBinding", "roleRef": ref, "subjects": [ITSELF]}
-        await self.admin.create(Place(CLUSTER_ROLE_BINDINGS), binding)
+        await self.admin.create(ResourcePath(CLUSTER_ROLE_BINDINGS), binding)
         own = self.settings.identity
         identity = replace(own, impersonation=replace(own.impersonation, user=MALLORY))
         async with client_for_test(replace(self.settings, identity=identity)) as client:
@@ -113,7 +113,7 @@ async def test_the_right_to_say_who_the_agent_is_can_be_given(hub: Hub) -> None:
 async def test_who_may_not_delete_an_object_gives_it_no_owner(
     hub: Hub, resource: GroupVersionResource, made: Object
 ) -> None:
-    place = Place(resource, namespace_of(made), name_of(made))
+    place = ResourcePath(resource, namespace_of(made), name_of(made))
     await hub.admin.create(place.collection, made)
     async with hub.seen_by(rule(resource.group, resource.resource)) as attacker:
         with pytest.raises(Forbidden, match=f'cannot delete resource "{resource.resource}"'):
@@ -125,9 +125,9 @@ async def test_who_may_not_delete_an_object_gives_it_no_owner(
 
 async def test_who_may_not_delete_an_object_takes_no_owner_from_it(hub: Hub) -> None:
     """What its owner would take along must not stay because somebody who may patch says so."""
-    namespace = await hub.admin.get(Place(NAMESPACES, name="default"))
+    namespace = await hub.admin.get(ResourcePath(NAMESPACES, name="default"))
     owner = {**NOBODY, "name": "default", "uid": uid_of(namespace)}
-    place = Place(CONFIG_MAPS, "default", "owned")
+    place = ResourcePath(CONFIG_MAPS, "default", "owned")
     await hub.admin.create(place.collection, config_map("owned", ownerReferences=[owner]))
     async with hub.seen_by(rule("", "configmaps")) as attacker:
         with pytest.raises(Forbidden, match="ownerReferences says when"):
@@ -136,7 +136,7 @@ async def test_who_may_not_delete_an_object_takes_no_owner_from_it(hub: Hub) -> 
 
 
 async def test_who_may_delete_an_object_gives_it_owners(hub: Hub) -> None:
-    place = Place(CONFIG_MAPS, "default", "own")
+    place = ResourcePath(CONFIG_MAPS, "default", "own")
     await hub.admin.create(place.collection, config_map("own"))
     async with hub.seen_by(rule("", "configmaps", verbs=(*EDITS, "delete"))) as author:
         held = await edit(author, place, owned)

@@ -9,8 +9,7 @@ from tests.component.gateway.fleet_site import Site, fleet_site, grant
 from tests.component.gateway.stream_clients import V5, WEB_SOCKET, ask
 from tests.flows.fleets import Side
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import find_at
@@ -54,7 +53,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     directory = tmp_path_factory.mktemp("fleet")
     async with fleet_site(directory, members=(), sims=("west",)) as running:
         west = running.members["west"]
-        await west.client.create(Place(PODS, "default"), pod("web"))
+        await west.client.create(ResourcePath(PODS, "default"), pod("web"))
         await until(lambda: is_running(west))
         await grant(running.hub, "jane", reaching_with("get"), "jane-looks")
         await grant(west, "jane", everywhere("*"), "jane-does")
@@ -64,7 +63,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 
 async def is_running(side: Side) -> bool:
-    found = await side.client.get(Place(PODS, "default", "web"))
+    found = await side.client.get(ResourcePath(PODS, "default", "web"))
     return find_at(found, "status", "phase") == "Running"
 
 

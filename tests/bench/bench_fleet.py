@@ -34,7 +34,7 @@ from tests.bench.bench_hub import pod
 from tests.component.hub_wire import ADMIN, TOKENS
 
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.objects import Object
@@ -87,7 +87,7 @@ async def _fill(settings: ConnectionSettings) -> None:
     pods = [pod(each) for each in range(PODS_EACH)]
     async with open_client(settings) as member:
 
-        async def create_all(place: Place, wanted: Sequence[Object]) -> None:
+        async def create_all(place: ResourcePath, wanted: Sequence[Object]) -> None:
             rest = iter(wanted)
 
             async def create() -> None:
@@ -98,8 +98,8 @@ async def _fill(settings: ConnectionSettings) -> None:
                 for _ in range(CREATES_AT_ONCE):
                     group.create_task(create())
 
-        await create_all(Place(PODS, "default"), pods)
-        await create_all(Place(CONFIG_MAPS, "default"), maps)
+        await create_all(ResourcePath(PODS, "default"), pods)
+        await create_all(ResourcePath(CONFIG_MAPS, "default"), maps)
 
 
 @contextmanager

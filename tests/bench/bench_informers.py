@@ -22,8 +22,8 @@ import uvloop
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
-from clusterspace.client.pages import read_page
-from clusterspace.client.places import Place
+from clusterspace.client.raw_objects import read_page
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.caches import Cache, by_label, by_owner_uid
@@ -152,7 +152,9 @@ async def follow(port: int, begin: Callable[[], None], *, reconciles: bool) -> N
         clock=SystemClock(),
         random=Random(1),
     )
-    informer = Informer(ClusterClient(connection), Place(PODS), indexes={"owner": by_owner_uid})
+    informer = Informer(
+        ClusterClient(connection), ResourcePath(PODS), indexes={"owner": by_owner_uid}
+    )
     seen = 0
     reconciled = 0
     all_seen = asyncio.Event()

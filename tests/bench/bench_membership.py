@@ -28,7 +28,7 @@ from tests.bench.fleet_processes import (
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership import names
@@ -70,7 +70,7 @@ class Fleet:
     processes: dict[str, tuple[int, ...]]
 
     async def clusters(self) -> list[Object]:
-        return await self.hub.list_objects(Place(CLUSTERS))
+        return await self.hub.list_objects(ResourcePath(CLUSTERS))
 
 
 async def at_once(
@@ -143,7 +143,7 @@ async def measure_change(fleet: Fleet) -> None:
                 "metadata": {"name": f"{name}-late-{number}"},
             }
             async with open_client(settings) as member:
-                await member.create(Place(names.NODES), node)
+                await member.create(ResourcePath(names.NODES), node)
 
         await at_once(fleet.members, add_node)
         seconds = await until_told(fleet, counts)

@@ -47,9 +47,8 @@ from tests.bench.propagation_fleet import (
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.writes import PatchType
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.resources import PatchType
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import find_at, resource_version_of
 from clusterspace.testing.steps import until
@@ -126,7 +125,7 @@ def _as_json(labels: str) -> str:
 
 async def measure_mass(fleet: Fleet, prefix: str, templates: int, patience: float) -> float:
     """Send many templates to all members; return how many member objects came a second."""
-    known = len(await fleet.hub.list_objects(Place(RESOURCE_BINDINGS, SPACE)))
+    known = len(await fleet.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE)))
     before = await costs_of(fleet)
     async with watching(fleet.members.values()) as sightings:
         started = time.perf_counter()
@@ -154,7 +153,7 @@ async def until_applied(fleet: Fleet, number: int, patience: float) -> None:
     """Wait until as many bindings as there are templates say that all is applied."""
 
     async def are_applied() -> bool:
-        bindings = await fleet.hub.list_objects(Place(RESOURCE_BINDINGS, SPACE))
+        bindings = await fleet.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE))
         told = [find_at(each, "status", "conditions") for each in bindings]
         return sum(is_true(each, "FullyApplied") for each in told) >= number
 
@@ -164,9 +163,9 @@ async def until_applied(fleet: Fleet, number: int, patience: float) -> None:
 async def measure_latency(fleet: Fleet) -> float:
     """Change one template over and over; return the median time to its member."""
     member = next(iter(fleet.members))
-    place = Place(CONFIG_MAPS, SPACE, "changing")
+    place = ResourcePath(CONFIG_MAPS, SPACE, "changing")
     await fleet.hub.create(
-        Place(PROPAGATION_POLICIES, SPACE), policy("one", [member], name=place.name)
+        ResourcePath(PROPAGATION_POLICIES, SPACE), policy("one", [member], name=place.name)
     )
     await fleet.hub.create(place.collection, config_map(place.name))
     async with watching([fleet.members[member]], reads=True) as [sighting]:
@@ -185,7 +184,7 @@ async def measure_latency(fleet: Fleet) -> float:
     return median
 
 
-async def _time_change(fleet: Fleet, place: Place, sighting: Sighting, text: str) -> float:
+async def _time_change(fleet: Fleet, place: ResourcePath, sighting: Sighting, text: str) -> float:
     held = await fleet.hub.get(place)
     patch = {"metadata": {"resourceVersion": resource_version_of(held)}, "data": {"text": text}}
     started = time.perf_counter()
@@ -237,7 +236,7 @@ async def working_fleet(joined: Fleet, directory: Path) -> AsyncGenerator[Fleet]
         await create_space(fleet)
         await settled(fleet)
         everywhere = policy("everywhere", fleet.members)
-        await fleet.hub.create(Place(PROPAGATION_POLICIES, SPACE), everywhere)
+        await fleet.hub.create(ResourcePath(PROPAGATION_POLICIES, SPACE), everywhere)
         yield fleet
 
 

@@ -14,9 +14,9 @@ from tests.component.hub_wire import ADMIN
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Trust
 from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.push_join import JoinRequest
@@ -81,7 +81,7 @@ def _settings_for(name: str, server: ApiServer) -> ConnectionSettings:
         cluster=name,
         server=f"https://{server.host}:{server.port}",
         trust=Trust(skips_verification=True),
-        identity=Identity(token=ADMIN),
+        identity=AuthInfo(token=ADMIN),
     )
 
 
@@ -123,11 +123,11 @@ async def settled(fleet: Fleet) -> None:
     """Wait until all members are ready and have the namespace that templates are in."""
 
     async def is_ready() -> bool:
-        clusters = await fleet.hub.list_objects(Place(CLUSTERS))
+        clusters = await fleet.hub.list_objects(ResourcePath(CLUSTERS))
         return all(ready_status(each) == "True" for each in clusters)
 
     async def has_space() -> bool:
-        space = Place(names.NAMESPACES, name=SPACE)
+        space = ResourcePath(names.NAMESPACES, name=SPACE)
         return all([await member.find(space) for member in fleet.members.values()])
 
     await until(is_ready)
@@ -164,7 +164,7 @@ def policy(policy_name: str, members: Iterable[str], **selector: str) -> Object:
 
 async def create_space(fleet: Fleet) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-    await fleet.hub.create(Place(names.NAMESPACES), space)
+    await fleet.hub.create(ResourcePath(names.NAMESPACES), space)
 
 
 async def create_templates(fleet: Fleet, prefix: str, number: int) -> None:
@@ -174,7 +174,7 @@ async def create_templates(fleet: Fleet, prefix: str, number: int) -> None:
     async def write() -> None:
         for each in numbers:
             name = f"{prefix}-{each:04}"
-            await fleet.hub.create(Place(CONFIG_MAPS, SPACE), config_map(name))
+            await fleet.hub.create(ResourcePath(CONFIG_MAPS, SPACE), config_map(name))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(WRITERS):
@@ -211,7 +211,7 @@ class Sighting:
 
     async def run(self, *, reads: bool) -> None:
         """Take in what is new; with `reads` also what is in it."""
-        place = Place(CONFIG_MAPS, SPACE)
+        place = ResourcePath(CONFIG_MAPS, SPACE)
         page = await anext(self.member.pages(place))
         self.is_watching.set()  # from this version on nothing is missed
         options = WatchOptions(page.head.resource_version, timeout_seconds=WATCH_SECONDS)

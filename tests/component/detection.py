@@ -12,7 +12,7 @@ from tests.component.reconcilers import reconciling
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.hub_caches import HubCaches
@@ -91,9 +91,9 @@ async def killed_once(hub_client: ClusterClient, dying: CrashingClient) -> Async
 async def new_space(hub_client: ClusterClient) -> str:
     """Make a namespace nobody has seen before."""
     name = f"space-{uuid.uuid4().hex[:8]}"
-    await hub_client.create(Place(NAMESPACES), namespace(name))
+    await hub_client.create(ResourcePath(NAMESPACES), namespace(name))
     return name
 
 
-async def versions(hub_client: ClusterClient, *places: Place) -> list[str]:
+async def versions(hub_client: ClusterClient, *places: ResourcePath) -> list[str]:
     return [resource_version_of(await hub_client.get(place)) for place in places]

@@ -14,9 +14,8 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer
@@ -102,24 +101,24 @@ class Site:
     foreign: WriteOptions = field(default_factory=lambda: WriteOptions(field_manager="kubectl"))
 
     async def order(self, work: Object) -> Object:
-        return await self.hub.create(Place(WORKS, SPACE), work)
+        return await self.hub.create(ResourcePath(WORKS, SPACE), work)
 
     async def work(self, name: str) -> Object:
-        return await self.hub.get(Place(WORKS, SPACE, name))
+        return await self.hub.get(ResourcePath(WORKS, SPACE, name))
 
     async def find_work(self, name: str) -> Object | None:
-        return await self.hub.find(Place(WORKS, SPACE, name))
+        return await self.hub.find(ResourcePath(WORKS, SPACE, name))
 
     async def change_order(self, name: str, change: Callable[[Object], Object]) -> None:
         """Change the first manifest of a Work."""
         before = await self.work(name)
         manifests = [change(manifests_of(before)[0]), *manifests_of(before)[1:]]
         after = with_value(before, manifests, "spec", "workload", "manifests")
-        await commit(self.hub, Place(WORKS, SPACE, name), before, after)
+        await commit(self.hub, ResourcePath(WORKS, SPACE, name), before, after)
 
     async def delete_work(self, name: str) -> None:
         work = await self.work(name)
-        await self.hub.delete(Place(WORKS, SPACE, name), DeleteOptions(uid_of(work)))
+        await self.hub.delete(ResourcePath(WORKS, SPACE, name), DeleteOptions(uid_of(work)))
 
     async def condition(self, name: str, condition_type: str) -> Object:
         work = await self.work(name)
@@ -142,7 +141,7 @@ class Site:
 
     async def event(self, reason: str, about: str) -> Object:
         async def found() -> Object | None:
-            listed = await self.hub.list_objects(Place(EVENTS))
+            listed = await self.hub.list_objects(ResourcePath(EVENTS))
             named = [e for e in listed if e["involvedObject"]["name"] == about]
             return next((e for e in named if e["reason"] == reason), None)
 
@@ -164,8 +163,8 @@ async def joined_hub(directory: Path) -> AsyncGenerator[ClusterClient]:
         hub_for_test(directory) as settings,
         client_for_test(settings) as hub,
     ):
-        await hub.create(Place(NAMESPACES), namespace(SPACE))
-        await hub.create(Place(CLUSTERS), _cluster())
+        await hub.create(ResourcePath(NAMESPACES), namespace(SPACE))
+        await hub.create(ResourcePath(CLUSTERS), _cluster())
         yield hub
 
 
@@ -185,8 +184,8 @@ async def executing(site: Site, *, member: ClusterClient | None = None) -> Async
     """Run one life of an executor."""
     clock = SystemClock()
     events = EventRecorder(site.hub, component="execution", clock=clock)
-    works = Informer(site.hub, Place(WORKS))
-    clusters = Informer(site.hub, Place(CLUSTERS))
+    works = Informer(site.hub, ResourcePath(WORKS))
+    clusters = Informer(site.hub, ResourcePath(CLUSTERS))
     office = Office(
         hub=site.hub,
         works=works.cache,
@@ -217,7 +216,7 @@ async def executing(site: Site, *, member: ClusterClient | None = None) -> Async
 
 async def make_namespace(cluster: ClusterClient, name: str) -> None:
     try:
-        await cluster.create(Place(NAMESPACES), namespace(name))
+        await cluster.create(ResourcePath(NAMESPACES), namespace(name))
     except AlreadyExists:
         return
 

@@ -17,9 +17,8 @@ from clusterspace.apis.fleet_placements import (
     PLACEMENTS,
 )
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client, ClusterClient, ListOptions
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.hub_caches import HubCaches
@@ -125,14 +124,14 @@ class PlacementSite:
         self, name: str, *, labels: Object | None = None, is_ready: bool = True, **spec: Any
     ) -> None:
         """Make a Cluster that nothing need be behind."""
-        await self.hub.create(Place(NAMESPACES), namespace(execution_namespace(name)))
+        await self.hub.create(ResourcePath(NAMESPACES), namespace(execution_namespace(name)))
         cluster = {
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": name, "labels": labels or {}},
             "spec": {"syncMode": "Push", "id": f"id-of-{name}", **spec},
         }
-        await self.hub.create(Place(CLUSTERS), cluster)
+        await self.hub.create(ResourcePath(CLUSTERS), cluster)
         if is_ready:
             await self.set_ready(name, "True")
 
@@ -146,16 +145,16 @@ class PlacementSite:
             "lastTransitionTime": since,
         }
         told = {"conditions": [ready], "apiEnablements": APIS}
-        await self.change(Place(CLUSTERS, "", name), lambda held: {**held, "status": told})
+        await self.change(ResourcePath(CLUSTERS, "", name), lambda held: {**held, "status": told})
 
     async def taint(self, name: str, *taints: Object) -> None:
-        place = Place(CLUSTERS, "", name)
+        place = ResourcePath(CLUSTERS, "", name)
         await self.change(place, lambda held: with_value(held, list(taints), "spec", "taints"))
 
     async def leave(self, name: str) -> None:
-        await self.delete(Place(CLUSTERS, "", name))
+        await self.delete(ResourcePath(CLUSTERS, "", name))
 
-    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+    async def change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
         while True:
             held = await self.hub.get(place)
             try:
@@ -165,11 +164,11 @@ class PlacementSite:
 
     async def edit_placement(self, name: str, value: Any, *path: str) -> None:
         await self.change(
-            Place(PLACEMENTS, "", name), lambda held: with_value(held, value, "spec", *path)
+            ResourcePath(PLACEMENTS, "", name), lambda held: with_value(held, value, "spec", *path)
         )
 
     async def put(self, resource: GroupVersionResource, made: Object) -> Object:
-        return await self.hub.create(place_of(resource, made).collection, made)
+        return await self.hub.create(resource_path_of(resource, made).collection, made)
 
     async def app(self, *config_maps: str, name: str = "app") -> None:
         """Make a namespace with ConfigMaps in it."""
@@ -180,13 +179,13 @@ class PlacementSite:
     async def place(self, made: Object) -> Object:
         return await self.put(PLACEMENTS, made)
 
-    async def delete(self, place: Place, cluster: str = "") -> None:
+    async def delete(self, place: ResourcePath, cluster: str = "") -> None:
         client = self.members[cluster] if cluster else self.hub
         held = await client.get(place)
         await client.delete(place, DeleteOptions(uid=uid_of(held)))
 
     async def status(self, name: str = "crp") -> Object:
-        return (await self.hub.get(Place(PLACEMENTS, "", name))).get("status") or {}
+        return (await self.hub.get(ResourcePath(PLACEMENTS, "", name))).get("status") or {}
 
     async def condition(self, kind: str, name: str = "crp") -> tuple[str, str]:
         """Return status and reason of a condition, both empty while it is not there."""
@@ -201,7 +200,7 @@ class PlacementSite:
 
     async def is_settled(self, name: str = "crp") -> bool:
         """Whether the newest generation is available everywhere."""
-        held = await self.hub.get(Place(PLACEMENTS, "", name))
+        held = await self.hub.get(ResourcePath(PLACEMENTS, "", name))
         conditions = find_at(held, "status", "conditions")
         available = find_condition(conditions, "ClusterResourcePlacementAvailable") or {}
         is_new = available.get("observedGeneration") == held["metadata"]["generation"]
@@ -213,7 +212,7 @@ class PlacementSite:
     async def clusters(self, name: str = "crp") -> list[str]:
         """Return the clusters that have a binding, picked ones only."""
         named = ListOptions(label_selector=f"{PARENT}={name}")
-        held = await self.hub.list_objects(Place(FLEET_BINDINGS), named)
+        held = await self.hub.list_objects(ResourcePath(FLEET_BINDINGS), named)
         states = {each["spec"]["targetCluster"]: each["spec"]["state"] for each in held}
         return sorted(each for each, state in states.items() if state != "Unscheduled")
 
@@ -225,7 +224,7 @@ class PlacementSite:
 
     async def data(self, cluster: str, config_map: str, namespace: str = "app") -> Object | None:
         """Return what a member has in a ConfigMap, or None when it has none."""
-        held = await self.members[cluster].find(Place(CONFIG_MAPS, namespace, config_map))
+        held = await self.members[cluster].find(ResourcePath(CONFIG_MAPS, namespace, config_map))
         return None if held is None else held.get("data") or {}
 
     async def until_data(
@@ -237,11 +236,11 @@ class PlacementSite:
         await until_equal(look, wanted)
 
     async def works(self, cluster: str) -> set[str]:
-        held = await self.hub.list_objects(Place(WORKS, execution_namespace(cluster)))
+        held = await self.hub.list_objects(ResourcePath(WORKS, execution_namespace(cluster)))
         return {name_of(each) for each in held}
 
     async def set_data(self, config_map: str, data: Object, namespace: str = "app") -> None:
-        place = Place(CONFIG_MAPS, namespace, config_map)
+        place = ResourcePath(CONFIG_MAPS, namespace, config_map)
         await self.change(place, lambda held: {**held, "data": data})
 
     async def reach(self, cluster: Object) -> ClusterClient:

@@ -12,9 +12,8 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import RESOURCE_BINDINGS, clusters_of
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.hub_caches import HubCaches
@@ -64,7 +63,7 @@ class Fleet:
             "metadata": {"name": name},
             "spec": {"syncMode": "Push", "id": f"id-of-{name}"},
         }
-        made = await self.hub_client.create(Place(CLUSTERS), cluster)
+        made = await self.hub_client.create(ResourcePath(CLUSTERS), cluster)
         served = [
             {
                 "groupVersion": "apps/v1",
@@ -76,18 +75,22 @@ class Fleet:
             },
         ]
         status = {"apiEnablements": served, "resourceSummary": room(pods)}
-        await commit(self.hub_client, Place(CLUSTERS, name=name), made, {**made, "status": status})
+        await commit(
+            self.hub_client, ResourcePath(CLUSTERS, name=name), made, {**made, "status": status}
+        )
 
     async def leave(self, name: str) -> None:
-        place = Place(CLUSTERS, name=name)
+        place = ResourcePath(CLUSTERS, name=name)
         held = await self.hub_client.get(place)
         await self.hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
 
-    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+    async def change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
         held = await self.hub_client.get(place)
         return await commit(self.hub_client, place, held, edit(held))
 
-    async def bind(self, name: str, placement: Object, *, replicas: int = 2, **spec: Any) -> Place:
+    async def bind(
+        self, name: str, placement: Object, *, replicas: int = 2, **spec: Any
+    ) -> ResourcePath:
         """Make a binding as the detector does, for a Deployment."""
         binding = {
             "apiVersion": "work.karmada.io/v1alpha2",
@@ -111,21 +114,21 @@ class Fleet:
                 **spec,
             },
         }
-        collection = Place(RESOURCE_BINDINGS, "default")
+        collection = ResourcePath(RESOURCE_BINDINGS, "default")
         await self.hub_client.create(collection, binding)
         return collection.named(f"{name}-deployment")
 
-    async def targets(self, place: Place) -> dict[str, int]:
+    async def targets(self, place: ResourcePath) -> dict[str, int]:
         binding = await self.hub_client.get(place)
         return {each.name: each.replicas for each in clusters_of(binding)}
 
-    async def until_targets(self, place: Place, wanted: Mapping[str, int]) -> None:
+    async def until_targets(self, place: ResourcePath, wanted: Mapping[str, int]) -> None:
         async def holds() -> bool:
             return await self.targets(place) == dict(wanted)
 
         await until(holds)
 
-    async def until_told(self, place: Place, reason: str) -> Object:
+    async def until_told(self, place: ResourcePath, reason: str) -> Object:
         """Wait for the Scheduled condition to have a reason; return the binding."""
 
         async def holds() -> bool:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 PROGRAMS = Path(sys.executable).parent
@@ -32,7 +32,7 @@ async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
                 "metadata": {"name": name},
                 "spec": {"syncMode": "Push", "id": name, "apiEndpoint": "https://127.0.0.1:1"},
             }
-            await hub_client.create(Place(CLUSTERS), cluster)
+            await hub_client.create(ResourcePath(CLUSTERS), cluster)
         yield tmp_path / "kubeconfig"
 
 

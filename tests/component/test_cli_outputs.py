@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
@@ -27,7 +27,7 @@ WEST = {
 @pytest_asyncio.fixture
 async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
     async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
-        await hub_client.create(Place(CLUSTERS), WEST)
+        await hub_client.create(ResourcePath(CLUSTERS), WEST)
         yield tmp_path / "kubeconfig"
 
 

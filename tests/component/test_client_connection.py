@@ -9,10 +9,9 @@ from aiohttp import web
 from tests.component.fake_clusters import asked_by, connected, fake_cluster, status
 from tests.component.serving.certificates import Authority
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import (
     ClusterMisbehaved,
     ClusterTimeout,
@@ -65,7 +64,7 @@ async def test_a_proxy_s_page_is_no_missing_object():
 
     async with asked_by(answer) as connection:
         with pytest.raises(ClusterMisbehaved, match="404 with text/html"):
-            await ClusterClient(connection).find(Place(PODS, "default", "web"))
+            await ClusterClient(connection).find(ResourcePath(PODS, "default", "web"))
 
 
 async def test_a_missing_object_is_none():
@@ -75,9 +74,9 @@ async def test_a_missing_object_is_none():
     async with asked_by(answer) as connection:
         pods = ClusterClient(connection)
 
-        assert await pods.find(Place(PODS, "default", "web")) is None
+        assert await pods.find(ResourcePath(PODS, "default", "web")) is None
         with pytest.raises(NotFound, match="NotFound it is"):
-            await pods.get(Place(PODS, "default", "web"))
+            await pods.get(ResourcePath(PODS, "default", "web"))
 
 
 async def test_a_page_with_code_200_is_no_object_and_no_list():
@@ -88,11 +87,11 @@ async def test_a_page_with_code_200_is_no_object_and_no_list():
         pods = ClusterClient(connection)
 
         with pytest.raises(ClusterMisbehaved):
-            await pods.get(Place(PODS, "default", "web"))
+            await pods.get(ResourcePath(PODS, "default", "web"))
         with pytest.raises(ClusterMisbehaved):
-            await pods.list_objects(Place(PODS))
+            await pods.list_objects(ResourcePath(PODS))
         with pytest.raises(ClusterMisbehaved):
-            await pods.create(Place(PODS, "default"), config_map("a"))
+            await pods.create(ResourcePath(PODS, "default"), config_map("a"))
 
 
 async def test_nobody_there_is_unreachable_and_nothing_was_sent(unused_tcp_port: int):
@@ -232,7 +231,7 @@ async def test_a_prefix_of_the_server_comes_before_every_path_and_names_are_enco
         server = f"http://127.0.0.1:{port}/clusterspaces/west"
         async with connected(ConnectionSettings("west", server)) as connection:
             with pytest.raises(Forbidden):
-                await ClusterClient(connection).get(Place(PODS, "default", "a%2Fb/c"))
+                await ClusterClient(connection).get(ResourcePath(PODS, "default", "a%2Fb/c"))
 
     assert seen == ["/clusterspaces/west/api/v1/namespaces/default/pods/a%252Fb%2Fc"]
 
@@ -248,14 +247,14 @@ async def test_a_token_that_was_replaced_is_read_again_when_the_old_one_is_refus
         return web.json_response({"kind": "Pod"})
 
     async with fake_cluster(answer) as port:
-        identity = Identity(token_file=token)
+        identity = AuthInfo(token_file=token)
         settings = ConnectionSettings("west", f"http://127.0.0.1:{port}", identity=identity)
         async with connected(settings) as connection:
             assert (await connection.ask(POST)).status == 200
 
 
 async def test_a_token_file_that_is_not_there_names_the_cluster(tmp_path: Path):
-    identity = Identity(token_file=tmp_path / "token")
+    identity = AuthInfo(token_file=tmp_path / "token")
     settings = ConnectionSettings("west", "http://127.0.0.1:1", identity=identity)
     async with connected(settings) as connection:
         with pytest.raises(CredentialsUnusable, match=r"cluster west: .*token cannot be read"):
@@ -309,7 +308,7 @@ async def test_the_server_is_verified_by_the_name_it_should_have(tmp_path: Path)
 
 @pytest.mark.usefixtures("authority")
 async def test_a_client_certificate_is_shown(tmp_path: Path):
-    identity = Identity(
+    identity = AuthInfo(
         certificate=Pem(data=(tmp_path / "admin.crt").read_bytes()),
         key=Pem(file=tmp_path / "admin.key"),
     )
@@ -321,7 +320,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path):
 
 
 async def test_a_key_that_is_none_is_unusable():
-    identity = Identity(certificate=Pem(data=b"no"), key=Pem(data=b"key"))
+    identity = AuthInfo(certificate=Pem(data=b"no"), key=Pem(data=b"key"))
     settings = ConnectionSettings("west", "https://127.0.0.1:1", identity=identity)
     async with connected(settings) as connection:
         with pytest.raises(CredentialsUnusable, match="certificates cannot be used"):
@@ -359,7 +358,7 @@ async def test_a_log_is_read_as_it_grows():
             await asyncio.sleep(0.02)
         return response
 
-    place = Place(PODS, "default", "web").part("log")
+    place = ResourcePath(PODS, "default", "web").part("log")
     async with (
         asked_by(answer) as connection,
         ClusterClient(connection).stream(place, (("follow", "true"),)) as log,
@@ -375,7 +374,7 @@ async def test_a_refused_log_is_raised():
 
     async with asked_by(answer) as connection:
         with pytest.raises(Forbidden):
-            async with ClusterClient(connection).stream(Place(PODS, "default", "web")):
+            async with ClusterClient(connection).stream(ResourcePath(PODS, "default", "web")):
                 pass
 
 
@@ -394,7 +393,7 @@ async def test_a_new_certificate_is_shown_and_what_is_under_way_goes_on(
         return response
 
     old = (tmp_path / "admin.crt").read_bytes()
-    identity = Identity(
+    identity = AuthInfo(
         certificate=Pem(file=tmp_path / "admin.crt"), key=Pem(file=tmp_path / "admin.key")
     )
     trust = Trust(Pem(file=tmp_path / "ca.crt"), server_name="10.9.9.9")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.client.credentials import Credentials
-from clusterspace.client.exec_plugins import ask_plugin
-from clusterspace.client.settings import ConnectionSettings, ExecPlugin, Identity
+from clusterspace.client.credentials import Credentials, ask_plugin
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, ExecPlugin
 from clusterspace.errors import CredentialsUnusable
 from clusterspace.testing.clocks import ManualClock
 
@@ -39,7 +38,7 @@ def plugin_in(directory: Path, text: str, *arguments: str) -> ExecPlugin:
 
 
 def settings_with(plugin: ExecPlugin) -> ConnectionSettings:
-    identity = Identity(exec_plugin=plugin)
+    identity = AuthInfo(exec_plugin=plugin)
     return ConnectionSettings("west", "https://west.example:6443", identity=identity)
 
 

@@ -10,9 +10,8 @@ from tests.component.fake_clusters import connected
 from tests.component.serving.certificates import Authority
 
 from clusterspace.client import upgrades
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import (
     BadRequest,
@@ -24,7 +23,7 @@ from clusterspace.errors import (
 from clusterspace.testing.builders import PODS
 
 EXEC = ApiRequest(
-    "POST", Place(PODS, "default", "web").part("exec").path, (("command", "ls"),), seconds=5
+    "POST", ResourcePath(PODS, "default", "web").part("exec").path, (("command", "ls"),), seconds=5
 )
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 
@@ -76,7 +75,7 @@ def refusal(code: int, reason: str) -> bytes:
 
 
 def settings_for(port: int) -> ConnectionSettings:
-    identity = Identity(token="secret")
+    identity = AuthInfo(token="secret")
     return ConnectionSettings("west", f"http://127.0.0.1:{port}/p", identity=identity)
 
 

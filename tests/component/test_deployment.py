@@ -26,9 +26,8 @@ from clusterspace import __version__
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.cli.main import main
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.fleet.membership import manifests
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
@@ -139,12 +138,12 @@ def test_every_image_is_of_this_version() -> None:
 async def test_an_api_server_accepts_the_manifests(file: Path, hub: ClusterClient) -> None:
     served = (await Discovery(hub.connection).served()).resources
     resource_of = {(each.group_version.api_version, each.kind): each for each in served}
-    await hub.create(Place(NAMESPACES), namespace(documents(file)[0]["metadata"]["name"]))
+    await hub.create(ResourcePath(NAMESPACES), namespace(documents(file)[0]["metadata"]["name"]))
 
     for document in documents(file):
         resource = resource_of[document["apiVersion"], document["kind"]]
         metadata = document["metadata"]
-        place = Place(
+        place = ResourcePath(
             resource.group_version_resource, metadata.get("namespace", ""), metadata["name"]
         )
         applied = await hub.apply(place, document, STRICT_DRY_RUN)

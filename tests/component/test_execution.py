@@ -16,8 +16,8 @@ from tests.component.execution_site import (
 
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
-from clusterspace.client.places import Place
-from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions, PatchType, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.fleet.execution.controller import Executor
 from clusterspace.kube.objects import (
@@ -60,8 +60,8 @@ def site(running: tuple[Site, Executor]) -> Site:
     return running[0]
 
 
-def map_place(name: str) -> Place:
-    return Place(CONFIG_MAPS, "default", name)
+def map_place(name: str) -> ResourcePath:
+    return ResourcePath(CONFIG_MAPS, "default", name)
 
 
 async def test_a_work_becomes_an_object_and_says_so(site: Site) -> None:
@@ -130,7 +130,7 @@ async def test_an_object_of_somebody_else_is_not_touched_and_the_conflict_is_tol
 ) -> None:
     name = new_name()
     theirs = await site.member.create(
-        Place(CONFIG_MAPS, "default"), config_map(name, {"a": "legacy"}), site.foreign
+        ResourcePath(CONFIG_MAPS, "default"), config_map(name, {"a": "legacy"}), site.foreign
     )
 
     work = await site.order(work_of(config_map(name, {"a": "1"})))
@@ -156,7 +156,7 @@ async def test_an_object_of_somebody_else_is_not_touched_and_the_conflict_is_tol
 async def test_a_conflict_ends_by_itself_when_the_object_in_the_way_goes(site: Site) -> None:
     name = new_name()
     theirs = await site.member.create(
-        Place(CONFIG_MAPS, "default"), config_map(name, {"a": "legacy"}), site.foreign
+        ResourcePath(CONFIG_MAPS, "default"), config_map(name, {"a": "legacy"}), site.foreign
     )
     work = await site.order(work_of(config_map(name, {"a": "1"})))
     await site.applied(name_of(work), "False")
@@ -176,7 +176,9 @@ async def is_failing(site: Site, work_name: str) -> bool:
 async def test_a_conflict_ends_when_the_order_says_to_overwrite(site: Site) -> None:
     name = new_name()
     theirs = await site.member.create(
-        Place(CONFIG_MAPS, "default"), config_map(name, {"a": "legacy", "b": "2"}), site.foreign
+        ResourcePath(CONFIG_MAPS, "default"),
+        config_map(name, {"a": "legacy", "b": "2"}),
+        site.foreign,
     )
     work = await site.order(work_of(config_map(name, {"a": "1"})))
     await site.applied(name_of(work), "False")
@@ -198,7 +200,9 @@ async def test_an_object_another_hub_manages_is_not_ours(site: Site) -> None:
     name = new_name()
     other = work_of(config_map(name, {"a": "other"}))
     await site.member.create(
-        Place(CONFIG_MAPS, "default"), other["spec"]["workload"]["manifests"][0], site.foreign
+        ResourcePath(CONFIG_MAPS, "default"),
+        other["spec"]["workload"]["manifests"][0],
+        site.foreign,
     )
 
     work = await site.order(work_of(config_map(name, {"a": "1"})))
@@ -291,7 +295,7 @@ async def test_a_deleted_work_takes_its_object_along(site: Site) -> None:
 
 async def test_a_deleted_work_leaves_alone_what_was_never_its_own(site: Site) -> None:
     name = new_name()
-    await site.member.create(Place(CONFIG_MAPS, "default"), config_map(name), site.foreign)
+    await site.member.create(ResourcePath(CONFIG_MAPS, "default"), config_map(name), site.foreign)
     work = await site.order(work_of(config_map(name, {"a": "1"})))
     await site.applied(name_of(work), "False")
 
@@ -324,7 +328,7 @@ async def test_a_manifest_that_is_no_longer_listed_is_deleted(site: Site) -> Non
     before = await site.work(name_of(work))
     manifests = before["spec"]["workload"]["manifests"][:1]
     after = with_value(before, manifests, "spec", "workload", "manifests")
-    place = Place(WORKS, SPACE, name_of(work))
+    place = ResourcePath(WORKS, SPACE, name_of(work))
     await commit(site.hub, place, before, after)
 
     async def is_pruned() -> bool:
@@ -343,21 +347,21 @@ async def test_an_object_waits_for_its_namespace_and_comes_with_it(site: Site) -
     await site.order(work_of(namespace(home), resolution=""))
 
     await site.applied(name_of(work))
-    assert await site.member.find(Place(CONFIG_MAPS, home, name)) is not None
+    assert await site.member.find(ResourcePath(CONFIG_MAPS, home, name)) is not None
 
 
 async def test_a_namespace_that_is_there_already_is_used_and_left_as_it_is(site: Site) -> None:
     home = new_name()
-    theirs = await site.member.create(Place(NAMESPACES), namespace(home), site.foreign)
+    theirs = await site.member.create(ResourcePath(NAMESPACES), namespace(home), site.foreign)
 
     work = await site.order(work_of(namespace(home), resolution=""))
     await site.applied(name_of(work))
 
-    live = await site.member.get(Place(NAMESPACES, name=home))
+    live = await site.member.get(ResourcePath(NAMESPACES, name=home))
     assert resource_version_of(live) == resource_version_of(theirs)
     await site.delete_work(name_of(work))
     await site.gone(name_of(work))
-    assert await site.member.find(Place(NAMESPACES, name=home)) is not None
+    assert await site.member.find(ResourcePath(NAMESPACES, name=home)) is not None
 
 
 async def test_what_the_member_refuses_is_told_in_its_own_words(site: Site) -> None:
@@ -403,7 +407,7 @@ async def test_a_deployment_reports_its_status_as_the_members_controllers_write_
     name = new_name()
     work = await site.order(work_of(deployment(name, replicas=2)))
     await site.applied(name_of(work))
-    place = Place(DEPLOYMENTS, "default", name)
+    place = ResourcePath(DEPLOYMENTS, "default", name)
     live = await site.member.get(place)
     counted = {
         "observedGeneration": 1,
@@ -424,7 +428,7 @@ async def test_a_deployment_reports_its_status_as_the_members_controllers_write_
 
 async def test_taking_over_a_running_deployment_leaves_its_pod_template_alone(site: Site) -> None:
     name = new_name()
-    place = Place(DEPLOYMENTS, "default", name)
+    place = ResourcePath(DEPLOYMENTS, "default", name)
     await site.member.create(place.collection, deployment(name, replicas=2), site.foreign)
     await inject(site, place)
     await autoscale(site, place, replicas=5)
@@ -441,7 +445,7 @@ async def test_taking_over_a_running_deployment_leaves_its_pod_template_alone(si
     assert annotations_of(after)["team"] == "payments"
 
 
-async def inject(site: Site, place: Place) -> None:
+async def inject(site: Site, place: ResourcePath) -> None:
     """Add what injectors, controllers and other teams add: each under a name of its own."""
     live = await site.member.get(place)
     injected = {
@@ -467,7 +471,7 @@ async def inject(site: Site, place: Place) -> None:
     await site.member.patch(place, PatchType.MERGE, noted, site.foreign)
 
 
-async def autoscale(site: Site, place: Place, *, replicas: int) -> None:
+async def autoscale(site: Site, place: ResourcePath, *, replicas: int) -> None:
     scale = await site.member.get(place.part("scale"))
     autoscaler = WriteOptions(field_manager="kube-controller-manager")
     wanted = with_value(scale, replicas, "spec", "replicas")
@@ -476,7 +480,7 @@ async def autoscale(site: Site, place: Place, *, replicas: int) -> None:
 
 async def test_a_person_who_scales_on_the_member_is_not_an_autoscaler(site: Site) -> None:
     name = new_name()
-    place = Place(DEPLOYMENTS, "default", name)
+    place = ResourcePath(DEPLOYMENTS, "default", name)
     work = await site.order(work_of(deployment(name, replicas=2)))
     await site.applied(name_of(work))
 

@@ -11,9 +11,8 @@ from tests.component.execution_site import CLUSTER, Site, new_name, stays, two_c
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import CredentialsUnusable
@@ -25,7 +24,10 @@ from clusterspace.testing.builders import CONFIG_MAPS, config_map
 @asynccontextmanager
 async def running_executors(site: Site) -> AsyncGenerator[None]:
     clock = SystemClock()
-    clusters, works = Informer(site.hub, Place(CLUSTERS)), Informer(site.hub, Place(WORKS))
+    clusters, works = (
+        Informer(site.hub, ResourcePath(CLUSTERS)),
+        Informer(site.hub, ResourcePath(WORKS)),
+    )
     events = EventRecorder(site.hub, component="execution", clock=clock)
 
     async def reach(cluster: Object) -> ClusterClient:
@@ -57,7 +59,7 @@ async def test_works_are_carried_out_while_another_cluster_cannot_be_reached(
     tmp_path: Path,
 ) -> None:
     async with two_clusters(tmp_path) as site:
-        await site.hub.create(Place(CLUSTERS), other_cluster("Push"))
+        await site.hub.create(ResourcePath(CLUSTERS), other_cluster("Push"))
         early = await site.order(work_of(config_map(new_name())))
         async with running_executors(site):
             await site.applied(name_of(early))
@@ -72,7 +74,7 @@ async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
     async with two_clusters(tmp_path) as site, running_executors(site):
         first = await site.order(work_of(config_map(new_name())))
         await site.applied(name_of(first))
-        place = Place(CLUSTERS, name=CLUSTER)
+        place = ResourcePath(CLUSTERS, name=CLUSTER)
         cluster = await site.hub.get(place)
         if ending == "gone":
             await site.hub.delete(place, DeleteOptions(uid_of(cluster)))
@@ -85,6 +87,6 @@ async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
         await site.order(work_of(config_map(name)))
 
         async def is_absent() -> bool:
-            return await site.member.find(Place(CONFIG_MAPS, "default", name)) is None
+            return await site.member.find(ResourcePath(CONFIG_MAPS, "default", name)) is None
 
         await stays(is_absent)

@@ -12,8 +12,8 @@ from tests.corpus import load_scenario
 
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.interpreter.manifests import pruned
-from clusterspace.client.places import Place
-from clusterspace.client.writes import WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import WriteOptions
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -63,13 +63,13 @@ async def make_legacy(site: Site, manifest: Object) -> None:
     """Create an object as `kubectl apply` does."""
     applied = json.dumps(manifest, separators=(",", ":"))
     legacy = with_metadata(manifest, annotations={LAST_APPLIED: applied})
-    await site.member.create(Place(DEPLOYMENTS, "default"), legacy, KUBECTL)
+    await site.member.create(ResourcePath(DEPLOYMENTS, "default"), legacy, KUBECTL)
 
 
 async def order(site: Site, work: Object) -> None:
     kept = pruned(work)
     held = with_metadata(kept, finalizers=work["metadata"]["finalizers"])
-    await site.hub.create(Place(WORKS, SPACE), held)
+    await site.hub.create(ResourcePath(WORKS, SPACE), held)
 
 
 def foreign_to_us(live: Object) -> dict[str, str]:
@@ -90,7 +90,7 @@ async def test_a_cell_of_the_conflict_matrix_ends_as_recorded(site: Site, cell: 
 
     assert condition["reason"] == applied["reason"]
     assert condition["message"].startswith(applied["message"].partition(" is empty")[0])
-    live = await site.member.get(Place(DEPLOYMENTS, "default", cell))
+    live = await site.member.get(ResourcePath(DEPLOYMENTS, "default", cell))
     assert live["spec"] == there["spec"]
     assert labels_of(live) == labels_of(there)
     if applied["status"] == "True":
@@ -106,7 +106,7 @@ async def test_a_promoted_deployment_ends_as_recorded(site: Site) -> None:
     await order(site, work)
     await site.applied(name_of(work))
 
-    live = await site.member.get(Place(DEPLOYMENTS, "default", "legacy"))
+    live = await site.member.get(ResourcePath(DEPLOYMENTS, "default", "legacy"))
     assert live["spec"] == there[-1]["spec"] == there[0]["spec"]
     assert labels_of(live) == labels_of(there[-1])
     assert foreign_to_us(live) == foreign_to_us(there[-1])

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.component.execution_site import Site, executing, new_name, two_clusters, work_of
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, name_of
 from clusterspace.testing.builders import config_map
 from clusterspace.testing.crashes import Fuse, MortalClient
@@ -21,7 +21,7 @@ class Counting(MortalClient):
         super().__init__(connection, self.fuse)
         self.asked = 0
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         self.asked += 1
         return await super().find(place)
 

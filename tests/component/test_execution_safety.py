@@ -22,10 +22,8 @@ from tests.component.execution_site import (
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.resources import Client, ListOptions
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.resources import Client, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.execution import prune
@@ -74,8 +72,8 @@ async def fresh_site(tmp_path: Path) -> AsyncIterator[Site]:
         yield site
 
 
-def map_place(name: str) -> Place:
-    return Place(CONFIG_MAPS, "default", name)
+def map_place(name: str) -> ResourcePath:
+    return ResourcePath(CONFIG_MAPS, "default", name)
 
 
 def lists_of(resource: str):
@@ -93,7 +91,7 @@ def deletions_in(proxy: FaultProxy) -> list[str]:
 
 async def stale_list(site: Site) -> Reply:
     """Return a list of the member as it was before anything was placed."""
-    answer = await site.member.connection.ask(ApiRequest("GET", Place(CONFIG_MAPS).path))
+    answer = await site.member.connection.ask(ApiRequest("GET", ResourcePath(CONFIG_MAPS).path))
     return Reply(200, answer.body)
 
 
@@ -154,7 +152,9 @@ async def test_a_hub_that_lies_about_its_orders_loses_nothing(site: Site, fault:
 def remembered(uid: str):
     """Stand in for the live look at an object: it was ours when we last heard of it."""
 
-    async def find(_member: Client, place: Place, _manifest: Object, _work: Object) -> prune.Doomed:
+    async def find(
+        _member: Client, place: ResourcePath, _manifest: Object, _work: Object
+    ) -> prune.Doomed:
         return prune.Doomed(place, uid)
 
     return find
@@ -285,13 +285,13 @@ async def test_too_many_deletions_pause_until_a_person_resumes_them(fresh_site: 
             await site.delete_work(name_of(work))
 
         async def is_pausing() -> bool:
-            return is_paused(await site.hub.get(Place(CLUSTERS, name=CLUSTER)))
+            return is_paused(await site.hub.get(ResourcePath(CLUSTERS, name=CLUSTER)))
 
         await until(is_pausing)
         left = await count_left(site, names)
         assert left >= 20, "at most ten may go before somebody looks"
         await stays(lambda: has_left(site, names, left), seconds=0.5)
-        cluster = await site.hub.get(Place(CLUSTERS, name=CLUSTER))
+        cluster = await site.hub.get(ResourcePath(CLUSTERS, name=CLUSTER))
         told = find_condition(conditions_of(cluster), PAUSED) or {}
         assert "clusterspace resume" in told["message"]
         await site.event(PAUSED, CLUSTER)
@@ -316,7 +316,7 @@ async def has_left(site: Site, names: list[str], count: int) -> bool:
 async def test_a_cluster_that_leaves_takes_everything_along(fresh_site: Site) -> None:
     site = fresh_site
     names = [new_name() for _ in range(15)]
-    place = Place(CLUSTERS, name=CLUSTER)
+    place = ResourcePath(CLUSTERS, name=CLUSTER)
     async with executing(site):
         works = [await site.order(work_of(config_map(each))) for each in names]
         for work in works:
@@ -332,7 +332,8 @@ async def test_a_cluster_that_leaves_takes_everything_along(fresh_site: Site) ->
             await site.gone(name_of(work))
     assert (
         await site.member.list_objects(
-            Place(CONFIG_MAPS, "default"), ListOptions(label_selector=f"{stamps.MANAGED}=true")
+            ResourcePath(CONFIG_MAPS, "default"),
+            ListOptions(label_selector=f"{stamps.MANAGED}=true"),
         )
         == []
     )

@@ -10,8 +10,7 @@ import pytest
 from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet
 
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest, Headers
+from clusterspace.client.requests import ApiRequest, Headers, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.fleet.membership import names
@@ -65,7 +64,7 @@ async def bind(side: Side, user: str, role: str) -> None:
         },
         "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
     }
-    await side.client.create(Place(names.CLUSTER_ROLE_BINDINGS), binding)
+    await side.client.create(ResourcePath(names.CLUSTER_ROLE_BINDINGS), binding)
 
 
 async def allow_proxy(side: Side, user: str) -> None:
@@ -81,7 +80,7 @@ async def allow_proxy(side: Side, user: str) -> None:
             }
         ],
     }
-    await side.client.create(Place(names.CLUSTER_ROLES), role)
+    await side.client.create(ResourcePath(names.CLUSTER_ROLES), role)
     await bind(side, user, f"reach-{user}")
 
 
@@ -96,7 +95,7 @@ async def test_objects_of_a_member_are_read_and_written_through_the_hub(
     patched = ApiRequest("PATCH", f"{PROXY}{maps}/a", headers=(patch,), body=b'{"data":{"k":"2"}}')
     await running.hub.client.connection.ask(patched)
 
-    assert (await west.client.get(Place(CONFIG_MAPS, "default", "a")))["data"] == {"k": "2"}
+    assert (await west.client.get(ResourcePath(CONFIG_MAPS, "default", "a")))["data"] == {"k": "2"}
     listed = await ask(running, "GET", f"{maps}?labelSelector=none%3Dhere")
     assert listed["items"] == []
     await ask(running, "DELETE", f"{maps}/a")
@@ -161,8 +160,8 @@ async def test_an_unknown_member_is_not_found(fleet: tuple[Fleet, Side]):
 
 
 async def running_pod(west: Side) -> None:
-    await west.client.create(Place(PODS, "default"), pod("web"))
-    place = Place(PODS, "default", "web")
+    await west.client.create(ResourcePath(PODS, "default"), pod("web"))
+    place = ResourcePath(PODS, "default", "web")
 
     async def is_running() -> bool:
         return find_at(await west.client.get(place), "status", "phase") == "Running"
@@ -216,7 +215,7 @@ async def test_a_shell_is_passed_on_to_who_may_create_one_and_to_nobody_else(
 
 async def test_other_servers_learn_whose_certificates_count(fleet: tuple[Fleet, Side]):
     running, _ = fleet
-    place = Place(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication")
+    place = ResourcePath(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication")
 
     held = await running.hub.client.get(place)
 

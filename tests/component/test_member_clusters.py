@@ -15,10 +15,9 @@ from tests.flows.invited_members import ACCOUNTS, member_cluster, work_for
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.reconcile import Request, RequeueAfter, Result
@@ -69,7 +68,7 @@ class Doorway:
         return await self.agent.reconcile(Request("west", "fleet-member-west"))
 
     async def join(self) -> None:
-        await self.hub.create(Place(MEMBER_CLUSTERS), member_cluster(period=60))
+        await self.hub.create(ResourcePath(MEMBER_CLUSTERS), member_cluster(period=60))
         await self.look()
         await self.report()
         await self.look()
@@ -132,7 +131,9 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
     doorway: Doorway,
 ) -> None:
     await doorway.join()
-    await doorway.hub.create(Place(WORKS, execution_namespace("west")), work_for("west", "stuck"))
+    await doorway.hub.create(
+        ResourcePath(WORKS, execution_namespace("west")), work_for("west", "stuck")
+    )
     await doorway.let_go()
     await doorway.look()
     await doorway.report()
@@ -219,7 +220,7 @@ async def test_reporting_on_a_cluster_changes_nothing_but_its_status(doorway: Do
 
 async def _as_agent(doorway: Doorway) -> ConnectionSettings:
     await make_namespace(doorway.hub, ACCOUNTS)
-    account = Place(names.SERVICE_ACCOUNTS, ACCOUNTS, "agent-west")
+    account = ResourcePath(names.SERVICE_ACCOUNTS, ACCOUNTS, "agent-west")
     body: Object = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -229,19 +230,19 @@ async def _as_agent(doorway: Doorway) -> ConnectionSettings:
     wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await doorway.hub.create(account.part("token"), wanted)
     token = str(find_at(answer, "status", "token"))
-    return replace(doorway.settings, identity=Identity(token=token))
+    return replace(doorway.settings, identity=AuthInfo(token=token))
 
 
 async def test_both_versions_are_served_and_the_newer_knows_no_delete_options(
     doorway: Doorway,
 ) -> None:
     wanted = {**member_cluster(), "apiVersion": V1.api_version}
-    await doorway.hub.create(Place(V1), wanted)
+    await doorway.hub.create(ResourcePath(V1), wanted)
     held = await doorway.get()
     skipping = with_value(held, {"validationMode": "Skip"}, "spec", "deleteOptions")
     await commit(doorway.hub, manifests.member_cluster_place("west"), held, skipping)
 
-    newer = await doorway.hub.get(Place(V1, name="west"))
+    newer = await doorway.hub.get(ResourcePath(V1, name="west"))
     assert newer["spec"]["identity"] == held["spec"]["identity"]
     assert "deleteOptions" not in newer["spec"]
     assert (await doorway.get())["spec"]["deleteOptions"] == {"validationMode": "Skip"}
@@ -285,7 +286,7 @@ async def test_bad_input_is_refused_with_its_place(
     merged = {key: each for key, each in {**base["spec"], **spec}.items() if each is not None}
     wanted = {**base, "apiVersion": resource.api_version, "spec": merged}
     with pytest.raises(Invalid) as refused:
-        await doorway.hub.create(Place(resource), wanted)
+        await doorway.hub.create(ResourcePath(resource), wanted)
     assert complaint in refused.value.message
 
 

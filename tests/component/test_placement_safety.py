@@ -24,7 +24,7 @@ from clusterspace.apis.fleet_placements import (
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.steps import until
@@ -67,7 +67,7 @@ async def living(site: PlacementSite, dying: CrashingClient) -> AsyncGenerator[N
 
 async def story(site: PlacementSite, app: str, dying: CrashingClient) -> None:
     """Place something, change it, take it back."""
-    settings = Place(CONFIG_MAPS, app, "settings")
+    settings = ResourcePath(CONFIG_MAPS, app, "settings")
     await site.app("settings", name=app)
     async with living(site, dying):
         await site.place(placement(app, namespace_selector(app)))
@@ -80,10 +80,10 @@ async def story(site: PlacementSite, app: str, dying: CrashingClient) -> None:
 
         await until(is_changed)
         await site.until_settled(app)
-        await site.delete(Place(PLACEMENTS, "", app))
+        await site.delete(ResourcePath(PLACEMENTS, "", app))
 
         async def is_gone() -> bool:
-            left = [await site.hub.list_objects(Place(each)) for each in EVERYTHING_OF_OURS]
+            left = [await site.hub.list_objects(ResourcePath(each)) for each in EVERYTHING_OF_OURS]
             return not any(left) and await site.data("east", "settings", app) is None
 
         await until(is_gone)
@@ -104,7 +104,7 @@ async def test_a_placement_killed_at_any_write_ends_the_same(site: PlacementSite
 async def versions(site: PlacementSite) -> dict[str, str]:
     found: dict[str, str] = {}
     for resource in (*EVERYTHING_OF_OURS, WORKS):
-        for each in await site.hub.list_objects(Place(resource)):
+        for each in await site.hub.list_objects(ResourcePath(resource)):
             found[f"{resource.resource}/{name_of(each)}"] = resource_version_of(each)
     return found
 
@@ -118,7 +118,7 @@ async def test_a_settled_placement_writes_nothing_when_it_is_looked_at_again(
         await site.until_settled("calm")
         await asyncio.sleep(1.0)
         before = await versions(site)
-        east = Place(CLUSTERS, "", "east")
+        east = ResourcePath(CLUSTERS, "", "east")
         await site.change(east, lambda held: with_metadata(held, labels={"moved": "yes"}))
         await asyncio.sleep(1.0)
         assert await versions(site) == before
@@ -134,13 +134,15 @@ async def test_a_snapshot_that_somebody_deletes_takes_nothing_off_a_cluster(
     async with running(site):
         await site.place(placement("safe", namespace_selector("safe")))
         await site.until_settled("safe")
-        for snapshot in await site.hub.list_objects(Place(RESOURCE_SNAPSHOTS)):
-            await site.delete(Place(RESOURCE_SNAPSHOTS, "", name_of(snapshot)))
+        for snapshot in await site.hub.list_objects(ResourcePath(RESOURCE_SNAPSHOTS)):
+            await site.delete(ResourcePath(RESOURCE_SNAPSHOTS, "", name_of(snapshot)))
         seen: list[Any] = []
 
         async def is_back() -> bool:
             seen.append(await site.data("east", "settings", "safe"))
-            names = {name_of(e) for e in await site.hub.list_objects(Place(RESOURCE_SNAPSHOTS))}
+            names = {
+                name_of(e) for e in await site.hub.list_objects(ResourcePath(RESOURCE_SNAPSHOTS))
+            }
             return "safe-0-snapshot" in names and await site.is_settled("safe")
 
         await until(is_back)

@@ -11,7 +11,7 @@ from tests.unit.fleet.propagation.policy_objects import policy
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.finalizers import finalizers_of
@@ -57,11 +57,11 @@ def needing(name: str, space: str, config: str = "settings") -> Object:
     return with_value(held, containers, *ENV_FROM)
 
 
-def rb(space: str, name: str) -> Place:
-    return Place(RESOURCE_BINDINGS, space, name)
+def rb(space: str, name: str) -> ResourcePath:
+    return ResourcePath(RESOURCE_BINDINGS, space, name)
 
 
-async def schedule(hub_client: ClusterClient, place: Place, clusters: list[Object]) -> None:
+async def schedule(hub_client: ClusterClient, place: ResourcePath, clusters: list[Object]) -> None:
     """Do the scheduler's part."""
     await until(lambda: hub_client.find(place))
     await edit(hub_client, place, lambda held: with_value(held, clusters, "spec", "clusters"))
@@ -71,12 +71,12 @@ async def start(hub_client: ClusterClient, space: str, name: str, **spec: Any) -
     """Make a Deployment that needs a ConfigMap and a Secret, with a policy, and schedule it."""
     selector = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
     wanted = policy(name, space, selector, **{"propagateDeps": True, **spec})
-    await hub_client.create(Place(PROPAGATION_POLICIES, space), wanted)
-    await hub_client.create(Place(DEPLOYMENTS, space), needing(name, space))
+    await hub_client.create(ResourcePath(PROPAGATION_POLICIES, space), wanted)
+    await hub_client.create(ResourcePath(DEPLOYMENTS, space), needing(name, space))
     await schedule(hub_client, rb(space, f"{name}-deployment"), CLUSTERS)
 
 
-async def required_by(hub_client: ClusterClient, place: Place) -> list[str]:
+async def required_by(hub_client: ClusterClient, place: ResourcePath) -> list[str]:
     held = await hub_client.find(place)
     return [each["name"] for each in find_at(held, "spec", "requiredBy") or []]
 
@@ -84,7 +84,9 @@ async def required_by(hub_client: ClusterClient, place: Place) -> list[str]:
 async def test_dependencies_go_where_the_template_goes_and_late_ones_follow(
     hub_client: ClusterClient, space: str
 ) -> None:
-    await hub_client.create(Place(CONFIG_MAPS, space), config_map("settings", namespace=space))
+    await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("settings", namespace=space)
+    )
     async with detecting(hub_client):
         await start(hub_client, space, "web")
         attached = await until(lambda: hub_client.find(rb(space, "settings-configmap")))
@@ -94,7 +96,7 @@ async def test_dependencies_go_where_the_template_goes_and_late_ones_follow(
             "kind": "Secret",
             "metadata": {"name": "password", "namespace": space},
         }
-        await hub_client.create(Place(SECRETS, space), secret)
+        await hub_client.create(ResourcePath(SECRETS, space), secret)
         await until(lambda: hub_client.find(rb(space, "password-secret")))
 
         await schedule(hub_client, rb(space, "web-deployment"), CLUSTERS[:1])
@@ -121,7 +123,7 @@ async def test_what_is_no_longer_needed_is_let_go_of_and_the_rest_is_not(
     hub_client: ClusterClient, space: str
 ) -> None:
     for name in ("settings", "others"):
-        await hub_client.create(Place(CONFIG_MAPS, space), config_map(name, namespace=space))
+        await hub_client.create(ResourcePath(CONFIG_MAPS, space), config_map(name, namespace=space))
     async with detecting(hub_client):
         await start(hub_client, space, "web")
         await start(hub_client, space, "shop")
@@ -135,7 +137,9 @@ async def test_what_is_no_longer_needed_is_let_go_of_and_the_rest_is_not(
 
         changed = needing("web", space, config="others")["spec"]
         await edit(
-            hub_client, Place(DEPLOYMENTS, space, "web"), lambda held: {**held, "spec": changed}
+            hub_client,
+            ResourcePath(DEPLOYMENTS, space, "web"),
+            lambda held: {**held, "spec": changed},
         )
 
         async def has_changed() -> bool:
@@ -149,13 +153,15 @@ async def test_what_is_no_longer_needed_is_let_go_of_and_the_rest_is_not(
 async def test_a_parent_that_goes_lets_go_of_everything_and_is_let_go_of(
     hub_client: ClusterClient, space: str
 ) -> None:
-    await hub_client.create(Place(CONFIG_MAPS, space), config_map("settings", namespace=space))
+    await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("settings", namespace=space)
+    )
     async with detecting(hub_client):
         await start(hub_client, space, "web")
         attached = rb(space, "settings-configmap")
         await until(lambda: required_by(hub_client, attached))
 
-        await delete(hub_client, Place(DEPLOYMENTS, space, "web"))
+        await delete(hub_client, ResourcePath(DEPLOYMENTS, space, "web"))
 
         async def is_over() -> bool:
             parent = await hub_client.get(rb(space, "web-deployment"))
@@ -170,7 +176,9 @@ async def test_a_parent_that_goes_lets_go_of_everything_and_is_let_go_of(
 async def test_a_policy_that_no_longer_takes_dependencies_along_lets_go_of_them(
     hub_client: ClusterClient, space: str
 ) -> None:
-    await hub_client.create(Place(CONFIG_MAPS, space), config_map("settings", namespace=space))
+    await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("settings", namespace=space)
+    )
     async with detecting(hub_client):
         await start(hub_client, space, "web")
         attached = rb(space, "settings-configmap")
@@ -178,7 +186,7 @@ async def test_a_policy_that_no_longer_takes_dependencies_along_lets_go_of_them(
 
         await edit(
             hub_client,
-            Place(PROPAGATION_POLICIES, space, "web"),
+            ResourcePath(PROPAGATION_POLICIES, space, "web"),
             lambda held: without_value(held, "spec", "propagateDeps"),
         )
 
@@ -193,7 +201,9 @@ async def test_a_policy_that_no_longer_takes_dependencies_along_lets_go_of_them(
 async def test_one_parent_that_overwrites_is_enough_and_the_disagreement_is_told(
     hub_client: ClusterClient, space: str
 ) -> None:
-    await hub_client.create(Place(CONFIG_MAPS, space), config_map("settings", namespace=space))
+    await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("settings", namespace=space)
+    )
     async with detecting(hub_client) as life:
         await start(hub_client, space, "web")
         await start(hub_client, space, "shop", conflictResolution="Overwrite")
@@ -204,7 +214,7 @@ async def test_one_parent_that_overwrites_is_enough_and_the_disagreement_is_told
 
         await until(overwrites)
         await life.events.flush()
-    events = await hub_client.list_objects(Place(EVENTS, space))
+    events = await hub_client.list_objects(ResourcePath(EVENTS, space))
     assert "DependencyPolicyConflict" in {event["reason"] for event in events}
 
 
@@ -213,7 +223,9 @@ async def test_killed_after_any_write_it_lets_go_of_exactly_what_it_would_have(
     hub_client: ClusterClient, space: str, write: int
 ) -> None:
     """The story: a Deployment and what it needs, then the Deployment goes."""
-    await hub_client.create(Place(CONFIG_MAPS, space), config_map("settings", namespace=space))
+    await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("settings", namespace=space)
+    )
     dying = CrashingClient(hub_client, CrashPoint(write, is_after=True))
     attached, parent = rb(space, "settings-configmap"), rb(space, "web-deployment")
     async with killed_once(hub_client, dying):
@@ -225,7 +237,7 @@ async def test_killed_after_any_write_it_lets_go_of_exactly_what_it_would_have(
             return await required_by(hub_client, attached) == both
 
         await until(is_required_by_both)
-        await delete(hub_client, Place(DEPLOYMENTS, space, "web"))
+        await delete(hub_client, ResourcePath(DEPLOYMENTS, space, "web"))
 
         async def is_let_go_of() -> bool:
             held = finalizers_of(await hub_client.get(parent))

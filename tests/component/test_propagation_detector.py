@@ -15,7 +15,7 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.claims import claim_of, is_marked
@@ -52,16 +52,16 @@ async def space(hub_client: ClusterClient) -> str:
     return await new_space(hub_client)
 
 
-def template(space: str, name: str = "web") -> Place:
-    return Place(CONFIG_MAPS, space, name)
+def template(space: str, name: str = "web") -> ResourcePath:
+    return ResourcePath(CONFIG_MAPS, space, name)
 
 
-def binding(space: str, name: str = "web") -> Place:
-    return Place(RESOURCE_BINDINGS, space, f"{name}-configmap")
+def binding(space: str, name: str = "web") -> ResourcePath:
+    return ResourcePath(RESOURCE_BINDINGS, space, f"{name}-configmap")
 
 
-def pp(space: str, name: str = "all") -> Place:
-    return Place(PROPAGATION_POLICIES, space, name)
+def pp(space: str, name: str = "all") -> ResourcePath:
+    return ResourcePath(PROPAGATION_POLICIES, space, name)
 
 
 async def create(hub_client: ClusterClient, *objects: Object) -> None:
@@ -71,7 +71,7 @@ async def create(hub_client: ClusterClient, *objects: Object) -> None:
         "ClusterPropagationPolicy": CLUSTER_PROPAGATION_POLICIES,
     }
     for each in objects:
-        place = Place(resources[each["kind"]], each["metadata"].get("namespace", ""))
+        place = ResourcePath(resources[each["kind"]], each["metadata"].get("namespace", ""))
         await hub_client.create(place, each)
 
 
@@ -92,7 +92,7 @@ async def test_a_template_is_bound_whichever_of_it_and_its_policy_came_first(
 
         await until(lambda: follows(hub_client, space, "before", "all"))
         await until(lambda: follows(hub_client, space, "after", "all"))
-    kept = await hub_client.find(Place(CONFIG_MAPS, space, "kube-root-ca.crt"))
+    kept = await hub_client.find(ResourcePath(CONFIG_MAPS, space, "kube-root-ca.crt"))
     assert kept is None or not is_marked(kept)
 
 
@@ -121,8 +121,8 @@ async def test_a_changed_template_tells_its_binding_and_a_changed_status_does_no
     hub_client: ClusterClient, space: str
 ) -> None:
     place, bound = (
-        Place(DEPLOYMENTS, space, "web"),
-        Place(RESOURCE_BINDINGS, space, "web-deployment"),
+        ResourcePath(DEPLOYMENTS, space, "web"),
+        ResourcePath(RESOURCE_BINDINGS, space, "web-deployment"),
     )
     await hub_client.create(place.collection, deployment("web", namespace=space))
     await create(hub_client, policy("all", space, {"apiVersion": "apps/v1", "kind": "Deployment"}))
@@ -212,7 +212,7 @@ async def test_a_policy_that_only_our_cache_does_not_see_keeps_its_claims(
         await until(lambda: follows(hub_client, space, "later", wide))
 
         assert await versions(hub_client, template(space), binding(space)) == before
-    await delete(hub_client, Place(CLUSTER_PROPAGATION_POLICIES, "", wide))
+    await delete(hub_client, ResourcePath(CLUSTER_PROPAGATION_POLICIES, "", wide))
 
 
 async def test_a_template_that_is_no_longer_selected_goes_to_the_next_policy_or_to_none(
@@ -259,7 +259,7 @@ async def test_a_policy_of_the_namespace_comes_before_one_of_the_cluster(
         held = await hub_client.get(template(space))
         assert stamps.POLICY_ID not in labels_of(held)
         assert stamps.POLICY_NAME not in annotations_of(held)
-        await delete(hub_client, Place(CLUSTER_PROPAGATION_POLICIES, "", f"wide-{space}"))
+        await delete(hub_client, ResourcePath(CLUSTER_PROPAGATION_POLICIES, "", f"wide-{space}"))
 
 
 async def test_a_changed_policy_changes_its_bindings_and_a_lazy_one_waits_for_the_template(
@@ -329,7 +329,7 @@ async def test_a_policy_waits_for_the_overrides_it_names(
             "metadata": {"name": "mirror", "namespace": space},
             "spec": {"overrideRules": []},
         }
-        await hub_client.create(Place(OVERRIDE_POLICIES, space), override)
+        await hub_client.create(ResourcePath(OVERRIDE_POLICIES, space), override)
 
         await until(lambda: follows(hub_client, space, "web", "all"))
 
@@ -358,9 +358,9 @@ def _definition(plural: str, kind: str) -> Object:
 
 async def test_kinds_that_appear_later_are_bound_too(hub_client: ClusterClient, space: str) -> None:
     definition = _definition("gadgets", "Gadget")
-    resource = Place(_GADGETS, space)
+    resource = ResourcePath(_GADGETS, space)
     async with detecting(hub_client) as life:
-        await hub_client.create(Place(DEFINITIONS), definition)
+        await hub_client.create(ResourcePath(DEFINITIONS), definition)
         await create(
             hub_client, policy("all", space, {"apiVersion": "example.com/v1", "kind": "Gadget"})
         )
@@ -379,13 +379,13 @@ async def test_kinds_that_appear_later_are_bound_too(hub_client: ClusterClient, 
             return True
 
         await until(is_made)
-        bound = Place(RESOURCE_BINDINGS, space, "one-gadget")
+        bound = ResourcePath(RESOURCE_BINDINGS, space, "one-gadget")
 
         async def is_bound() -> Any:
             return await hub_client.find(bound)
 
         await until(is_bound)
-        await delete(hub_client, Place(DEFINITIONS, "", "gadgets.example.com"))
+        await delete(hub_client, ResourcePath(DEFINITIONS, "", "gadgets.example.com"))
 
         async def is_forgotten() -> bool:
             kind = GroupVersionKind("example.com", "v1", "Gadget")
@@ -432,5 +432,5 @@ def _overwriting(held: Object) -> Object:
     return with_value(held, "Overwrite", "spec", "conflictResolution")
 
 
-async def _overwrites(hub_client: ClusterClient, place: Place) -> bool:
+async def _overwrites(hub_client: ClusterClient, place: ResourcePath) -> bool:
     return find_at(await hub_client.get(place), "spec", "conflictResolution") == "Overwrite"

@@ -15,7 +15,7 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.objects import (
@@ -90,22 +90,22 @@ async def act(hub_client: ClusterClient, step: Object) -> None:
     match step.get("action"):
         case "apply to hub":
             for manifest in step["manifests"]:
-                place = place_of(manifest)
+                place = resource_path_of(manifest)
                 await hub_client.create(place.collection, manifest)
         case "create ns shop":
-            await hub_client.create(Place(NAMESPACES), namespace("shop"))
+            await hub_client.create(ResourcePath(NAMESPACES), namespace("shop"))
         case "scale on hub to 3":
-            place = Place(DEPLOYMENTS, "default", "dup")
+            place = ResourcePath(DEPLOYMENTS, "default", "dup")
             await edit(hub_client, place, lambda held: with_value(held, 3, "spec", "replicas"))
         case "template deleted on hub":
-            await delete(hub_client, Place(DEPLOYMENTS, "default", "dup"))
+            await delete(hub_client, ResourcePath(DEPLOYMENTS, "default", "dup"))
         case "ClusterPropagationPolicy deleted, templates kept":
-            await delete(hub_client, Place(CLUSTER_PROPAGATION_POLICIES, "", "cpp"))
+            await delete(hub_client, ResourcePath(CLUSTER_PROPAGATION_POLICIES, "", "cpp"))
         case _:
             pass
 
 
-def sightings(step: Object) -> list[tuple[Place, Object | None]]:
+def sightings(step: Object) -> list[tuple[ResourcePath, Object | None]]:
     """Return the templates and bindings a step looked at, and what was there."""
     words = str(step.get("see") or "").split()
     if not words or words[0] != "hub:":
@@ -114,20 +114,22 @@ def sightings(step: Object) -> list[tuple[Place, Object | None]]:
     if found is None:
         kind = WORDS.get(words[1])
         is_one = kind is not None and len(words) == 3
-        return [(Place(RESOURCES[kind], "default", words[2]), None)] if is_one and kind else []
+        return (
+            [(ResourcePath(RESOURCES[kind], "default", words[2]), None)] if is_one and kind else []
+        )
     listed = found.get("items", [found])
     kinds = ("Deployment", "ConfigMap", "ResourceBinding", "ClusterResourceBinding")
-    return [(place_of(each), each) for each in listed if each["kind"] in kinds]
+    return [(resource_path_of(each), each) for each in listed if each["kind"] in kinds]
 
 
-def place_of(kube_object: Object) -> Place:
+def resource_path_of(kube_object: Object) -> ResourcePath:
     metadata = metadata_of(kube_object)
-    return Place(
+    return ResourcePath(
         RESOURCES[kube_object["kind"]], metadata.get("namespace", ""), name_of(kube_object)
     )
 
 
-async def is_alike(hub_client: ClusterClient, place: Place, recorded: Object | None) -> bool:
+async def is_alike(hub_client: ClusterClient, place: ResourcePath, recorded: Object | None) -> bool:
     held = await hub_client.find(place)
     if recorded is None:
         return held is None or is_being_deleted(held)
@@ -141,7 +143,7 @@ async def knows_its_template(hub_client: ClusterClient, held: Object) -> bool:
     about = find_at(held, "spec", "resource")
     if about is None:
         return True
-    place = Place(RESOURCES[about["kind"]], about.get("namespace", ""), about["name"])
+    place = ResourcePath(RESOURCES[about["kind"]], about.get("namespace", ""), about["name"])
     template = await hub_client.get(place)
     owner = metadata_of(held)["ownerReferences"][0]["uid"]
     ids = [[labels_of(each).get(label) for label in IDS[:2]] for each in (held, template)]

@@ -13,7 +13,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.bindings import resource_for
 from clusterspace.apis.policies import OVERRIDE_POLICIES
 from clusterspace.apis.works import binding_key_of, cluster_of, manifests_of
-from clusterspace.client.places import Place, key_of, place_of
+from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -93,10 +93,10 @@ class Scene:
         resource = RESOURCES[wanted["kind"]]
         made = await self.site.put(resource, with_metadata(manifest, annotations=noted))
         return await self.site.change(
-            place_of(resource, made), lambda held: _claimed(held, binding)
+            resource_path_of(resource, made), lambda held: _claimed(held, binding)
         )
 
-    async def bind(self, binding: Object, template: Object) -> Place:
+    async def bind(self, binding: Object, template: Object) -> ResourcePath:
         """Make the binding as it was recorded, for our template."""
         live = {**binding["spec"]["resource"], "uid": uid_of(template)}
         reference = {**live, "resourceVersion": template["metadata"]["resourceVersion"]}
@@ -106,7 +106,9 @@ class Scene:
             "metadata": {**_users_metadata(binding), "ownerReferences": [owner]},
             "spec": {**binding["spec"], "resource": reference},
         }
-        place = Place(resource_for(namespace_of(binding)), namespace_of(binding), name_of(binding))
+        place = ResourcePath(
+            resource_for(namespace_of(binding)), namespace_of(binding), name_of(binding)
+        )
         await self.site.hub_client.create(place.collection, made)
         scheduled = {"conditions": binding["status"]["conditions"][:1]}
         scheduled["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
@@ -140,7 +142,7 @@ def works_of(recorded: Iterable[Object], binding: Object) -> dict[str, Object]:
     return {cluster_of(work): work for work in recorded if binding_key_of(work) == key}
 
 
-async def replay(scene: Scene, binding: Object, recorded: Iterable[Object]) -> Place:
+async def replay(scene: Scene, binding: Object, recorded: Iterable[Object]) -> ResourcePath:
     """Make what was recorded happen on our hub, and compare all Works of one binding."""
     wanted = works_of(recorded, binding)
     assert wanted
@@ -150,7 +152,7 @@ async def replay(scene: Scene, binding: Object, recorded: Iterable[Object]) -> P
     return place
 
 
-async def until_equal(site: Site, place: Place, wanted: dict[str, Object]) -> None:
+async def until_equal(site: Site, place: ResourcePath, wanted: dict[str, Object]) -> None:
     expected = {cluster: same_words(work) for cluster, work in wanted.items()}
     seen: dict[str, Object] = {}
 
@@ -165,18 +167,18 @@ async def until_equal(site: Site, place: Place, wanted: dict[str, Object]) -> No
         assert seen == expected
 
 
-async def report_as_recorded(site: Site, place: Place, recorded: dict[str, Object]) -> None:
+async def report_as_recorded(site: Site, place: ResourcePath, recorded: dict[str, Object]) -> None:
     for cluster, work in (await site.works_of(place)).items():
         status = json.loads(
             json.dumps(recorded[cluster]["status"]).replace("<time>", "2026-01-01T00:00:00Z")
         )
         await site.change(
-            place_of(GroupVersionResource("work.karmada.io", "v1alpha1", "works"), work),
+            resource_path_of(GroupVersionResource("work.karmada.io", "v1alpha1", "works"), work),
             lambda held, status=status: {**held, "status": status},
         )
 
 
-async def until_told(site: Site, place: Place, recorded: Object) -> None:
+async def until_told(site: Site, place: ResourcePath, recorded: Object) -> None:
     """Wait until the binding says what was recorded."""
     wanted = (recorded["aggregatedStatus"], _timeless(recorded["conditions"]))
     seen: Any = None
@@ -211,7 +213,7 @@ async def test_a_duplicated_deployment_has_the_recorded_works_and_statuses(
     await report_as_recorded(site, place, works_of(first["items"], binding))
     await until_told(site, place, binding["status"])
 
-    template = Place(DEPLOYMENTS, "default", "dup")
+    template = ResourcePath(DEPLOYMENTS, "default", "dup")
     shown = scene.seen("hub: deploy dup")[0]["status"]
     assert (await site.hub_client.get(template))["status"] == shown
 
@@ -232,7 +234,9 @@ async def test_a_divided_deployment_has_the_recorded_works_and_statuses(
     await until_told(site, place, binding["status"])
 
     shown = scene.seen("hub: deploy div")[0]["status"]
-    assert (await site.hub_client.get(Place(DEPLOYMENTS, "default", "div")))["status"] == shown
+    assert (await site.hub_client.get(ResourcePath(DEPLOYMENTS, "default", "div")))[
+        "status"
+    ] == shown
 
 
 async def test_an_overridden_deployment_has_the_recorded_works(
@@ -280,8 +284,8 @@ async def test_a_namespace_has_the_recorded_work(site: Site, running: Running) -
     (works,) = scene.seen("hub: works -n karmada-es-member1")
     recorded = next(each for each in works["items"] if name_of(each).startswith("shop-"))
     shop = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    made = await site.hub_client.create(Place(NAMESPACES), shop)
-    place = Place(
+    made = await site.hub_client.create(ResourcePath(NAMESPACES), shop)
+    place = ResourcePath(
         GroupVersionResource("work.karmada.io", "v1alpha1", "works"),
         "karmada-es-member1",
         name_of(recorded),

@@ -11,7 +11,7 @@ from tests.component.scheduler_site import Fleet, room, running_scheduler, sched
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
 from clusterspace.controllers.reconcile import Request, RequeueAfter
@@ -49,7 +49,7 @@ async def test_a_binding_gets_its_clusters_its_note_and_its_condition(fleet: Fle
     assert binding["status"]["schedulerObservedGeneration"] == metadata_of(binding)["generation"]
     assert binding["status"]["lastScheduledTime"]
     assert counting.writes == 2
-    told = await fleet.hub_client.list_objects(Place(EVENTS, "default"))
+    told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
     assert {(each["involvedObject"]["kind"], each["reason"], each["message"]) for each in told} == {
         (
             kind,
@@ -75,8 +75,8 @@ async def test_bindings_of_cluster_wide_objects_are_scheduled_too(fleet: Fleet) 
         },
     }
     async with running_scheduler(fleet.hub_client):
-        await fleet.hub_client.create(Place(CLUSTER_RESOURCE_BINDINGS), binding)
-        place = Place(CLUSTER_RESOURCE_BINDINGS, name="reader")
+        await fleet.hub_client.create(ResourcePath(CLUSTER_RESOURCE_BINDINGS), binding)
+        place = ResourcePath(CLUSTER_RESOURCE_BINDINGS, name="reader")
         await fleet.until_targets(place, {"member1": 0, "member2": 0})
         stored = await fleet.until_told(place, "Success")
 
@@ -104,7 +104,7 @@ async def test_cordoning_keeps_what_is_placed_and_turns_away_what_is_new(fleet: 
         old = await fleet.bind("before", {})
         await fleet.until_told(old, "Success")
         await fleet.change(
-            Place(CLUSTERS, name="member2"),
+            ResourcePath(CLUSTERS, name="member2"),
             lambda held: with_value(held, [CORDON], "spec", "taints"),
         )
         new = await fleet.bind("after", {})
@@ -137,7 +137,7 @@ async def test_a_cluster_that_joins_gets_copies_and_no_shared_replicas(fleet: Fl
 
 async def test_labels_taken_from_every_cluster_empty_nothing(fleet: Fleet) -> None:
     labelled = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "prod"}}}}
-    places = [Place(CLUSTERS, name=name) for name in ("member1", "member2")]
+    places = [ResourcePath(CLUSTERS, name=name) for name in ("member1", "member2")]
     async with running_scheduler(fleet.hub_client):
         for each in places:
             await fleet.change(each, lambda held: with_metadata(held, labels={"tier": "prod"}))
@@ -170,7 +170,7 @@ async def test_what_waits_for_room_is_placed_when_there_is_some(fleet: Fleet) ->
             "The clusters that fit (member1, member2) have room for 200 of 300 replicas."
         )
         await fleet.change(
-            Place(CLUSTERS, name="member2"),
+            ResourcePath(CLUSTERS, name="member2"),
             lambda held: with_value(held, room(200), "status", "resourceSummary"),
         )
 
@@ -219,7 +219,7 @@ async def test_a_settled_fleet_is_not_written_to(fleet: Fleet) -> None:
             return held is not None and len(candidate_of(held).taints) == 1
 
         await fleet.change(
-            Place(CLUSTERS, name="member1"),
+            ResourcePath(CLUSTERS, name="member1"),
             lambda held: with_value(held, [CORDON], "spec", "taints"),
         )
         await until(is_known)

@@ -10,9 +10,8 @@ import pytest_asyncio
 from tests.component.works_site import Running, Site, running_works
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import PatchType, WriteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, PatchType, WriteOptions
 from clusterspace.fleet.propagation.statuses.controller import SETTLE_SECONDS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
@@ -36,7 +35,11 @@ class Counting(CrashingClient):
         self.status_writes: dict[str, int] = {}
 
     async def patch(
-        self, place: Place, patch_type: PatchType, patch: Any, options: WriteOptions | None = None
+        self,
+        place: ResourcePath,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions | None = None,
     ) -> Object:
         if place.subresource == "status":
             name = f"{place.resource.resource}/{place.name}"
@@ -65,7 +68,7 @@ async def running(site: Site, counting: Counting) -> AsyncIterator[Running]:
         yield running
 
 
-async def fully_applied(site: Site, place: Place) -> str | None:
+async def fully_applied(site: Site, place: ResourcePath) -> str | None:
     binding = await site.hub_client.get(place)
     told = find_condition(find_at(binding, "status", "conditions"), "FullyApplied")
     return None if told is None else str(told["status"])
@@ -124,7 +127,9 @@ async def test_a_template_shows_the_sum_and_is_observed_only_when_all_clusters_h
     works = await site.until_works(place, "member1", "member2")
 
     async def shown() -> Object:
-        return (await site.hub_client.get(place_of(DEPLOYMENTS, template))).get("status") or {}
+        return (await site.hub_client.get(resource_path_of(DEPLOYMENTS, template))).get(
+            "status"
+        ) or {}
 
     await site.report(works["member1"], counters(1, replicas=2, readyReplicas=1))
     await until_equal(shown, {"replicas": 2, "readyReplicas": 1})
@@ -132,7 +137,8 @@ async def test_a_template_shows_the_sum_and_is_observed_only_when_all_clusters_h
     await until_equal(shown, {"replicas": 4, "readyReplicas": 3, "observedGeneration": 1})
 
     changed = await site.change(
-        place_of(DEPLOYMENTS, template), lambda held: with_value(held, "web:2", *_image_path(held))
+        resource_path_of(DEPLOYMENTS, template),
+        lambda held: with_value(held, "web:2", *_image_path(held)),
     )
     assert metadata_of(changed)["generation"] == 2
     await site.report(works["member1"], counters(2, replicas=3, readyReplicas=1))
@@ -150,7 +156,7 @@ async def test_what_others_write_into_the_status_of_a_template_stays(
 ) -> None:
     template = await site.put(DEPLOYMENTS, deployment(f"web-{next(_numbers)}"))
     told = {"type": "Tested", "status": "True", "reason": "ByHand", "message": ""}
-    where = place_of(DEPLOYMENTS, template)
+    where = resource_path_of(DEPLOYMENTS, template)
     await site.change(where, lambda held: {**held, "status": {"conditions": [told]}})
     place = await site.bind(template, "member1")
     (work,) = (await site.until_works(place, "member1")).values()
@@ -172,7 +178,7 @@ async def test_a_template_that_was_made_anew_is_not_told_about_the_old_one(
     template = await site.put(DEPLOYMENTS, deployment(name))
     place = await site.bind(template, "member1")
     (work,) = (await site.until_works(place, "member1")).values()
-    where = place_of(DEPLOYMENTS, template)
+    where = resource_path_of(DEPLOYMENTS, template)
     await site.delete(where)
     again = await site.put(DEPLOYMENTS, deployment(name))
 

@@ -12,7 +12,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES
 from clusterspace.apis.works import manifests_of, preserves_resources, suspends_dispatching
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -104,7 +104,8 @@ async def test_a_change_of_the_template_reaches_its_works(site: Site, running: R
     place = await site.bind(template, "member1")
     before = (await site.until_works(place, "member1"))["member1"]
     changed = await site.change(
-        place_of(DEPLOYMENTS, template), lambda held: with_value(held, 7, "spec", "replicas")
+        resource_path_of(DEPLOYMENTS, template),
+        lambda held: with_value(held, 7, "spec", "replicas"),
     )
     version = changed["metadata"]["resourceVersion"]
     await site.change(
@@ -126,14 +127,15 @@ async def test_a_work_that_somebody_changed_or_deleted_comes_back(
     place = await site.bind(await new_template(site), "member1")
     made = (await site.until_works(place, "member1"))["member1"]
     await site.change(
-        place_of(WORKS, made), lambda held: with_value(held, True, "spec", "suspendDispatching")
+        resource_path_of(WORKS, made),
+        lambda held: with_value(held, True, "spec", "suspendDispatching"),
     )
 
     async def is_suspended() -> bool:
         return suspends_dispatching((await site.works_of(place))["member1"])
 
     await until_equal(is_suspended, False)
-    await site.delete(place_of(WORKS, made))
+    await site.delete(resource_path_of(WORKS, made))
     await site.execute_deletions()
 
     async def is_new() -> bool:
@@ -182,9 +184,9 @@ async def test_a_cluster_that_leaves_gets_no_new_works(site: Site, running: Runn
     place = await site.bind(await new_template(site), "leaving", "member1")
     await site.until_works(place, "leaving", "member1")
 
-    await site.delete(Place(CLUSTERS, "", "leaving"))
+    await site.delete(ResourcePath(CLUSTERS, "", "leaving"))
     work = (await site.works_of(place))["leaving"]
-    await site.delete(place_of(WORKS, work))
+    await site.delete(resource_path_of(WORKS, work))
     await site.execute_deletions()
     other = await site.bind(await new_template(site), "leaving", "member1")
     await site.until_works(other, "member1")
@@ -192,7 +194,7 @@ async def test_a_cluster_that_leaves_gets_no_new_works(site: Site, running: Runn
     assert set(await site.works_of(place)) == {"member1"}
 
 
-async def is_leaving(site: Site, place: Place, cluster: str) -> bool:
+async def is_leaving(site: Site, place: ResourcePath, cluster: str) -> bool:
     work = (await site.works_of(place)).get(cluster)
     return work is None or bool(work["metadata"].get("deletionTimestamp"))
 
@@ -221,12 +223,12 @@ async def test_an_override_that_cannot_be_made_is_told_and_hurts_no_other_cluste
     events = await site.events(running, "ApplyOverridePolicyFailed")
     assert {("Deployment", told["message"]), ("ResourceBinding", told["message"])} <= events
 
-    await site.delete(place_of(OVERRIDE_POLICIES, policy))
+    await site.delete(resource_path_of(OVERRIDE_POLICIES, policy))
     await site.until_works(place, "member1", "member2")
     await until_equal(lambda: has_condition(site, place), False)
 
 
-async def has_condition(site: Site, place: Place) -> bool:
+async def has_condition(site: Site, place: ResourcePath) -> bool:
     return condition_of(await site.hub_client.get(place)) is not None
 
 
@@ -245,7 +247,7 @@ async def test_an_override_follows_the_labels_of_clusters(site: Site, running: R
         return labels_of(manifests_of(work)[0]).get("tier")
 
     assert await tier() is None
-    cluster = Place(CLUSTERS, name="member1")
+    cluster = ResourcePath(CLUSTERS, name="member1")
     await site.change(
         cluster, lambda held: with_metadata(held, labels={**labels_of(held), "tier": "gold"})
     )
@@ -274,7 +276,7 @@ async def test_a_work_of_somebody_else_is_left_alone_and_the_binding_says_so(
 
     told = condition_of(await site.hub_client.get(place)) or {}
     assert told["reason"] == "SyncWorkFailed"
-    held = await site.hub_client.get(place_of(WORKS, foreign))
+    held = await site.hub_client.get(resource_path_of(WORKS, foreign))
     assert name_of(manifests_of(held)[0]) == "other"
 
 
@@ -316,10 +318,10 @@ async def test_namespaces_go_to_every_cluster_but_those_that_are_reserved_or_tol
     shop, local = f"shop-{next(_numbers)}", f"local-{next(_numbers)}"
     skipped = with_metadata(namespace(local), labels={stamps.SKIP_AUTO_PROPAGATION: "true"})
     for made in (skipped, namespace(f"kube-{shop}"), namespace(shop)):
-        await site.hub_client.create(Place(NAMESPACES), made)
+        await site.hub_client.create(ResourcePath(NAMESPACES), made)
 
     async def synced() -> set[str]:
-        works = await site.hub_client.list_objects(Place(WORKS, "karmada-es-member2"))
+        works = await site.hub_client.list_objects(ResourcePath(WORKS, "karmada-es-member2"))
         manifests = (manifests_of(work)[0] for work in works)
         return {name_of(each) for each in manifests if each["kind"] == "Namespace"}
 
@@ -336,7 +338,7 @@ async def test_a_cluster_that_joins_gets_every_namespace_with_its_overrides(
     site: Site, running: Running
 ) -> None:
     shop = f"shop-{next(_numbers)}"
-    await site.hub_client.create(Place(NAMESPACES), namespace(shop))
+    await site.hub_client.create(ResourcePath(NAMESPACES), namespace(shop))
     rule = {
         "targetCluster": {"clusterNames": ["member3"]},
         "overriders": {"labelsOverrider": [{"operator": "add", "value": {"where": "three"}}]},
@@ -353,7 +355,7 @@ async def test_a_cluster_that_joins_gets_every_namespace_with_its_overrides(
     await site.put(CLUSTER_OVERRIDE_POLICIES, policy)
 
     await site.join("member3")
-    place = Place(WORKS, "karmada-es-member3", stamps.work_name("Namespace", "", shop))
+    place = ResourcePath(WORKS, "karmada-es-member3", stamps.work_name("Namespace", "", shop))
 
     async def where() -> str | None:
         if await site.is_gone(place):
@@ -369,8 +371,8 @@ async def test_a_policy_may_claim_a_namespace_whose_works_are_there(
     site: Site, running: Running
 ) -> None:
     shop = f"shop-{next(_numbers)}"
-    made = await site.hub_client.create(Place(NAMESPACES), namespace(shop))
-    work = Place(WORKS, "karmada-es-member1", stamps.work_name("Namespace", "", shop))
+    made = await site.hub_client.create(ResourcePath(NAMESPACES), namespace(shop))
+    work = ResourcePath(WORKS, "karmada-es-member1", stamps.work_name("Namespace", "", shop))
 
     async def is_there() -> bool:
         return not await site.is_gone(work)

@@ -17,8 +17,8 @@ from tests.component.works_site import (
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.places import Place, place_of
 from clusterspace.client.raw_objects import read_raw_object
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.reconcile import Request
@@ -50,7 +50,7 @@ class Teller(CrashingClient):
         super().__init__(inner)
         self._tell = tell
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         found = await super().find(place)
         return self._tell(found) if place.resource == RESOURCE_BINDINGS else found
 
@@ -72,7 +72,7 @@ async def frozen_works(
     yield works
 
 
-async def move_behind_the_cache(site: Site, name: str) -> Place:
+async def move_behind_the_cache(site: Site, name: str) -> ResourcePath:
     """Have a binding with Works in two clusters that, by the caches, wants only one of them."""
     template = await site.put(CONFIG_MAPS, config_map(name, {"a": "1"}))
     place = await site.bind(template, "member1", "member2")
@@ -85,12 +85,12 @@ async def move_behind_the_cache(site: Site, name: str) -> Place:
     return place
 
 
-async def leaving(site: Site, place: Place) -> set[str]:
+async def leaving(site: Site, place: ResourcePath) -> set[str]:
     works = await site.works_of(place)
     return {name for name, work in works.items() if work["metadata"].get("deletionTimestamp")}
 
 
-def request_for(place: Place) -> Request:
+def request_for(place: ResourcePath) -> Request:
     return Request(place.name, place.namespace)
 
 
@@ -214,7 +214,7 @@ async def tell_story(site: Site, name: str, point: CrashPoint | None) -> int:
     async with living(site, counting) as was_killed:
         await site.until_works(place, "member1")
         changed = await site.change(
-            place_of(CONFIG_MAPS, template), lambda held: {**held, "data": {"a": "2"}}
+            resource_path_of(CONFIG_MAPS, template), lambda held: {**held, "data": {"a": "2"}}
         )
         version = resource_version_of(changed)
         await site.retry_change(
@@ -232,11 +232,11 @@ async def tell_story(site: Site, name: str, point: CrashPoint | None) -> int:
     assert await leaving(site, place) == {"member2"}
     await site.execute_deletions()
     assert await site.works_of(place) == {}
-    await site.delete(place_of(CONFIG_MAPS, template))
+    await site.delete(resource_path_of(CONFIG_MAPS, template))
     return counting.writes
 
 
-async def data_in(site: Site, place: Place) -> dict[str, Any]:
+async def data_in(site: Site, place: ResourcePath) -> dict[str, Any]:
     works = await site.works_of(place)
     return {name: manifests_of(work)[0].get("data") for name, work in works.items()}
 

@@ -11,9 +11,8 @@ import pytest
 import pytest_asyncio
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, ClusterClient, ListOptions
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
 from clusterspace.controllers import commit, finalizers
 from clusterspace.controllers.caches import by_owner_uid
 from clusterspace.controllers.controller import Controller, ControllerSettings
@@ -49,7 +48,7 @@ async def hub_client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 async def new_namespace(hub_client: ClusterClient) -> str:
     name = f"run-{next(_numbers)}"
-    await hub_client.create(Place(NAMESPACES), namespace(name))
+    await hub_client.create(ResourcePath(NAMESPACES), namespace(name))
     return name
 
 
@@ -64,12 +63,12 @@ class Copier:
         self._hub_client = hub_client
 
     async def reconcile(self, request: Request) -> Result:
-        place = Place(CONFIG_MAPS, request.namespace, request.name)
+        place = ResourcePath(CONFIG_MAPS, request.namespace, request.name)
         # Asked live, so that the number of writes does not depend on how far a cache lags.
         original = await self._hub_client.find(place)
         if original is None:
             return Done()
-        copy = Place(SECRETS, request.namespace, request.name)
+        copy = ResourcePath(SECRETS, request.namespace, request.name)
         if finalizers.is_being_deleted(original):
             return await self._clean_up(place, copy, original)
         held = await finalizers.ensure_finalizer(self._hub_client, place, original, HOLD)
@@ -78,7 +77,7 @@ class Copier:
         await commit.commit(self._hub_client, place, held, noted)
         return Done()
 
-    async def _make_copy(self, copy: Place, original: Object) -> Object:
+    async def _make_copy(self, copy: ResourcePath, original: Object) -> Object:
         owner = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -98,7 +97,7 @@ class Copier:
         present = await self._hub_client.find(copy)
         return present or await self._hub_client.create(copy.collection, wanted)
 
-    async def _clean_up(self, place: Place, copy: Place, original: Object) -> Result:
+    async def _clean_up(self, place: ResourcePath, copy: ResourcePath, original: Object) -> Result:
         if HOLD not in finalizers.finalizers_of(original):
             return Done()
         present = await self._hub_client.find(copy)
@@ -115,10 +114,10 @@ async def copier(
     """Run one life of the controller; the task ends when it is killed."""
     originals = Informer(
         hub_client,
-        Place(CONFIG_MAPS, space),
+        ResourcePath(CONFIG_MAPS, space),
         selection=ListOptions(label_selector="copy=yes"),
     )
-    copies = Informer(hub_client, Place(SECRETS, space), indexes={"owner": by_owner_uid})
+    copies = Informer(hub_client, ResourcePath(SECRETS, space), indexes={"owner": by_owner_uid})
     controller = Controller(
         "copier",
         Copier(writer).reconcile,
@@ -161,8 +160,8 @@ async def is_settled(hub_client: ClusterClient, space: str) -> bool:
 
 async def end_state(hub_client: ClusterClient, space: str) -> dict[str, Any]:
     """Return what the controller is about: who is noted where, and which copies there are."""
-    maps = await hub_client.list_objects(Place(CONFIG_MAPS, space))
-    secrets = await hub_client.list_objects(Place(SECRETS, space))
+    maps = await hub_client.list_objects(ResourcePath(CONFIG_MAPS, space))
+    secrets = await hub_client.list_objects(ResourcePath(SECRETS, space))
     return {
         "maps": {
             name_of(each): find_at(each, "metadata", "annotations", "example.com/copy")
@@ -184,13 +183,13 @@ async def live_once(hub_client: ClusterClient, space: str, writer: Client) -> bo
 async def prepare(hub_client: ClusterClient) -> str:
     """Make a namespace with one map to keep, and one that was deleted while it was held."""
     space = await new_namespace(hub_client)
-    maps = Place(CONFIG_MAPS, space)
+    maps = ResourcePath(CONFIG_MAPS, space)
     for name in ("kept", "leaving"):
         held = {"finalizers": [HOLD]} if name == "leaving" else {}
         labelled = config_map(name, {"n": "1"}, namespace=space, labels={"copy": "yes"}, **held)
         made = await hub_client.create(maps, labelled)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "leaving"}}
-    await hub_client.create(Place(SECRETS, space), secret)
+    await hub_client.create(ResourcePath(SECRETS, space), secret)
     await hub_client.delete(maps.named("leaving"), DeleteOptions(uid=uid_of(made)))
     return space
 
@@ -225,7 +224,7 @@ async def test_killed_at_any_write_it_ends_where_it_would_have(
 
 async def test_one_key_is_never_worked_on_twice_at_once(hub_client: ClusterClient):
     space = await new_namespace(hub_client)
-    maps = Place(CONFIG_MAPS, space)
+    maps = ResourcePath(CONFIG_MAPS, space)
     at_work: set[Request] = set()
     finished: list[Request] = []
     ids: set[str] = set()
@@ -263,9 +262,11 @@ async def test_one_key_is_never_worked_on_twice_at_once(hub_client: ClusterClien
 async def test_events_are_counted_and_leases_are_held_on_a_live_hub(hub_client: ClusterClient):
     space = await new_namespace(hub_client)
     clock = SystemClock()
-    made = await hub_client.create(Place(CONFIG_MAPS, space), config_map("a", namespace=space))
+    made = await hub_client.create(
+        ResourcePath(CONFIG_MAPS, space), config_map("a", namespace=space)
+    )
     recorder = EventRecorder(hub_client, component="copier", clock=clock)
-    place = Place(LEASES, space, "copier")
+    place = ResourcePath(LEASES, space, "copier")
     election = LeaderElection(hub_client, Candidacy(place, "me"), clock=clock, random=Random(1))
 
     async def work(epoch: int) -> None:
@@ -276,7 +277,7 @@ async def test_events_are_counted_and_leases_are_held_on_a_live_hub(hub_client: 
 
     await election.lead(work)
 
-    (event,) = await hub_client.list_objects(Place(EVENTS, space))
+    (event,) = await hub_client.list_objects(ResourcePath(EVENTS, space))
     assert (event["count"], event["involvedObject"]["uid"]) == (2, uid_of(made))
     lease = await hub_client.get(place)
     assert not lease["spec"].get("holderIdentity")

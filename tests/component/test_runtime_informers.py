@@ -14,10 +14,9 @@ import structlog
 from clusterspace.apiserver.store.interface import Revision
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions, ListOptions, PatchType
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.writes import DeleteOptions, PatchType
 from clusterspace.controllers.caches import by_label
 from clusterspace.controllers.informers import STALE_SECONDS, Informer, Update
 from clusterspace.kube.objects import Object, resource_version_of, uid_of
@@ -42,7 +41,7 @@ from clusterspace.testing.faults import (
 from clusterspace.testing.hubs import client_for_test, hub_for_test, real_server_for_test
 from clusterspace.testing.steps import until
 
-MAPS = Place(CONFIG_MAPS, "default")
+MAPS = ResourcePath(CONFIG_MAPS, "default")
 SECONDS = 60.0
 
 Compact = Callable[[int], Awaitable[None]]
@@ -307,7 +306,7 @@ async def test_a_server_that_does_not_stream_lists_is_listed(bench: Bench):
 async def test_a_server_that_ignores_the_wish_to_stream_is_listed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("clusterspace.client.following.INITIAL_SECONDS", 0.2)
+    monkeypatch.setattr("clusterspace.client.reflector.INITIAL_SECONDS", 0.2)
     bench.proxy.inject(Freeze(), when=is_streamed_list, times=None)
 
     async with running(Informer(bench.watcher_client, MAPS)) as informer:
@@ -315,7 +314,7 @@ async def test_a_server_that_ignores_the_wish_to_stream_is_listed(
 
 
 async def test_a_watch_that_freezes_is_opened_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("clusterspace.client.following.QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("clusterspace.client.reflector.QUIET_SECONDS", 0.3)
     async with running(Informer(bench.watcher_client, MAPS)) as informer:
         bench.proxy.inject(Freeze(), when=is_watch, times=2)
         bench.proxy.cut()

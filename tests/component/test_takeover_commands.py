@@ -14,8 +14,8 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.cli.commands.workloads import promote, resume
-from clusterspace.client.places import Place
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
 from clusterspace.errors import CannotPromote
 from clusterspace.fleet.execution.deletion_budget import is_paused
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
@@ -31,7 +31,7 @@ from clusterspace.testing.builders import (
 )
 from clusterspace.testing.steps import until
 
-WEB = Place(DEPLOYMENTS, "default", "web")
+WEB = ResourcePath(DEPLOYMENTS, "default", "web")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_promote_writes_template_and_policy_and_says_so(site: Site, tmp_pa
     template = await site.hub.get(WEB)
     assert template["spec"]["replicas"] == 3
     assert annotations_of(template)[stamps.CONFLICT_RESOLUTION] == "overwrite"
-    policy = await site.hub.get(Place(PROPAGATION_POLICIES, "default", name))
+    policy = await site.hub.get(ResourcePath(PROPAGATION_POLICIES, "default", name))
     assert policy["spec"]["preserveResourcesOnDeletion"] is True
     assert policy["spec"]["placement"]["clusterAffinity"]["clusterNames"] == [CLUSTER]
 
@@ -97,7 +97,7 @@ async def test_what_is_on_the_hub_already_is_left_as_it_is(site: Site, tmp_path:
     assert told.exit_code == 1
     assert "is on the hub already" in told.output
     assert resource_version_of(await site.hub.get(WEB)) == resource_version_of(present)
-    assert await site.hub.list_objects(Place(PROPAGATION_POLICIES)) == []
+    assert await site.hub.list_objects(ResourcePath(PROPAGATION_POLICIES)) == []
 
 
 async def test_an_interrupted_promotion_can_be_repeated(site: Site, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_template_and_policy_are_printed_for_kubectl(site: Site, tmp_path:
 
 
 async def test_resume_lets_deletions_go_on(site: Site, tmp_path: Path) -> None:
-    cluster = Place(CLUSTERS, name=CLUSTER)
+    cluster = ResourcePath(CLUSTERS, name=CLUSTER)
     async with executing(site):
         works = [await site.order(work_of(config_map(f"m{number}"))) for number in range(14)]
         for work in works:
@@ -185,5 +185,5 @@ async def test_resume_lets_deletions_go_on(site: Site, tmp_path: Path) -> None:
         assert "deletions in west go on" in told.output
         for work in works:
             await site.gone(name_of(work))
-    left = await site.member.list_objects(Place(CONFIG_MAPS, "default"))
+    left = await site.member.list_objects(ResourcePath(CONFIG_MAPS, "default"))
     assert [name_of(each) for each in left if name_of(each).startswith("m")] == []

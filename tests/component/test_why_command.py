@@ -13,7 +13,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.cli.commands.workloads import why
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import labels_of, with_metadata
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, deployment, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
@@ -41,17 +41,17 @@ async def place_web(fleet: Fleet) -> None:
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"resourceSelectors": [selector], "placement": {}},
     }
-    made = await fleet.hub_client.create(Place(PROPAGATION_POLICIES, "default"), policy)
+    made = await fleet.hub_client.create(ResourcePath(PROPAGATION_POLICIES, "default"), policy)
     template = with_metadata(
         deployment("web", replicas=2),
         labels={stamps.POLICY_ID: labels_of(made)[stamps.POLICY_ID]},
         annotations={stamps.POLICY_NAME: "web", stamps.POLICY_NAMESPACE: "default"},
     )
-    await fleet.hub_client.create(Place(DEPLOYMENTS, "default"), template)
+    await fleet.hub_client.create(ResourcePath(DEPLOYMENTS, "default"), template)
     async with running_scheduler(fleet.hub_client):
         place = await fleet.bind("web", {"clusterAffinity": {"clusterNames": ["member1"]}})
         binding = await fleet.until_told(place, "Success")
-    await fleet.hub_client.create(Place(NAMESPACES), namespace("karmada-es-member1"))
+    await fleet.hub_client.create(ResourcePath(NAMESPACES), namespace("karmada-es-member1"))
     work = {
         "apiVersion": "work.karmada.io/v1alpha1",
         "kind": "Work",
@@ -61,7 +61,7 @@ async def place_web(fleet: Fleet) -> None:
         },
         "spec": {"workload": {"manifests": [deployment("web")]}},
     }
-    await fleet.hub_client.create(Place(WORKS, "karmada-es-member1"), work)
+    await fleet.hub_client.create(ResourcePath(WORKS, "karmada-es-member1"), work)
 
 
 async def test_an_object_is_followed_to_its_clusters(fleet: Fleet, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_an_object_is_followed_to_its_clusters(fleet: Fleet, tmp_path: Pat
 
 
 async def test_what_cannot_be_found_is_told_in_a_sentence(fleet: Fleet, tmp_path: Path) -> None:
-    await fleet.hub_client.create(Place(DEPLOYMENTS, "default"), deployment("alone"))
+    await fleet.hub_client.create(ResourcePath(DEPLOYMENTS, "default"), deployment("alone"))
 
     absent = await ask(tmp_path, "deploy/absent")
     unknown = await ask(tmp_path, "gadget/web")

@@ -14,9 +14,8 @@ from clusterspace.apis import bindings, stamps
 from clusterspace.apis.bindings import reference_to
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.works import binding_key_of, cluster_of, identifier_of, manifests_of
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EVENTS, EventRecorder
@@ -110,22 +109,24 @@ class Site:
     hub_client: ClusterClient
 
     async def join(self, name: str, **metadata: Any) -> Object:
-        await self.hub_client.create(Place(NAMESPACES), namespace(execution_namespace(name)))
+        await self.hub_client.create(ResourcePath(NAMESPACES), namespace(execution_namespace(name)))
         cluster = {
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": name, **metadata},
             "spec": {"syncMode": "Push", "id": f"id-of-{name}"},
         }
-        return await self.hub_client.create(Place(CLUSTERS), cluster)
+        return await self.hub_client.create(ResourcePath(CLUSTERS), cluster)
 
     async def put(self, resource: GroupVersionResource, made: Object) -> Object:
-        return await self.hub_client.create(Place(resource, namespace_of(made)), made)
+        return await self.hub_client.create(ResourcePath(resource, namespace_of(made)), made)
 
-    async def bind(self, template: Object, *clusters: str, replicas: int = 0, **spec: Any) -> Place:
+    async def bind(
+        self, template: Object, *clusters: str, replicas: int = 0, **spec: Any
+    ) -> ResourcePath:
         """Make a binding as the detector and the scheduler leave it."""
         is_namespaced = bool(namespace_of(template))
-        place = Place(
+        place = ResourcePath(
             bindings.resource_for(namespace_of(template)),
             namespace_of(template),
             bindings.name_for(template),
@@ -150,26 +151,26 @@ class Site:
         await self.hub_client.create(place.collection, binding)
         return place
 
-    async def change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+    async def change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
         held = await self.hub_client.get(place)
         return await commit(self.hub_client, place, held, edit(held))
 
-    async def retry_change(self, place: Place, edit: Callable[[Object], Object]) -> Object:
+    async def retry_change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
         """Change an object that others write to at the same time."""
         while True:
             with suppress(Conflict):
                 return await self.change(place, edit)
 
-    async def delete(self, place: Place) -> None:
+    async def delete(self, place: ResourcePath) -> None:
         held = await self.hub_client.get(place)
         await self.hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
 
-    async def works_of(self, place: Place) -> dict[str, Object]:
+    async def works_of(self, place: ResourcePath) -> dict[str, Object]:
         """Return the Works of a binding by cluster."""
-        works = await self.hub_client.list_objects(Place(WORKS))
+        works = await self.hub_client.list_objects(ResourcePath(WORKS))
         return {cluster_of(work): work for work in works if binding_key_of(work) == place.key}
 
-    async def until_works(self, place: Place, *clusters: str) -> dict[str, Object]:
+    async def until_works(self, place: ResourcePath, *clusters: str) -> dict[str, Object]:
         async def holds() -> bool:
             return set(await self.works_of(place)) == set(clusters)
 
@@ -184,16 +185,16 @@ class Site:
             told["status"] = counters
         condition = {**APPLIED, **applied, "lastTransitionTime": "2026-01-01T00:00:00Z"}
         reported = {"conditions": [condition], "manifestStatuses": [told]}
-        place = place_of(WORKS, work)
+        place = resource_path_of(WORKS, work)
         return await self.change(place, lambda held: {**held, "status": reported})
 
     async def execute_deletions(self) -> None:
         """Let go of Works that are being deleted, as executors do when the object is gone."""
-        for work in await self.hub_client.list_objects(Place(WORKS)):
+        for work in await self.hub_client.list_objects(ResourcePath(WORKS)):
             if work["metadata"].get("deletionTimestamp"):
-                await release(self.hub_client, place_of(WORKS, work), work, WORK_FINALIZER)
+                await release(self.hub_client, resource_path_of(WORKS, work), work, WORK_FINALIZER)
 
-    async def is_gone(self, place: Place) -> bool:
+    async def is_gone(self, place: ResourcePath) -> bool:
         try:
             await self.hub_client.get(place)
         except NotFound:
@@ -203,7 +204,7 @@ class Site:
     async def events(self, running: Running, reason: str) -> set[tuple[str, str]]:
         """Return kinds and messages of the events that were recorded for a reason."""
         await running.events.flush()
-        told = await self.hub_client.list_objects(Place(EVENTS))
+        told = await self.hub_client.list_objects(ResourcePath(EVENTS))
         return {
             (each["involvedObject"]["kind"], each["message"])
             for each in told
@@ -215,8 +216,8 @@ async def _told(templates: TemplateInformers | ConfigMapTemplates) -> bool:
     return templates.has_synced
 
 
-def deployment_place(name: str) -> Place:
-    return Place(DEPLOYMENTS, "default", name)
+def deployment_place(name: str) -> ResourcePath:
+    return ResourcePath(DEPLOYMENTS, "default", name)
 
 
 def work_id_of(work: Object) -> str:

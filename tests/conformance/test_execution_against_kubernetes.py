@@ -9,9 +9,8 @@ from pathlib import Path
 from tests.component.execution_site import CLUSTER, Site, executing, joined_hub, work_of
 
 from clusterspace.apis import stamps
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import PatchType, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, PatchType, WriteOptions
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -113,7 +112,7 @@ async def test_each_kind_is_written_once_and_then_left_in_peace(tmp_path: Path) 
 
 
 async def test_a_takeover_changes_nothing_that_runs(tmp_path: Path) -> None:
-    place = Place(DEPLOYMENTS, "default", "web")
+    place = ResourcePath(DEPLOYMENTS, "default", "web")
     async with stage(tmp_path) as on:
         legacy = await on.site.member.create(place.collection, deployment("web"), KUBECTL)
         sidecar = {
@@ -138,7 +137,7 @@ async def test_a_takeover_changes_nothing_that_runs(tmp_path: Path) -> None:
 
 
 async def test_overwriting_replaces_what_kubectl_had_applied(tmp_path: Path) -> None:
-    place = Place(CONFIG_MAPS, "default", "conf")
+    place = ResourcePath(CONFIG_MAPS, "default", "conf")
     async with stage(tmp_path) as on:
         await on.site.member.create(place.collection, config_map("conf", {"old": "1"}), KUBECTL)
 

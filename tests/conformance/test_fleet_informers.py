@@ -18,7 +18,7 @@ from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, member_at
 from tests.component.gateway.watch_streams import watching
 from tests.flows.fleets import Side
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, status_reply
@@ -56,7 +56,7 @@ class Fleet:
         self.made += 1
         name = f"n{self.made}"
         await self.member.client.create(
-            Place(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
+            ResourcePath(CONFIG_MAPS, "shop"), config_map(name, namespace="shop")
         )
         return f"{name}.clusterspace.north"
 
@@ -84,7 +84,7 @@ async def _north(site: Site) -> AsyncGenerator[Fleet]:
     async with hub_for_test(home, name="north") as settings, client_for_test(settings) as own:
         north = Side(settings, own)
         for side in (north, site.hub, site.members["east"]):
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
         async with (
             fault_proxy(own.connection) as proxy,
             member_at(site, "north", proxy.settings.server),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership import identity, names
 from clusterspace.fleet.membership.identity import Creation, PropertyApi
@@ -51,8 +51,8 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
         await fleet.unjoin("west", member=member.settings)
 
     # Nobody runs there who ends namespaces, so it stays, ending; all else is gone.
-    assert await member.names_of(Place(names.SERVICE_ACCOUNTS, "karmada-cluster")) == set()
-    roles = await member.names_of(Place(names.CLUSTER_ROLES))
+    assert await member.names_of(ResourcePath(names.SERVICE_ACCOUNTS, "karmada-cluster")) == set()
+    roles = await member.names_of(ResourcePath(names.CLUSTER_ROLES))
     assert not [each for each in roles if each.startswith("karmada-")]
     assert (await identity.read_identity(member.client)).declared == own.kube_system_uid
 

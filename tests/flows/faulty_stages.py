@@ -13,8 +13,7 @@ from tests.flows.pull_agents import until_ready
 from tests.flows.stages import MEMBERS, SIM, Stage, running_members
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.controllers import run_controllers
@@ -119,7 +118,7 @@ Listed = dict[GroupVersionResource, bytes]
 async def lists_of(cluster: ClusterClient, resources: Iterable[GroupVersionResource]) -> Listed:
     """Return what a cluster answers now, to be told again later."""
     return {
-        each: (await cluster.connection.ask(ApiRequest("GET", Place(each).path))).body
+        each: (await cluster.connection.ask(ApiRequest("GET", ResourcePath(each).path))).body
         for each in resources
     }
 
@@ -153,7 +152,7 @@ def _asks(
     resource: GroupVersionResource, when: Callable[[web.Request], bool]
 ) -> Callable[[web.Request], bool]:
     """Match what asks for a collection, in whatever namespace."""
-    start, end = Place(resource).path.rsplit("/", 1)
+    start, end = ResourcePath(resource).path.rsplit("/", 1)
 
     def matches(request: web.Request) -> bool:
         is_one = request.path.startswith(start) and request.path.endswith(f"/{end}")

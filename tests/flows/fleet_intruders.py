@@ -13,8 +13,7 @@ from typing import Any
 
 from tests.component.gateway.fleet_site import TABLE, Site, grant, reaching
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, ApiRequest
+from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -72,7 +71,7 @@ async def furnish(site: Site) -> None:
     for cluster in CLUSTERS:
         side = site.members.get(cluster, site.hub)
         for space in SPACES:
-            await side.client.create(Place(NAMESPACES), namespace(space))
+            await side.client.create(ResourcePath(NAMESPACES), namespace(space))
             for name in NAMES:
                 text = f"canary-{cluster}-{space}-{name}"
                 made = config_map(
@@ -82,7 +81,7 @@ async def furnish(site: Site) -> None:
                     annotations={"note": text},
                     labels={"l": "v"},
                 )
-                await side.client.create(Place(CONFIG_MAPS, space), made)
+                await side.client.create(ResourcePath(CONFIG_MAPS, space), made)
         for user in TOKENS:
             for space in RIGHTS[user][cluster]:
                 await _grant_in(site, cluster, user, space)
@@ -103,7 +102,7 @@ async def _grant_in(site: Site, cluster: str, user: str, space: str) -> None:
         "subjects": [{"kind": "User", "name": user, "apiGroup": rbac}],
     }
     for resource, made in (("roles", role), ("rolebindings", binding)):
-        place = Place(GroupVersionResource(rbac, "v1", resource), space)
+        place = ResourcePath(GroupVersionResource(rbac, "v1", resource), space)
         await side.client.create(place, made)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.endpoints import LOOPBACK, Network
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership import names
@@ -47,7 +47,7 @@ class Side:
     settings: ConnectionSettings
     client: ClusterClient
 
-    async def names_of(self, place: Place) -> set[str]:
+    async def names_of(self, place: ResourcePath) -> set[str]:
         return {name_of(each) for each in await self.client.list_objects(place)}
 
     async def everything_of_ours(self) -> set[str]:
@@ -56,11 +56,11 @@ class Side:
         for resource in (names.NAMESPACES, names.CLUSTER_ROLES, names.CLUSTER_ROLE_BINDINGS):
             found |= {
                 f"{resource.resource}/{name}"
-                for name in await self.names_of(Place(resource))
+                for name in await self.names_of(ResourcePath(resource))
                 if name.startswith("karmada-")
             }
         for resource in (names.SECRETS, names.SERVICE_ACCOUNTS):
-            inside = Place(resource, "karmada-cluster")
+            inside = ResourcePath(resource, "karmada-cluster")
             found |= {f"{resource.resource}/{name}" for name in await self.names_of(inside)}
         return found - {"serviceaccounts/default"}
 

@@ -14,10 +14,9 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.member_clusters import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists, Conflict
@@ -60,7 +59,7 @@ class Invited:
         return self.fleet.hub.client
 
     async def invite(self, name: str = "west", **options: Any) -> Object:
-        return await self.hub.create(Place(MEMBER_CLUSTERS), member_cluster(name, **options))
+        return await self.hub.create(ResourcePath(MEMBER_CLUSTERS), member_cluster(name, **options))
 
     async def get(self, name: str = "west") -> Object:
         return await self.hub.get(manifests.member_cluster_place(name))
@@ -113,7 +112,7 @@ class Invited:
         await until(is_gone)
 
     async def order(self, work: Object, name: str = "west") -> None:
-        await self.hub.create(Place(WORKS, execution_namespace(name)), work)
+        await self.hub.create(ResourcePath(WORKS, execution_namespace(name)), work)
 
     async def until_placed(self, *config_maps: str, name: str = "west") -> None:
         async def are_there() -> bool:
@@ -122,23 +121,23 @@ class Invited:
         await until(are_there)
 
     async def internals(self) -> list[Object]:
-        return await self.hub.list_objects(Place(INTERNAL_MEMBER_CLUSTERS))
+        return await self.hub.list_objects(ResourcePath(INTERNAL_MEMBER_CLUSTERS))
 
     async def event_reasons(self, about: str = "MemberCluster") -> set[str]:
-        listed = await self.hub.list_objects(Place(EVENTS, "default"))
+        listed = await self.hub.list_objects(ResourcePath(EVENTS, "default"))
         return {str(e["reason"]) for e in listed if e["involvedObject"]["kind"] == about}
 
     async def identity_settings(self, name: str = "west") -> ConnectionSettings:
         """Return how the agent of a member reaches the hub: by its service account's token."""
         await self._ensure(names.namespace_place(ACCOUNTS), "Namespace")
-        account = Place(names.SERVICE_ACCOUNTS, ACCOUNTS, f"agent-{name}")
+        account = ResourcePath(names.SERVICE_ACCOUNTS, ACCOUNTS, f"agent-{name}")
         await self._ensure(account, "ServiceAccount")
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = await self.hub.create(account.part("token"), wanted)
         token = str(find_at(answer, "status", "token"))
-        return replace(self.fleet.hub.settings, identity=Identity(token=token))
+        return replace(self.fleet.hub.settings, identity=AuthInfo(token=token))
 
-    async def _ensure(self, place: Place, kind: str) -> None:
+    async def _ensure(self, place: ResourcePath, kind: str) -> None:
         metadata = {"name": place.name, "namespace": place.namespace}
         try:
             await self.hub.create(
@@ -174,7 +173,9 @@ class Invited:
             await asyncio.wait([task])
 
 
-async def edit_at(hub: ClusterClient, place: Place, edit: Callable[[Object], Object]) -> None:
+async def edit_at(
+    hub: ClusterClient, place: ResourcePath, edit: Callable[[Object], Object]
+) -> None:
     """Edit an object that others write too, as people do who try again."""
     while True:
         before = await hub.get(place)
@@ -188,7 +189,7 @@ async def edit_at(hub: ClusterClient, place: Place, edit: Callable[[Object], Obj
 async def placed(invited: Invited, name: str) -> set[str]:
     """Return the ConfigMaps in the default namespace of a member, without the one all have."""
     member = invited.members[name]
-    return await member.names_of(Place(names.CONFIG_MAPS, "default")) - {"kube-root-ca.crt"}
+    return await member.names_of(ResourcePath(names.CONFIG_MAPS, "default")) - {"kube-root-ca.crt"}
 
 
 def work_for(cluster: str, *config_maps: str) -> Object:

@@ -33,7 +33,7 @@ from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EventRecorder
@@ -122,7 +122,7 @@ class MortalFleet(Stage):
 
     async def held_by(self, member: str) -> dict[str, Object]:
         """Return what a member holds of the story, and of what stands beside it."""
-        listed = await self.client_of(member).list_objects(Place(CONFIG_MAPS, "default"))
+        listed = await self.client_of(member).list_objects(ResourcePath(CONFIG_MAPS, "default"))
         return {name_of(each): each for each in listed if name_of(each) != "kube-root-ca.crt"}
 
     async def survivors(self) -> dict[str, str]:
@@ -196,9 +196,9 @@ def policy_for(name: str, *clusters: str) -> Object:
     }
 
 
-TEMPLATE = Place(CONFIG_MAPS, "default", STORY)
-POLICY = Place(PROPAGATION_POLICIES, "default", STORY)
-BINDING = Place(RESOURCE_BINDINGS, "default", f"{STORY}-configmap")
+TEMPLATE = ResourcePath(CONFIG_MAPS, "default", STORY)
+POLICY = ResourcePath(PROPAGATION_POLICIES, "default", STORY)
+BINDING = ResourcePath(RESOURCE_BINDINGS, "default", f"{STORY}-configmap")
 
 
 class Story:
@@ -245,7 +245,7 @@ class Story:
         return is_gone and names == [(on, True)]
 
     async def _works(self) -> list[Object]:
-        works = await self._fleet.hub.list_objects(Place(WORKS))
+        works = await self._fleet.hub.list_objects(ResourcePath(WORKS))
         return [each for each in works if name_of(each).startswith(f"{STORY}-")]
 
     async def _left(self) -> list[str]:

@@ -10,12 +10,21 @@ from typing import Any
 
 from tests.corpus import load_scenario
 from tests.flows.recordings import Symbols, differences
-from tests.flows.stages import KUBECTL, RESOURCES, SIM, Stage, delete, edit, kubectl_apply, place_of
+from tests.flows.stages import (
+    KUBECTL,
+    RESOURCES,
+    SIM,
+    Stage,
+    delete,
+    edit,
+    kubectl_apply,
+    resource_path_of,
+)
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, taints_of
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.membership.taints import CORDON
 from clusterspace.fleet.propagation.statuses.controller import FULLY_APPLIED
@@ -57,7 +66,7 @@ ROLLED_OUT = ("override_and_cluster_scope", "conflict_matrix")
 """Scenes in which a rollout gets stuck, for want of nodes."""
 LEFT_OVER = {"promote": "dup"}
 """A policy that was still there from another scene when it was recorded."""
-DUP = Place(DEPLOYMENTS, "default", "dup")
+DUP = ResourcePath(DEPLOYMENTS, "default", "dup")
 
 
 class Player:
@@ -75,7 +84,7 @@ class Player:
 
     async def play(self, scene: str) -> None:
         self._scene = scene
-        self._earlier = {str(place_of(each)) for each in await self._works("")}
+        self._earlier = {str(resource_path_of(each)) for each in await self._works("")}
         for step in load_scenario("karmada", scene)["steps"]:
             if "action" in step:
                 await self._act(str(step["action"]), step.get("manifests") or [])
@@ -106,15 +115,15 @@ class Player:
             case ["template", "deleted", *_]:
                 await delete(hub, DUP)
             case ["all", "templates", "deleted", *_]:
-                for each in await hub.list_objects(Place(DEPLOYMENTS, "default")):
+                for each in await hub.list_objects(ResourcePath(DEPLOYMENTS, "default")):
                     if name_of(each).startswith("c-"):
-                        await delete(hub, Place(DEPLOYMENTS, "default", name_of(each)))
+                        await delete(hub, ResourcePath(DEPLOYMENTS, "default", name_of(each)))
             case ["ClusterPropagationPolicy", "deleted,", *_]:
-                await delete(hub, Place(CLUSTER_PROPAGATION_POLICIES, "", "cpp"))
+                await delete(hub, ResourcePath(CLUSTER_PROPAGATION_POLICIES, "", "cpp"))
             case ["create", "ns", name]:
-                await hub.create(Place(NAMESPACES), namespace(name))
+                await hub.create(ResourcePath(NAMESPACES), namespace(name))
             case ["delete", "ns", name, *_]:
-                await delete(hub, Place(NAMESPACES, "", name))
+                await delete(hub, ResourcePath(NAMESPACES, "", name))
             case _:
                 raise AssertionError(f"nobody knows how to do this: {words}")
 
@@ -134,7 +143,7 @@ class Player:
         await kubectl_apply(self._stage.hub, manifest)
 
     async def _until_applied(self, name: str) -> None:
-        place = Place(RESOURCE_BINDINGS, "default", f"{name}-deployment")
+        place = ResourcePath(RESOURCE_BINDINGS, "default", f"{name}-deployment")
 
         async def is_applied() -> bool:
             binding = await self._stage.hub.find(place) or {}
@@ -155,7 +164,7 @@ class Player:
             others = [each for each in taints_of(cluster) if each.get("key") != CORDON.key]
             return with_value(cluster, [*others, *taints], "spec", "taints")
 
-        await edit(self._stage.hub, Place(CLUSTERS, "", member), change)
+        await edit(self._stage.hub, ResourcePath(CLUSTERS, "", member), change)
 
     async def _promote(self) -> None:
         stage = self._stage
@@ -180,7 +189,7 @@ class Player:
             await self._until_alike(side, each)
 
     async def _until_gone(self, side: str, kind: str, rest: list[str]) -> None:
-        place = Place(RESOURCES[kind], "" if kind == "Namespace" else "default", rest[0])
+        place = ResourcePath(RESOURCES[kind], "" if kind == "Namespace" else "default", rest[0])
 
         async def is_gone() -> bool:
             return await self._stage.client_of(side).find(place) is None
@@ -191,19 +200,19 @@ class Player:
     async def _until_only(self, wanted: Iterable[Object], rest: list[str]) -> None:
         """Wait until there are no other Works than were recorded."""
         inside = rest[1] if rest[0] == "-n" else ""
-        names = {str(place_of(each)) for each in wanted}
+        names = {str(resource_path_of(each)) for each in wanted}
 
         async def of_this_scene() -> set[str]:
-            held = {str(place_of(each)) for each in await self._works(inside)}
+            held = {str(resource_path_of(each)) for each in await self._works(inside)}
             return held - self._earlier
 
         await until_equal(of_this_scene, names)
 
     async def _works(self, inside: str) -> list[Object]:
-        return await self._stage.hub.list_objects(Place(RESOURCES["Work"], inside))
+        return await self._stage.hub.list_objects(ResourcePath(RESOURCES["Work"], inside))
 
     async def _until_alike(self, side: str, recorded: Object) -> None:
-        place, found = place_of(recorded), list[str]()
+        place, found = resource_path_of(recorded), list[str]()
 
         async def is_alike() -> bool:
             held = await self._stage.client_of(side).find(place)

@@ -20,9 +20,8 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICIES,
 )
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import (
     Object,
@@ -91,8 +90,8 @@ class Stage:
         return self.hub if side == "hub" else self.members[side].client
 
 
-def place_of(manifest: Object) -> Place:
-    return Place(RESOURCES[manifest["kind"]], namespace_of(manifest), name_of(manifest))
+def resource_path_of(manifest: Object) -> ResourcePath:
+    return ResourcePath(RESOURCES[manifest["kind"]], namespace_of(manifest), name_of(manifest))
 
 
 async def kubectl_apply(cluster: ClusterClient, manifest: Object) -> Object:
@@ -105,12 +104,12 @@ async def kubectl_apply(cluster: ClusterClient, manifest: Object) -> Object:
         separators=(",", ":"),
     )
     noted = with_metadata(manifest, annotations={**annotations, LAST_APPLIED: text + "\n"})
-    return await cluster.create(place_of(manifest).collection, noted, KUBECTL)
+    return await cluster.create(resource_path_of(manifest).collection, noted, KUBECTL)
 
 
 async def edit(
     cluster: ClusterClient,
-    place: Place,
+    place: ResourcePath,
     change: Callable[[Object], Object],
     options: WriteOptions = KUBECTL,
 ) -> Object:
@@ -122,7 +121,7 @@ async def edit(
             continue
 
 
-async def delete(cluster: ClusterClient, place: Place) -> None:
+async def delete(cluster: ClusterClient, place: ResourcePath) -> None:
     try:
         held = await cluster.get(place)
         await cluster.delete(place, DeleteOptions(uid=uid_of(held)))

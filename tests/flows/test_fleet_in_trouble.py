@@ -10,7 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 from tests.component.gateway.fleet_site import TABLE, Site, fake_member, fleet_site, member_at
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,8 +57,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
             fleet_site(directory, members=WELL, list_seconds=DEADLINE, request_seconds=DEADLINE)
         )
         for side in running.members.values():
-            await side.client.create(Place(CONFIG_MAPS, "default"), config_map("same"))
-            await side.client.create(Place(DEPLOYMENTS, "default"), deployment("same"))
+            await side.client.create(ResourcePath(CONFIG_MAPS, "default"), config_map("same"))
+            await side.client.create(ResourcePath(DEPLOYMENTS, "default"), deployment("same"))
         for name, handle in (("half", half), ("page", page), ("slow", slow)):
             await stack.enter_async_context(fake_member(running, name, handle))
         await stack.enter_async_context(member_at(running, "down", "https://127.0.0.1:1"))

@@ -18,7 +18,7 @@ from tests.conformance.widgets import GROUP, widget, widget_definition
 from tests.flows.fleets import Side
 from tests.flows.members import KINDS, running_member
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.kube.objects import Object, find_at
@@ -91,8 +91,12 @@ class Row:
     def called(self, name: str) -> str:
         return f"{name}.clusterspace.{self.suffix}" if self.suffix else name
 
-    def place(self, name: str = "") -> Place:
-        return Place(DEPLOYMENTS, "default", name) if self.is_namespaced else Place(ROLES, "", name)
+    def place(self, name: str = "") -> ResourcePath:
+        return (
+            ResourcePath(DEPLOYMENTS, "default", name)
+            if self.is_namespaced
+            else ResourcePath(ROLES, "", name)
+        )
 
     def body(self, name: str, colour: str) -> Object:
         made = deployment(name, replicas=0) if self.is_namespaced else cluster_role(name)
@@ -348,7 +352,7 @@ async def test_a_list_passes_over_clusters_without_the_api(
     plural = f"gadgets{next(_numbers)}s"
     path = f"/apis/{GROUP}/v1/namespaces/default/{{space}}{plural}"
     site, foo = tables.by_federation[federation], tables.clusters["foo"]
-    await foo.client.create(Place(DEFINITIONS), widget_definition(plural))
+    await foo.client.create(ResourcePath(DEFINITIONS), widget_definition(plural))
     kind = plural.removesuffix("s").capitalize()
 
     async def is_made() -> bool:

@@ -5,12 +5,12 @@ from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.apis import stamps
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, labels_of
 from clusterspace.testing.builders import CONFIG_MAPS
 from clusterspace.testing.steps import until
 
-SHARED = Place(CONFIG_MAPS, "default", "shared")
+SHARED = ResourcePath(CONFIG_MAPS, "default", "shared")
 
 POLICY: Object = {
     "apiVersion": "policy.karmada.io/v1alpha1",
@@ -27,8 +27,8 @@ async def placed(fleet: Fleet, west: Side) -> None:
     """Place an object on a member, by policy."""
     hub = fleet.hub.client
     template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}}
-    await hub.create(Place(CONFIG_MAPS, "default"), {**template, "data": {"kept": "yes"}})
-    await hub.create(Place(PROPAGATION_POLICIES, "default"), POLICY)
+    await hub.create(ResourcePath(CONFIG_MAPS, "default"), {**template, "data": {"kept": "yes"}})
+    await hub.create(ResourcePath(PROPAGATION_POLICIES, "default"), POLICY)
 
     async def is_there() -> bool:
         return await west.client.find(SHARED) is not None

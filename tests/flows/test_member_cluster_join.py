@@ -12,9 +12,8 @@ from tests.flows.pull_agents import register, running_agent
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.member_clusters import member_namespace
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ListOptions
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Forbidden, Invalid
 from clusterspace.fleet.membership import names
@@ -85,7 +84,7 @@ async def test_an_invited_cluster_joins_and_is_a_pull_cluster_too(
         assert find_at(cluster, "spec", "syncMode") == "Pull"
         assert find_at(cluster, "spec", "id") == kube_system["metadata"]["uid"]
         member_cluster = await invited.get()
-        nodes = len(await member.client.list_objects(Place(names.NODES)))
+        nodes = len(await member.client.list_objects(ResourcePath(names.NODES)))
         count = "kubernetes-fleet.io/node-count"
         assert find_at(member_cluster, "status", "properties", count, "value") == str(nodes)
         assert find_at(member_cluster, "status", "resourceUsage", "available", "cpu")
@@ -278,17 +277,17 @@ async def test_an_agent_reaches_its_own_and_nothing_of_other_members(invited: In
         async with client_for_test(await invited.identity_settings("west")) as agent:
             await agent.get(names.cluster_place("west"))
             await agent.get(names.lease_place("west"))
-            await agent.list_objects(Place(WORKS, execution_namespace("west")))
+            await agent.list_objects(ResourcePath(WORKS, execution_namespace("west")))
             for forbidden in (
                 names.cluster_place("east"),
                 names.lease_place("east"),
                 manifests.internal_place("east"),
                 manifests.member_cluster_place("west"),
-                Place(names.SECRETS, CLUSTER_NAMESPACE, "west"),
+                ResourcePath(names.SECRETS, CLUSTER_NAMESPACE, "west"),
             ):
                 with pytest.raises(Forbidden):
                     await agent.get(forbidden)
-            for place in (Place(WORKS, execution_namespace("east")), Place(CLUSTERS)):
+            for place in (ResourcePath(WORKS, execution_namespace("east")), ResourcePath(CLUSTERS)):
                 with pytest.raises(Forbidden):
                     await agent.list_objects(place)
             own = await agent.get(names.cluster_place("west"))
@@ -296,7 +295,7 @@ async def test_an_agent_reaches_its_own_and_nothing_of_other_members(invited: In
             with pytest.raises(Forbidden):
                 await commit(agent, names.cluster_place("west"), own, untainted)
             named = ListOptions(field_selector="metadata.name=west")
-            assert len(await agent.list_objects(Place(CLUSTERS), named)) == 1
+            assert len(await agent.list_objects(ResourcePath(CLUSTERS), named)) == 1
 
 
 async def test_a_cluster_deleted_by_hand_comes_back_for_its_membercluster_is_still_there(

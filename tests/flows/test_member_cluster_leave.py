@@ -12,7 +12,7 @@ from tests.flows.pull_agents import as_agent, register, running_agent, unregiste
 
 from clusterspace.apis.clusters import execution_namespace
 from clusterspace.apis.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member_namespace
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotLeave, Unauthorized
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.member_clusters import manifests
@@ -213,7 +213,9 @@ async def test_two_hundred_objects_and_an_agent_killed_ten_times_come_to_the_sam
             for start in range(0, 200, 5):
                 await invited.order(work_for("west", *wanted[start : start + 5]))
             await invited.until_placed(*wanted)
-        await member.client.create(Place(names.CONFIG_MAPS, "default"), _config_map("bystander"))
+        await member.client.create(
+            ResourcePath(names.CONFIG_MAPS, "default"), _config_map("bystander")
+        )
         await invited.let_go()
         for life in range(10):
             async with invited.agent(member):
@@ -222,7 +224,7 @@ async def test_two_hundred_objects_and_an_agent_killed_ten_times_come_to_the_sam
             await until_forgotten(invited)
         left = await placed(invited, "west")
         assert left - {"bystander"} == (set(wanted) if keeps else set())
-        assert await member.client.find(Place(names.CONFIG_MAPS, "default", "bystander"))
+        assert await member.client.find(ResourcePath(names.CONFIG_MAPS, "default", "bystander"))
 
 
 def _config_map(name: str) -> Object:

@@ -23,7 +23,7 @@ from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import PARENT, PLACEMENTS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.steps import until, until_equal
@@ -77,7 +77,7 @@ async def refusals(site: PlacementSite, name: str) -> dict[str, str]:
 
 async def orders_for(site: PlacementSite, name: str) -> int:
     """Return how many Works order an object."""
-    works = await site.hub.list_objects(Place(WORKS, execution_namespace("west")))
+    works = await site.hub.list_objects(ResourcePath(WORKS, execution_namespace("west")))
     ordered = [name_of(manifest) for work in works for manifest in manifests_of(work)]
     return ordered.count(name)
 
@@ -108,8 +108,8 @@ async def test_an_invited_cluster_takes_part_in_a_policy_and_in_a_placement_unti
     await joined.invited.until_gone()
     assert await site.data("west", "by-placement") is None
     assert await site.data("west", "by-policy", "other") is None
-    assert await site.hub.find(Place(CONFIG_MAPS, "app", "by-placement"))
-    assert await site.hub.find(Place(CONFIG_MAPS, "other", "by-policy"))
+    assert await site.hub.find(ResourcePath(CONFIG_MAPS, "app", "by-placement"))
+    assert await site.hub.find(ResourcePath(CONFIG_MAPS, "other", "by-policy"))
 
 
 async def test_policy_and_placements_that_want_one_object_leave_it_to_one_owner(
@@ -141,16 +141,16 @@ async def test_policy_and_placements_that_want_one_object_leave_it_to_one_owner(
     await until_equal(look_second, wanted)
     assert (await orders_for(site, "claimed"), await orders_for(site, "free")) == (1, 1)
     member = site.members["west"]
-    free = await member.get(Place(CONFIG_MAPS, "app", "free"))
-    claimed = await member.get(Place(CONFIG_MAPS, "app", "claimed"))
+    free = await member.get(ResourcePath(CONFIG_MAPS, "app", "free"))
+    claimed = await member.get(ResourcePath(CONFIG_MAPS, "app", "claimed"))
     assert (labels_of(free)[PARENT], PARENT in labels_of(claimed)) == ("first", False)
 
-    await site.delete(Place(PLACEMENTS, "", "first"))
+    await site.delete(ResourcePath(PLACEMENTS, "", "first"))
 
     async def has_new_owner() -> bool:
-        held = await member.find(Place(CONFIG_MAPS, "app", "free"))
+        held = await member.find(ResourcePath(CONFIG_MAPS, "app", "free"))
         return held is not None and labels_of(held).get(PARENT) == "second"
 
     await until(has_new_owner)
     assert await orders_for(site, "free") == 1
-    assert labels_of(await member.get(Place(CONFIG_MAPS, "app", "claimed")))[stamps.MANAGED]
+    assert labels_of(await member.get(ResourcePath(CONFIG_MAPS, "app", "claimed")))[stamps.MANAGED]

@@ -9,7 +9,7 @@ from tests.flows.fleets import running_fleet
 from tests.flows.invited_members import Invited, placed
 
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.testing.steps import until
@@ -56,8 +56,8 @@ async def place(joined: Invited, name: str, *tolerations: Object) -> None:
             },
         },
     }
-    await joined.hub.create(Place(names.CONFIG_MAPS, "default"), config_map)
-    await joined.hub.create(Place(PROPAGATION_POLICIES, "default"), policy)
+    await joined.hub.create(ResourcePath(names.CONFIG_MAPS, "default"), config_map)
+    await joined.hub.create(ResourcePath(PROPAGATION_POLICIES, "default"), policy)
 
 
 async def taint(joined: Invited, *taints: Object) -> None:

@@ -10,10 +10,10 @@ from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.identity.authority import Authority, KeyPair
-from clusterspace.client.places import Place
-from clusterspace.client.settings import Identity as Credentials
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
+from clusterspace.client.settings import AuthInfo as Credentials
 from clusterspace.client.settings import Pem, Trust
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import (
     CannotJoin,
@@ -222,7 +222,7 @@ async def test_a_kubeconfig_whose_certificate_has_expired_is_refused(
 
 async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: Side) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
-    place = Place(names.SERVICE_ACCOUNTS, "default")
+    place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
     await west.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     issued = await west.client.create(place.named("nobody").part("token"), asked)
@@ -275,7 +275,7 @@ async def test_a_cluster_may_be_told_to_say_who_it_is(fleet: Fleet, tmp_path: Pa
 
 async def test_a_cluster_is_known_by_what_it_says_of_itself(fleet: Fleet, west: Side) -> None:
     said = identity.property_object("cluster-of-west")
-    await west.client.create(Place(identity.PROPERTIES), said)
+    await west.client.create(ResourcePath(identity.PROPERTIES), said)
 
     await fleet.join("west", west)
 

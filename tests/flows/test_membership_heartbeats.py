@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.flows.fleets import Fleet, running_fleet
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
 from clusterspace.fleet.membership import names
@@ -27,7 +27,7 @@ async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
             "kind": "Namespace",
             "metadata": {"name": "karmada-cluster"},
         }
-        await running.hub.client.create(Place(names.NAMESPACES), namespace)
+        await running.hub.client.create(ResourcePath(names.NAMESPACES), namespace)
         yield running
 
 
@@ -106,7 +106,7 @@ async def test_a_hub_that_hears_nobody_doubts_itself_and_taints_nobody(fleet: Fl
     async with fleet.controllers():
 
         async def says_so() -> bool:
-            events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+            events = await fleet.hub.client.list_objects(ResourcePath(EVENTS, "default"))
             return any(each["reason"] == "HubSuspectsItself" for each in events)
 
         await until(says_so)
@@ -140,4 +140,4 @@ async def test_a_cluster_that_never_reported_is_given_time_and_then_unknown(
         await until(is_unknown)
     held = await fleet.cluster("mute")
     assert find_at(held, "metadata", "finalizers") == ["karmada.io/cluster-controller"]
-    assert "karmada-es-mute" in await fleet.hub.names_of(Place(names.NAMESPACES))
+    assert "karmada-es-mute" in await fleet.hub.names_of(ResourcePath(names.NAMESPACES))

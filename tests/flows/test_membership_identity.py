@@ -7,7 +7,7 @@ import pytest
 from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import register
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership import identity, manifests
 from clusterspace.fleet.membership.identity import Creation
@@ -24,7 +24,9 @@ async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
 
 async def say_who(member: Side, cluster_id: str = SAID) -> None:
     """Let a cluster say who it is, by its property."""
-    await member.client.create(Place(identity.PROPERTIES), identity.property_object(cluster_id))
+    await member.client.create(
+        ResourcePath(identity.PROPERTIES), identity.property_object(cluster_id)
+    )
 
 
 @pytest.mark.parametrize("creation", Creation)

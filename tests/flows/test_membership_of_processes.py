@@ -9,7 +9,7 @@ from tests.flows.fleets import Fleet, running_fleet
 from tests.flows.members import SIM_FIRST, Member, running_member
 from tests.flows.pull_agents import register, running_agent, unregister
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
 from clusterspace.fleet.membership import leave, manifests, names
@@ -49,7 +49,7 @@ async def left_on(member: Member) -> set[str]:
     left = await member.everything_of_ours()
     if member.ends_namespaces:
         return left
-    namespaces = await member.client.list_objects(Place(names.NAMESPACES))
+    namespaces = await member.client.list_objects(ResourcePath(names.NAMESPACES))
     ending = {
         f"namespaces/{each['metadata']['name']}"
         for each in namespaces
@@ -61,7 +61,7 @@ async def left_on(member: Member) -> set[str]:
 
 async def told(fleet: Fleet) -> set[str]:
     """Return the reasons of the events about clusters."""
-    events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+    events = await fleet.hub.client.list_objects(ResourcePath(EVENTS, "default"))
     return {each["reason"] for each in events if each["involvedObject"]["kind"] == "Cluster"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.corpus import load_scenario
 from tests.flows.fleets import Fleet, Side, running_fleet
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
 from clusterspace.testing.steps import until
@@ -118,10 +118,10 @@ async def test_leaving_takes_the_same_from_the_hub(joined: tuple[Fleet, Side]) -
 
     await fleet.unjoin(NAME)
 
-    ours = await fleet.hub.names_of(Place(names.NAMESPACES))
+    ours = await fleet.hub.names_of(ResourcePath(names.NAMESPACES))
     assert {each for each in ours if each.startswith("karmada-")} == {"karmada-cluster"}
     assert await fleet.hub.names_of(names.cluster_place("")) == set()
-    assert await fleet.hub.names_of(Place(names.SECRETS, "karmada-cluster")) == set()
+    assert await fleet.hub.names_of(ResourcePath(names.SECRETS, "karmada-cluster")) == set()
 
 
 async def test_a_cordon_leaves_the_same_taint(joined: tuple[Fleet, Side]) -> None:

@@ -17,7 +17,7 @@ from tests.component.placement_site import (
 )
 
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,
     with_metadata,
@@ -129,7 +129,7 @@ async def test_a_cluster_that_loses_its_label_keeps_what_it_has(site: PlacementS
     terms = [{"labelSelector": {"matchLabels": {"zone": "a"}}}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
     policy = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
-    place = Place(CLUSTERS, "", "east")
+    place = ResourcePath(CLUSTERS, "", "east")
     await site.change(place, lambda held: with_metadata(held, labels={"zone": "a"}))
     await site.place(placement(policy=policy))
     await site.until_data("east", "settings", {"v": "1"})
@@ -139,7 +139,7 @@ async def test_a_cluster_that_loses_its_label_keeps_what_it_has(site: PlacementS
     assert await site.clusters() == ["east"]
     assert await site.data("east", "settings") == {"v": "1"}
     await site.change(
-        Place(CLUSTERS, "", "west"), lambda held: with_metadata(held, labels={"zone": "a"})
+        ResourcePath(CLUSTERS, "", "west"), lambda held: with_metadata(held, labels={"zone": "a"})
     )
     await site.until_data("west", "settings", {"v": "1"})
 

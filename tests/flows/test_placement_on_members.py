@@ -22,7 +22,7 @@ from tests.flows.placing_fleets import placing_fleet
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PLACEMENTS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, labels_of, uid_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.steps import until, until_equal
@@ -59,13 +59,13 @@ async def place(
 async def occupy(site: PlacementSite, app: str, data: Object) -> str:
     """Let a member have settings of its own where some are to be placed; return their UID."""
     east = site.members["east"]
-    await east.create(Place(NAMESPACES), namespace(app))
+    await east.create(ResourcePath(NAMESPACES), namespace(app))
     theirs = config_map("settings", data, namespace=app)
-    return uid_of(await east.create(Place(CONFIG_MAPS, app), theirs))
+    return uid_of(await east.create(ResourcePath(CONFIG_MAPS, app), theirs))
 
 
 async def settings_of(site: PlacementSite, app: str) -> Object:
-    return await site.members["east"].get(Place(CONFIG_MAPS, app, "settings"))
+    return await site.members["east"].get(ResourcePath(CONFIG_MAPS, app, "settings"))
 
 
 async def until_refused(site: PlacementSite, name: str, **wanted: str) -> None:
@@ -112,7 +112,7 @@ async def test_a_whole_namespace_follows_what_comes_and_goes_in_it(site: Placeme
     await site.until_settled("whole")
     await site.put(CONFIG_MAPS, config_map("late", FIRST, namespace="whole"))
     await site.until_data("east", "late", FIRST, "whole")
-    await site.delete(Place(CONFIG_MAPS, "whole", "settings"))
+    await site.delete(ResourcePath(CONFIG_MAPS, "whole", "settings"))
 
     await site.until_data("east", "settings", None, "whole")
     assert await site.data("east", "late", "whole") == FIRST
@@ -124,7 +124,7 @@ async def test_a_cluster_wide_object_is_placed_by_its_name(site: PlacementSite) 
     await site.until_settled("roles")
 
     for cluster in ("east", "west"):
-        assert await site.members[cluster].find(Place(CLUSTER_ROLES, "", "reader"))
+        assert await site.members[cluster].find(ResourcePath(CLUSTER_ROLES, "", "reader"))
 
 
 async def test_an_update_goes_to_one_cluster_after_another(site: PlacementSite) -> None:
@@ -147,7 +147,7 @@ async def test_what_somebody_changes_on_a_cluster_is_put_back(site: PlacementSit
     await place(site, "drift")
     await site.until_settled("drift")
     live = await settings_of(site, "drift")
-    here = Place(CONFIG_MAPS, "drift", "settings")
+    here = ResourcePath(CONFIG_MAPS, "drift", "settings")
     await site.members["east"].update(here, {**live, "data": {"v": "drift"}})
     await site.until_data("east", "settings", FIRST, "drift")
     await site.delete(here, "east")
@@ -203,23 +203,23 @@ async def test_a_deleted_placement_takes_back_what_it_placed_and_no_more(
     await place(site, "removal")
     await site.until_settled("removal")
     theirs = config_map("theirs", FIRST, namespace="removal")
-    await site.members["east"].create(Place(CONFIG_MAPS, "removal"), theirs)
-    await site.delete(Place(PLACEMENTS, "", "removal"))
+    await site.members["east"].create(ResourcePath(CONFIG_MAPS, "removal"), theirs)
+    await site.delete(ResourcePath(PLACEMENTS, "", "removal"))
 
     await site.until_data("east", "settings", None, "removal")
     await site.until_data("west", "settings", None, "removal")
     assert await site.data("east", "theirs", "removal") == FIRST
-    assert await site.hub.find(Place(CONFIG_MAPS, "removal", "settings"))
+    assert await site.hub.find(ResourcePath(CONFIG_MAPS, "removal", "settings"))
 
 
 async def test_a_placement_that_abandons_leaves_what_it_placed(site: PlacementSite) -> None:
     await place(site, "abandon", deleteStrategy={"propagationPolicy": "Abandon"})
     await site.until_settled("abandon")
-    await site.delete(Place(PLACEMENTS, "", "abandon"))
+    await site.delete(ResourcePath(PLACEMENTS, "", "abandon"))
 
     async def is_let_go() -> bool:
         live = await settings_of(site, "abandon")
-        gone = await site.hub.find(Place(PLACEMENTS, "", "abandon")) is None
+        gone = await site.hub.find(ResourcePath(PLACEMENTS, "", "abandon")) is None
         return gone and stamps.MANAGED not in labels_of(live)
 
     await until(is_let_go)

@@ -29,7 +29,7 @@ from clusterspace.apis.fleet_placements import (
     RESOURCE_SNAPSHOTS,
 )
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,
     labels_of,
@@ -37,7 +37,7 @@ from clusterspace.kube.objects import (
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.steps import until, until_equal
 
-SETTINGS = Place(CONFIG_MAPS, "app", "settings")
+SETTINGS = ResourcePath(CONFIG_MAPS, "app", "settings")
 MOMENT = 0.8
 """Long enough for whatever would go wrong to have happened."""
 
@@ -50,7 +50,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[PlacementSite]:
 
 async def occupied(site: PlacementSite, data: Object) -> None:
     """Let a member have an object of its own where one is to be placed."""
-    await site.members["east"].create(Place(NAMESPACES), namespace("app"))
+    await site.members["east"].create(ResourcePath(NAMESPACES), namespace("app"))
     await site.members["east"].create(
         SETTINGS.collection, config_map("settings", data, namespace="app")
     )
@@ -122,7 +122,7 @@ async def test_two_placements_never_own_one_object(site: PlacementSite) -> None:
     texts = {each["condition"]["message"] for each in failed}
     assert "ConfigMap app/settings is left alone: ClusterResourcePlacement first places it" in texts
     assert await site.data("west", "settings") is None
-    await site.delete(Place(PLACEMENTS, "", "first"))
+    await site.delete(ResourcePath(PLACEMENTS, "", "first"))
 
     await site.until_data("west", "settings", {"v": "1"})
     await site.until_data("east", "settings", None)
@@ -175,7 +175,7 @@ async def test_a_policy_does_not_take_what_a_placement_has(site: PlacementSite) 
 
     assert await site.data("west", "settings") is None
     assert await site.data("east", "settings") == {"v": "1"}
-    binding = await site.hub.get(Place(RESOURCE_BINDINGS, "app", "settings-configmap"))
+    binding = await site.hub.get(ResourcePath(RESOURCE_BINDINGS, "app", "settings-configmap"))
     assert "placement" not in binding["spec"]
 
 
@@ -184,16 +184,16 @@ async def test_a_deleted_placement_takes_back_what_it_placed(site: PlacementSite
     await site.put(CLUSTER_ROLES, cluster_role("reader"))
     await site.place(placement("crp", namespace_selector("app"), role_selector(name="reader")))
     await site.until_settled()
-    await site.delete(Place(PLACEMENTS, "", "crp"))
+    await site.delete(ResourcePath(PLACEMENTS, "", "crp"))
 
     await site.until_data("east", "settings", None)
     await site.until_data("west", "settings", None)
 
     async def is_gone() -> bool:
-        return await site.hub.find(Place(PLACEMENTS, "", "crp")) is None
+        return await site.hub.find(ResourcePath(PLACEMENTS, "", "crp")) is None
 
     await until(is_gone)
     for resource in (FLEET_BINDINGS, RESOURCE_SNAPSHOTS, POLICY_SNAPSHOTS, RESOURCE_BINDINGS):
-        assert await site.hub.list_objects(Place(resource)) == []
+        assert await site.hub.list_objects(ResourcePath(resource)) == []
     assert await site.hub.find(SETTINGS) is not None
-    assert await site.members["east"].find(Place(CLUSTER_ROLES, "", "reader")) is None
+    assert await site.members["east"].find(ResourcePath(CLUSTER_ROLES, "", "reader")) is None

@@ -15,7 +15,7 @@ from tests.component.placement_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership.names import NODES
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import name_of
@@ -39,7 +39,7 @@ async def test_a_cluster_that_cannot_take_a_change_holds_up_the_others(site: Pla
     await site.app()
     await site.put(DEPLOYMENTS, deployment("web", namespace="app", replicas=0))
     await site.place(placement(rollingUpdate=ONE_BY_ONE))
-    web = Place(DEPLOYMENTS, "app", "web")
+    web = ResourcePath(DEPLOYMENTS, "app", "web")
     await site.until_settled()
     await site.change(web, lambda held: {**held, "spec": {**held["spec"], "replicas": 1}})
 
@@ -69,8 +69,8 @@ async def test_a_cluster_that_cannot_take_a_change_holds_up_the_others(site: Pla
 async def add_node(site: PlacementSite, cluster: str) -> None:
     """Give a member somewhere to run pods: before, none of them could start."""
     member, shape = site.members[cluster], NodeShape()
-    made = await member.create(Place(NODES), new_node(cluster, 0, shape))
-    place = Place(NODES, "", name_of(made))
+    made = await member.create(ResourcePath(NODES), new_node(cluster, 0, shape))
+    place = ResourcePath(NODES, "", name_of(made))
     ready = with_node_status(made, 0, shape, SystemClock().now())
     stored = await member.update(place.part("status"), ready)
     await member.update(place, without_taints(stored))
@@ -106,7 +106,7 @@ async def test_objects_that_cannot_tell_are_given_their_time(site: PlacementSite
     told = of_cluster(await site.status(), "east")["conditions"]
     assert told[-1]["reason"] == "NotAllWorkAreAvailabilityTrackable"
     started = asyncio.get_running_loop().time()
-    place = Place(resource, "app", "nightly")
+    place = ResourcePath(resource, "app", "nightly")
     await site.change(place, lambda h: {**h, "spec": {**h["spec"], "schedule": "1 0 * * *"}})
 
     async def is_everywhere() -> bool:

@@ -24,7 +24,7 @@ from clusterspace.apis.fleet_placements import (
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     annotations_of,
     find_at,
@@ -35,7 +35,7 @@ from clusterspace.kube.objects import (
 from clusterspace.testing.builders import NAMESPACES, config_map
 from clusterspace.testing.steps import until, until_equal
 
-SETTINGS = Place(CONFIG_MAPS, "app", "settings")
+SETTINGS = ResourcePath(CONFIG_MAPS, "app", "settings")
 EVERYTHING = {"maxUnavailable": "100%", "maxSurge": "100%", "unavailablePeriodSeconds": 0}
 
 
@@ -46,7 +46,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[PlacementSite]:
 
 
 async def snapshots(site: PlacementSite, resource: Any = RESOURCE_SNAPSHOTS) -> list[str]:
-    return sorted(name_of(each) for each in await site.hub.list_objects(Place(resource)))
+    return sorted(name_of(each) for each in await site.hub.list_objects(ResourcePath(resource)))
 
 
 async def test_a_selected_namespace_takes_its_content_to_every_cluster(site: PlacementSite) -> None:
@@ -72,7 +72,7 @@ async def test_a_namespace_alone_goes_without_its_content(site: PlacementSite) -
     await site.until_settled()
 
     assert await site.data("east", "settings") is None
-    assert await site.members["east"].find(Place(NAMESPACES, "", "app"))
+    assert await site.members["east"].find(ResourcePath(NAMESPACES, "", "app"))
 
 
 async def test_part_of_a_namespace_is_selected_by_kind_and_name(site: PlacementSite) -> None:
@@ -94,7 +94,7 @@ async def test_cluster_wide_objects_are_selected_by_labels_and_let_go_without_th
     chosen = role_selector(labelSelector={"matchLabels": {"team": "a"}})
     await site.place(placement("crp", chosen, rollingUpdate=EVERYTHING))
     await site.until_settled()
-    role, other = (Place(CLUSTER_ROLES, "", each) for each in ("reader", "other"))
+    role, other = (ResourcePath(CLUSTER_ROLES, "", each) for each in ("reader", "other"))
     assert await site.members["east"].find(role)
     assert await site.members["east"].find(other) is None
 
@@ -154,7 +154,7 @@ async def test_what_was_asked_and_selected_is_written_down(site: PlacementSite) 
     await site.place(placement(policy=pick_n(1)))
     await site.until_settled()
 
-    policy = await site.hub.get(Place(POLICY_SNAPSHOTS, "", "crp-0"))
+    policy = await site.hub.get(ResourcePath(POLICY_SNAPSHOTS, "", "crp-0"))
     assert annotations_of(policy)["kubernetes-fleet.io/number-of-clusters"] == "1"
     assert labels_of(policy)["kubernetes-fleet.io/is-latest-snapshot"] == "true"
     decided = find_at(policy, "status", "targetClusters")
@@ -162,10 +162,10 @@ async def test_what_was_asked_and_selected_is_written_down(site: PlacementSite) 
         ("west", True),
         ("east", False),
     ]
-    resources = await site.hub.get(Place(RESOURCE_SNAPSHOTS, "", "crp-0-snapshot"))
+    resources = await site.hub.get(ResourcePath(RESOURCE_SNAPSHOTS, "", "crp-0-snapshot"))
     kinds = [each["kind"] for each in resources["spec"]["selectedResources"]]
     assert kinds == ["Namespace", "ConfigMap"]
-    (binding,) = await site.hub.list_objects(Place(FLEET_BINDINGS))
+    (binding,) = await site.hub.list_objects(ResourcePath(FLEET_BINDINGS))
     assert name_of(binding).startswith("crp-west-")
     assert binding["spec"]["state"] == "Bound"
     assert binding["spec"]["resourceSnapshotName"] == "crp-0-snapshot"

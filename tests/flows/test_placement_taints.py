@@ -17,7 +17,7 @@ from tests.component.placement_site import (
 )
 
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, with_metadata
 from clusterspace.testing.steps import until
@@ -82,7 +82,7 @@ async def seen(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Seen]:
         late = await place_all(site, LATE)
         await until_decided(site, late)
         # A new taint wakes nobody: only when everything is looked at again could it drive out.
-        west = Place(CLUSTERS, "", "west")
+        west = ResourcePath(CLUSTERS, "", "west")
         await site.change(west, lambda held: with_metadata(held, labels={"looked": "again"}))
         await asyncio.sleep(MOMENT)
         while_tainted = await on_west(site, [*early, *late])

@@ -10,7 +10,7 @@ from tests.flows.stages import KINDS, MIXED, SIM, Stage, delete, edit, kubectl_a
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import OVERRIDE_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import Invalid
@@ -58,7 +58,7 @@ async def condition(stage: Stage, manifest: Object, kind: str, status: str) -> s
     name = f"{name_of(manifest)}-{manifest['kind'].lower()}"
 
     async def said() -> Object | None:
-        binding = await stage.hub.find(Place(RESOURCE_BINDINGS, "default", name)) or {}
+        binding = await stage.hub.find(ResourcePath(RESOURCE_BINDINGS, "default", name)) or {}
         found = find_condition(find_at(binding, "status", "conditions"), kind) or {}
         return found if found.get("status") == status else None
 
@@ -69,7 +69,7 @@ async def told(stage: Stage, name: str, reason: str) -> str:
     """Wait for a warning about a template; return what it says."""
 
     async def found() -> str | None:
-        events = await stage.hub.list_objects(Place(EVENTS, "default"))
+        events = await stage.hub.list_objects(ResourcePath(EVENTS, "default"))
         about = [each for each in events if each["involvedObject"]["name"] == name]
         return next((each["message"] for each in about if each["reason"] == reason), None)
 
@@ -80,7 +80,7 @@ async def applied_message(stage: Stage, manifest: Object, cluster: str) -> str:
     """Wait until a Work says that it is not applied; return why."""
 
     async def said() -> str | None:
-        works = await stage.hub.list_objects(Place(WORKS, f"karmada-es-{cluster}"))
+        works = await stage.hub.list_objects(ResourcePath(WORKS, f"karmada-es-{cluster}"))
         ours = (each for each in works if name_of(each).startswith(f"{name_of(manifest)}-"))
         found = find_condition(find_at(next(ours, {}), "status", "conditions"), "Applied") or {}
         return found["message"] if found.get("status") == "False" else None
@@ -99,7 +99,7 @@ async def check_work_goes_on(stage: Stage, name: str) -> None:
 
 async def until_data(stage: Stage, member: str, name: str, data: Object) -> None:
     async def seen() -> Any:
-        held = await stage.client_of(member).find(Place(CONFIG_MAPS, "default", name)) or {}
+        held = await stage.client_of(member).find(ResourcePath(CONFIG_MAPS, "default", name)) or {}
         return held.get("data")
 
     await until_equal(seen, data)
@@ -155,7 +155,7 @@ async def test_an_override_of_what_is_not_there_is_named_and_ends_when_it_is_men
     path = ("spec", "overrideRules")
     await edit(
         stage.hub,
-        Place(OVERRIDE_POLICIES, "default", "overridden"),
+        ResourcePath(OVERRIDE_POLICIES, "default", "overridden"),
         lambda held: with_value(held, [{**rule, "overriders": {"plaintext": mended}}], *path),
     )
     await until_data(stage, "member1", "overridden", {"a": "2"})
@@ -194,7 +194,7 @@ async def test_a_quota_on_a_real_member_is_named_and_ends_when_there_is_room(
         "metadata": {"name": "few", "namespace": "default"},
         "spec": {"hard": {"configmaps": "0"}},
     }
-    place = Place(QUOTAS, "default", "few")
+    place = ResourcePath(QUOTAS, "default", "few")
     await member.create(place.collection, quota)
     counted = {"hard": {"configmaps": "0"}, "used": {"configmaps": "0"}}
     await edit(member, place.part("status"), lambda held: {**held, "status": counted})
@@ -216,7 +216,7 @@ async def test_a_kind_that_a_member_does_not_know_goes_nowhere(stage: Stage) -> 
     }
     await define_blobs(stage.hub)
     await kubectl_apply(stage.hub, policy_for(blob, "member1"))
-    await stage.hub.create(Place(BLOBS, "default"), blob)
+    await stage.hub.create(ResourcePath(BLOBS, "default"), blob)
 
     why = await condition(stage, blob, "Scheduled", "False")
     assert "did not serve Blob of example.com/v1" in why
@@ -238,7 +238,7 @@ async def define_blobs(hub: ClusterClient) -> None:
             "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
         },
     }
-    place = Place(DEFINITIONS, "", "blobs.example.com")
+    place = ResourcePath(DEFINITIONS, "", "blobs.example.com")
     await hub.create(place.collection, definition)
 
     async def is_established() -> bool:
@@ -255,15 +255,15 @@ async def test_objects_of_two_mebibytes_are_placed_or_refused_in_words(
     name = f"huge-{member}"
     huge = config_map(name, {"a": "x" * 2 * MEBIBYTE})
     with pytest.raises(Invalid, match="Too long"):
-        await stage.hub.create(Place(CONFIG_MAPS, "default"), huge)
+        await stage.hub.create(ResourcePath(CONFIG_MAPS, "default"), huge)
     template = deployment(name)
     template["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * 2 * MEBIBYTE]
     await kubectl_apply(stage.hub, policy_for(template, member))
-    await stage.hub.create(Place(DEPLOYMENTS, "default"), template)
+    await stage.hub.create(ResourcePath(DEPLOYMENTS, "default"), template)
 
     if kind == SIM:
         await condition(stage, template, "FullyApplied", "True")
-        held = await stage.client_of(member).get(Place(DEPLOYMENTS, "default", name))
+        held = await stage.client_of(member).get(ResourcePath(DEPLOYMENTS, "default", name))
         assert held["spec"]["template"]["spec"]["containers"][0]["args"] == ["x" * 2 * MEBIBYTE]
     else:
         # What etcd takes ends at one and a half.

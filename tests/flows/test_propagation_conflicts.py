@@ -18,13 +18,13 @@ from tests.flows.stages import (
     Stage,
     delete,
     kubectl_apply,
-    place_of,
+    resource_path_of,
     staged,
 )
 
 from clusterspace.apis import bindings, stamps
 from clusterspace.apis.clusters import WORKS, execution_namespace
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS
 from clusterspace.kube.conditions import find_condition, is_true
@@ -115,10 +115,10 @@ class Cell:
         return self.stage.client_of(self.cluster)
 
     @property
-    def work_place(self) -> Place:
+    def work_place(self) -> ResourcePath:
         held = self.legacy
         name = stamps.work_name(held["kind"], namespace_of(held), name_of(held))
-        return Place(WORKS, execution_namespace(self.cluster), name)
+        return ResourcePath(WORKS, execution_namespace(self.cluster), name)
 
     async def applied(self) -> Object:
         """Return what the Work says, once it says anything."""
@@ -130,11 +130,13 @@ class Cell:
         return await until(said)
 
     async def live(self) -> Object:
-        return await self.member.get(place_of(self.legacy))
+        return await self.member.get(resource_path_of(self.legacy))
 
     async def binding_is_applied(self) -> bool:
         namespace = namespace_of(self.legacy)
-        place = Place(bindings.resource_for(namespace), namespace, bindings.name_for(self.legacy))
+        place = ResourcePath(
+            bindings.resource_for(namespace), namespace, bindings.name_for(self.legacy)
+        )
 
         async def said() -> Any:
             binding = await self.stage.hub.get(place)
@@ -144,7 +146,7 @@ class Cell:
 
     async def events_about(self, name: str) -> list[str]:
         async def told() -> list[str]:
-            events = await self.stage.hub.list_objects(Place(EVENTS))
+            events = await self.stage.hub.list_objects(ResourcePath(EVENTS))
             about = [each for each in events if each["involvedObject"]["name"] == name]
             return [each["message"] for each in about if each["reason"] == "SyncFailed"]
 
@@ -219,10 +221,10 @@ async def test_a_conflict_ends_when_its_cause_ends(stage: Stage, mode: str) -> N
     held = Cell(stage, MODES[mode], legacy)
     assert not is_true([await held.applied()], "Applied")
 
-    await delete(held.member, place_of(legacy))
+    await delete(held.member, resource_path_of(legacy))
 
     async def is_ours() -> bool:
-        live = await held.member.find(place_of(legacy))
+        live = await held.member.find(resource_path_of(legacy))
         return live is not None and content_of(live) == NEW
 
     await until(is_ours)

@@ -34,7 +34,7 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.reconcile import Request
 from clusterspace.fleet.execution.prune import Pruner
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -69,7 +69,7 @@ ON_HUB = (
 ON_MEMBERS = (CONFIG_MAPS, NAMESPACES)
 WHILE_LYING = 0.3
 HUB = ("hub",)
-POLICY = Place(PROPAGATION_POLICIES, SPACE, "all")
+POLICY = ResourcePath(PROPAGATION_POLICIES, SPACE, "all")
 
 
 def policy(*clusters: str) -> Object:
@@ -108,13 +108,13 @@ async def deployed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[De
 
 async def held_by(stage: FaultyStage, member: str) -> dict[str, str]:
     """Return the UIDs of what a member holds of ours."""
-    listed = await stage.client_of(member).list_objects(Place(CONFIG_MAPS, SPACE))
+    listed = await stage.client_of(member).list_objects(ResourcePath(CONFIG_MAPS, SPACE))
     return {name_of(each): uid_of(each) for each in listed if name_of(each) in NAMES}
 
 
 async def deploy(stage: FaultyStage, *members: str) -> dict[str, dict[str, str]]:
     """Put three objects on members, on both unless told; return their UIDs."""
-    await stage.hub.create(Place(NAMESPACES), namespace(SPACE))
+    await stage.hub.create(ResourcePath(NAMESPACES), namespace(SPACE))
     for name in NAMES:
         await kubectl_apply(stage.hub, config_map(name, {"a": "1"}, namespace=SPACE))
     await kubectl_apply(stage.hub, policy(*(members or MEMBERS)))
@@ -133,14 +133,14 @@ async def until_placed(stage: FaultyStage, *members: str) -> None:
 
 
 async def settled(stage: FaultyStage) -> bool:
-    bindings = await stage.hub.list_objects(Place(RESOURCE_BINDINGS, SPACE))
+    bindings = await stage.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE))
     told = [each.get("status", {}).get("conditions", []) for each in bindings]
     return len(told) == len(NAMES) and all(len(each) > 1 for each in told)
 
 
 async def change(stage: FaultyStage, name: str) -> None:
     """Change a template, and wait until both members have it."""
-    place = Place(CONFIG_MAPS, SPACE, name)
+    place = ResourcePath(CONFIG_MAPS, SPACE, name)
     said = {"a": str(uuid.uuid4())}
     await edit(stage.hub, place, lambda held: {**held, "data": said})
     for member in MEMBERS:

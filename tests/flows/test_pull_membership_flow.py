@@ -20,10 +20,10 @@ from tests.flows.pull_agents import (
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import AuthInfo as Credentials
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.settings import Identity as Credentials
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.finalizers import is_being_deleted
@@ -149,7 +149,9 @@ async def _lead_through(member: Side, hub: ConnectionSettings, proxy: Connection
 
 async def _everything(member: Side) -> list[Object]:
     resources = (names.NAMESPACES, names.SECRETS, names.CONFIG_MAPS, names.CLUSTER_ROLES)
-    return [each for kind in resources for each in await member.client.list_objects(Place(kind))]
+    return [
+        each for kind in resources for each in await member.client.list_objects(ResourcePath(kind))
+    ]
 
 
 async def test_a_token_is_for_one_cluster_and_works_once(fleet: Fleet) -> None:
@@ -264,7 +266,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
     assert fleet.told[-1] == "cluster west is unregistered"
 
 
-def _agent_places() -> list[Place]:
+def _agent_places() -> list[ResourcePath]:
     return [
         manifests.AGENT_DEPLOYMENT_PLACE,
         manifests.AGENT_ROLE_BINDING_PLACE,
@@ -278,7 +280,7 @@ def _agent_places() -> list[Place]:
 async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet) -> None:
     member = await fleet.add_member("west")
     await register(fleet, "west", member, image=IMAGE)
-    place = Place(names.CONFIG_MAPS, manifests.AGENT_NAMESPACE, "karmada-agent-notes")
+    place = ResourcePath(names.CONFIG_MAPS, manifests.AGENT_NAMESPACE, "karmada-agent-notes")
     notes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}}
     await member.client.create(place.collection, notes)
     role = await member.client.get(manifests.AGENT_ROLE_PLACE)
@@ -347,7 +349,7 @@ async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
 
 async def _token_of_nobody(member: Side) -> str:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
-    place = Place(names.SERVICE_ACCOUNTS, "default")
+    place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
     await member.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     issued = await member.client.create(place.named("nobody").part("token"), asked)
@@ -445,7 +447,7 @@ async def test_an_agent_tells_of_its_cluster_in_events(fleet: Fleet) -> None:
     async with fleet.controllers(), running_agent(member):
 
         async def is_told() -> bool:
-            events = await fleet.hub.client.list_objects(Place(EVENTS, "default"))
+            events = await fleet.hub.client.list_objects(ResourcePath(EVENTS, "default"))
             reasons = {(each["source"]["component"], each["reason"]) for each in events}
             return ("clusterspace-agent", "ClusterReady") in reasons
 

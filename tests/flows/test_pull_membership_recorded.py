@@ -14,7 +14,7 @@ from tests.corpus import load_scenario
 from tests.flows.fleets import Fleet, Side, running_fleet
 from tests.flows.pull_agents import register, running_agent, until_ready
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.steps import until
@@ -104,7 +104,7 @@ async def test_the_lease_is_the_same(registered: Registered) -> None:
 async def test_the_hub_holds_no_credentials_of_a_pull_cluster(registered: Registered) -> None:
     theirs = {name for name in items("hub: secrets -A") if name.startswith(NAME)}
 
-    ours = await registered.fleet.hub.names_of(Place(names.SECRETS, "karmada-cluster"))
+    ours = await registered.fleet.hub.names_of(ResourcePath(names.SECRETS, "karmada-cluster"))
 
     assert theirs == {NAME, f"{NAME}-impersonator"}
     assert ours == set()
@@ -115,7 +115,7 @@ async def test_the_hub_has_no_account_on_a_pull_cluster(registered: Registered) 
     namespaces = items(f"{NAME}: ns")
 
     assert theirs == {f"karmada-{NAME}", names.IMPERSONATOR}
-    found = await registered.member.names_of(Place(names.NAMESPACES))
+    found = await registered.member.names_of(ResourcePath(names.NAMESPACES))
     assert namespaces.keys() - found == {"karmada-cluster"}
     assert found - namespaces.keys() == set()
 

@@ -14,9 +14,8 @@ from tests.flows.stages import KUBERNETES, MEMBERS, MIXED, SIM, Stage, edit, kub
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import PatchType, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, PatchType, WriteOptions
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
@@ -58,7 +57,7 @@ class Legacy:
 
     def __init__(self, member: ClusterClient, name: str) -> None:
         self.member = member
-        self.place = Place(DEPLOYMENTS, "default", name)
+        self.place = ResourcePath(DEPLOYMENTS, "default", name)
 
     async def grow_old(self) -> None:
         await kubectl_apply(self.member, deployment(self.place.name, replicas=WRITTEN))
@@ -112,7 +111,9 @@ class Legacy:
             status = (await self.member.get(self.place)).get("status") or {}
             counts = {status.get(f"{what}eplicas") for what in ("r", "updatedR", "readyR")}
             # Without nodes no pod gets ready, and a rollout stops half-way for good.
-            is_rolled_out = counts == {replicas} or not await self.member.list_objects(Place(NODES))
+            is_rolled_out = counts == {replicas} or not await self.member.list_objects(
+                ResourcePath(NODES)
+            )
             return is_rolled_out and await self.is_settled()
 
         await until(is_done)
@@ -143,7 +144,7 @@ class Legacy:
         return await self.pods(), replica_sets, (await self.member.get(self.place))["spec"]
 
     async def _owned(self, resource: GroupVersionResource) -> list[Object]:
-        listed = await self.member.list_objects(Place(resource, "default"))
+        listed = await self.member.list_objects(ResourcePath(resource, "default"))
         return [each for each in listed if labels_of(each).get("app") == self.place.name]
 
     async def check_is_as_before(self, before: tuple[dict[str, int], set[str], Object]) -> None:
@@ -187,7 +188,7 @@ def overwriting_policy(name: str, cluster: str) -> Object:
 
 
 async def until_applied(stage: Stage, name: str) -> None:
-    place = Place(RESOURCE_BINDINGS, "default", f"{name}-deployment")
+    place = ResourcePath(RESOURCE_BINDINGS, "default", f"{name}-deployment")
 
     async def is_applied() -> bool:
         binding = await stage.hub.find(place) or {}

@@ -16,10 +16,10 @@ from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType, WatchOptions, watch
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.fleet.membership import names
@@ -30,7 +30,7 @@ from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, statu
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.watch_histories import ClusterLog, Logged
 
-SHOP = Place(CONFIG_MAPS, "shop")
+SHOP = ResourcePath(CONFIG_MAPS, "shop")
 KEYS = 12
 FORGOTTEN = 2**62
 """Of a cluster that was made to forget, whatever the moment, only sums are compared."""
@@ -62,7 +62,7 @@ class Member:
         return ClusterLog(self.changes, forgotten=forgotten)
 
     async def prepare(self) -> None:
-        await self.side.client.create(Place(NAMESPACES), namespace("shop"))
+        await self.side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
 
     async def record(self) -> None:
         """Write down everything that happens, told by the cluster itself."""
@@ -217,7 +217,7 @@ async def fragile_fleet(directory: Path, count: int) -> AsyncGenerator[FragileFl
     """Run a hub, members and a gateway for as long as the block lasts."""
     async with AsyncExitStack() as stack:
         hub = await _server(directory / "hub", "hub", stack)
-        await hub.client.create(Place(NAMESPACES), namespace("karmada-cluster"))
+        await hub.client.create(ResourcePath(NAMESPACES), namespace("karmada-cluster"))
         members = [await _member(directory, f"m{each}", stack) for each in range(count)]
         fleet = FragileFleet(hub, directory, members)
         for member in members:

@@ -45,10 +45,10 @@ def cluster_names(
 
     async def find(hub: "ClusterClient") -> list[str]:
         from clusterspace.apis.clusters import CLUSTERS
-        from clusterspace.client.places import Place
+        from clusterspace.client.requests import ResourcePath
         from clusterspace.kube.objects import name_of
 
-        return [name_of(each) for each in await hub.list_objects(Place(CLUSTERS))]
+        return [name_of(each) for each in await hub.list_objects(ResourcePath(CLUSTERS))]
 
     return _offer(context, find, incomplete)
 
@@ -62,7 +62,7 @@ def kinds_and_names(
 
     async def find(hub: "ClusterClient") -> list[str]:
         from clusterspace.client.discovery import Discovery
-        from clusterspace.client.places import Place
+        from clusterspace.client.requests import ResourcePath
         from clusterspace.fleet.propagation.explanation.evidence import find_named
         from clusterspace.kube.objects import name_of
 
@@ -71,7 +71,9 @@ def kinds_and_names(
             return list({each.singular for each in served.resources if "list" in each.verbs})
         resource = find_named(served, kind)
         namespace = str(context.params.get("namespace") or "default")
-        place = Place(resource.group_version_resource, namespace if resource.namespaced else "")
+        place = ResourcePath(
+            resource.group_version_resource, namespace if resource.namespaced else ""
+        )
         return [f"{kind}/{name_of(each)}" for each in await hub.list_objects(place)]
 
     return _offer(context, find, incomplete)

@@ -1,17 +1,40 @@
-"""Reading an answer: bit by bit, or whole and within a limit."""
+"""An answer to bytes, bit by bit or whole and within a limit; or to the error it tells of.
+
+All errors name the cluster. An answer that is not Kubernetes' own is never taken for one: a proxy's
+"404 Not Found" page is no NotFound, which somebody would read as "the object is gone".
+
+Sentences here reach people who may not know where a cluster is: they name no address. What the
+library said is kept as the cause.
+"""
 
 import asyncio
+import errno
+import os
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 import aiohttp
+import msgspec
 
 from clusterspace.client.answer_memory import Hold, Reading
+from clusterspace.client.endpoints import RefusedAddress
 from clusterspace.client.requests import Answer
-from clusterspace.client.translation import transport_error
-from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, ClusterUnreachable
-from clusterspace.kube import plain_text
+from clusterspace.errors import (
+    AddressNotAllowed,
+    AnswerOverrun,
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
+    NotFound,
+    NotServed,
+)
+from clusterspace.kube import plain_text, statuses
+from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.objects import Object
 
 FOREIGN: Final = (aiohttp.ClientError, OSError)
 """What may come out of the HTTP library; TimeoutError is an OSError."""
@@ -126,3 +149,133 @@ def _headers_of(response: aiohttp.ClientResponse) -> Mapping[str, str]:
         held = headers.get(name.lower())
         headers[name.lower()] = value if held is None else f"{held}, {value}"
     return headers
+
+
+_MOST_TEXT: Final = 200
+_UNKNOWN_PATH: Final = b"404 page not found"
+"""What a kube-apiserver says of groups it does not have, as plain text and not as a Status."""
+
+_NO_CONNECTION: Final = {
+    errno.ECONNREFUSED: "refused the connection",
+    errno.ECONNRESET: "broke the connection off",
+    errno.EHOSTUNREACH: "no route leads to it",
+    errno.ENETUNREACH: "no route leads to it",
+    errno.ETIMEDOUT: "no connection in time",
+}
+
+
+def transport_error(cluster: str, error: Exception) -> ClusterError:
+    """Return ours for what the HTTP library or the operating system raised."""
+    refused = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(refused, RefusedAddress):
+        return AddressNotAllowed(cluster, refused.advice, address=refused.address)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return ClusterUnreachable(cluster, "no connection in time", was_sent=False)
+    if isinstance(error, TimeoutError):
+        return ClusterTimeout(cluster, "went silent")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        why = f"the proxy on the way answered {error.status}"
+        return ClusterUnreachable(cluster, why, was_sent=False)
+    if isinstance(error, aiohttp.ClientResponseError):
+        # Its text as a whole would tell the URL as well.
+        return ClusterMisbehaved(cluster, f"did not speak HTTP: {_short(error.message)}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return ClusterMisbehaved(cluster, "its address is none that a request can be made of")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
+        return ClusterUnreachable(cluster, _connect_problem(error), was_sent=False)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ClusterUnreachable(cluster, "the answer broke off", was_sent=True)
+    return ClusterUnreachable(cluster, "the connection broke", was_sent=True)
+
+
+def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
+    """Return the error an answer tells of; None when it is a success."""
+    if 200 <= answer.status < 300:
+        return None
+    if unfit := unfit_status(cluster, answer.status):
+        return unfit
+    status = _status_in(answer.body)
+    if status is not None:
+        return api_error(cluster, status, answer.status)
+    if answer.status == 404 and answer.body.strip() == _UNKNOWN_PATH:
+        return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
+    why = f"answered {answer.status} with {_kind_of_body(answer)}, not with a Kubernetes Status"
+    return ClusterMisbehaved(cluster, why, code=answer.status)
+
+
+def unfit_status(cluster: str, code: int) -> ClusterMisbehaved | None:
+    """Return the failure of an answer whose status no API server answers with; None if it may be.
+
+    "Unchanged" is a success to whoever asked about a tag, and a redirect to everybody else.
+    """
+    if 200 <= code < 300 or 400 <= code < 600:
+        return None
+    if 300 <= code < 400:
+        why = f"answered {code}, a redirect, and those are neither followed nor passed on"
+    else:
+        why = f"answered {code}, which is no status of an API server"
+    return ClusterMisbehaved(cluster, why, code=code)
+
+
+def api_error(cluster: str, status: Object, http_code: int) -> ApiError:
+    """Return the error a v1 Status tells of."""
+    error = statuses.error_from(status, http_code)
+    if isinstance(error, NotFound) and not (error.details and error.details.name):
+        error = NotServed(error.message, error.details)
+    return _of_cluster(error, cluster)
+
+
+def unreadable(cluster: str, what: str, error: Exception | None = None) -> ClusterMisbehaved:
+    """Return the error for an answer that says 200 and is not what was asked for."""
+    detail = f": {_short(str(error))}" if error is not None else ""
+    return ClusterMisbehaved(cluster, f"{what}{detail}", code=200)
+
+
+def _of_cluster(error: ApiError, cluster: str) -> ApiError:
+    error.cluster = cluster
+    return error
+
+
+def _status_in(body: bytes) -> Object | None:
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except UNREADABLE:
+        return None
+    if not isinstance(decoded, dict):
+        return None
+    status = cast("Object", decoded)
+    return status if status.get("kind") == "Status" else None
+
+
+def _kind_of_body(answer: Answer) -> str:
+    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
+    return plain_text.line(media_type, 64) or "no content type"
+
+
+def _connect_problem(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted{_tls_reason(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name is not known"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"no TLS connection{_tls_reason(cast('OSError', error.os_error))}"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return f"no TLS connection{_tls_reason(error)}"
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        return "no connection can be made"
+    return _NO_CONNECTION.get(number, f"no connection can be made: {os.strerror(number)}")
+
+
+def _tls_reason(error: Exception) -> str:
+    """Return what OpenSSL says, without where in its sources it says so."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        # What follows the comma says which address is not in the certificate.
+        return f": {error.verify_message.partition(',')[0]}"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return f": {reason.replace('_', ' ').lower()}" if reason else ""
+
+
+def _short(text: str) -> str:
+    line = plain_text.line(" ".join(text.split()))
+    return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}..."

@@ -1,29 +1,195 @@
-"""One pooled, limited, TLS-verified HTTP connection set per cluster."""
+"""One pooled, limited, TLS-verified set of HTTP connections per cluster.
+
+Whether a request is repeated is a pure decision, by what became of it:
+
+                                  reads        writes
+never sent                        again        again
+an address that is not allowed    no           no
+broke before the answer           again        no: it may have happened
+429 with Retry-After              again        again: it was refused unread
+5xx with Retry-After              again        no
+anything else                     no           no
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import socket
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
+import aiohttp
 from yarl import URL
 
+from clusterspace import __version__
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
-from clusterspace.client.addresses import Resolve, look_up
-from clusterspace.client.answers import FOREIGN, AnswerStream
-from clusterspace.client.credentials import Credentials, CredentialSource
-from clusterspace.client.pools import ConnectionLimits, Pool
+from clusterspace.client.answers import FOREIGN, AnswerStream, failure_of, transport_error
+from clusterspace.client.credentials import Credential, Credentials, CredentialSource
+from clusterspace.client.endpoints import JudgingResolver, Resolve, SocketAddress, look_up, refuse
 from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.retries import MOST_ATTEMPTS, retry_wait
-from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.translation import failure_of, transport_error
+from clusterspace.client.settings import ConnectionSettings, TlsMaterial, client_context
 from clusterspace.errors import (
+    AddressNotAllowed,
     ClusterError,
     ClusterTimeout,
     ClusterUnreachable,
     CredentialsUnusable,
 )
+from clusterspace.telemetry import request_ids
+
+MOST_ATTEMPTS: Final = 5
+LONGEST_WAIT: Final = 30.0
+"""A server that asks for more patience than this gets its refusal passed on."""
+
+
+def retry_wait(ask: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
+    """Return how many seconds to wait before asking again, or None to leave it at that."""
+    if isinstance(outcome, Answer):
+        return _after_answer(ask, outcome, backoff)
+    if isinstance(outcome, AddressNotAllowed):
+        return None
+    if isinstance(outcome, ClusterUnreachable) and (ask.is_safe or not outcome.was_sent):
+        return backoff
+    return None
+
+
+def _after_answer(ask: ApiRequest, answer: Answer, backoff: float) -> float | None:
+    wait = answer.retry_after
+    if wait is None or wait > LONGEST_WAIT:
+        return None
+    if answer.status == 429 or (ask.is_safe and answer.status >= 500):
+        # Never sooner than asked, and not all at the same moment.
+        return wait + min(backoff, 1.0)
+    return None
+
+
+_USER_AGENT: Final = f"clusterspace/{__version__}"
+_LARGE_BODY: Final = 1 << 20
+_READ_BUFFER: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How much one cluster may cost us."""
+
+    requests_at_once: int = 64
+    streams_at_once: int = 512
+    connect_seconds: float = 10.0
+    keepalive_seconds: float = 60.0
+    silent_peer_seconds: int = 60
+    """A peer whose machine vanished is noticed after this time, however idle the connection."""
+
+
+class Pool:
+    """Connections that were made with one set of certificates."""
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        credential: Credential,
+        limits: ConnectionLimits,
+        resolve: Resolve,
+    ) -> None:
+        self.material: TlsMaterial = credential.material
+        self.credential = credential
+        self.users = 0
+        self._settings = settings
+        self._limits = limits
+        context = client_context(settings.trust, credential.material) if settings.is_tls else True
+        connector = aiohttp.TCPConnector(
+            limit=0,  # the semaphores are the bound, one for requests and one for streams
+            ssl=context,
+            keepalive_timeout=limits.keepalive_seconds,
+            resolver=JudgingResolver(settings.address_rules, resolve),
+            socket_factory=self._make_socket,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            read_bufsize=_READ_BUFFER,
+            skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+        )
+        # The library would repeat a PUT or DELETE by itself when a kept connection turns out to
+        # be closed. It cannot know whether the first one was carried out; `retry_wait` decides.
+        self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
+
+    @asynccontextmanager
+    async def request(self, ask: ApiRequest, url: URL) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send the request and wait for the head of the answer."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._limits.connect_seconds, sock_read=ask.quiet_seconds
+        )
+        async with self._session.request(
+            ask.method,
+            url,
+            headers=self._headers(ask),
+            data=_payload(ask.body),
+            allow_redirects=False,
+            proxy=self._settings.proxy_url or None,
+            server_hostname=self._settings.trust.server_name or None,
+            timeout=timeout,
+        ) as response:
+            yield response
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    def _headers(self, ask: ApiRequest) -> list[tuple[str, str]]:
+        given = {name.lower() for name, _ in ask.headers}
+        defaults = (
+            ("User-Agent", _USER_AGENT),
+            ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
+        )
+        return [
+            *(pair for pair in defaults if pair[0].lower() not in given),
+            *base_headers(self._settings, self.credential),
+            *ask.headers,
+        ]
+
+    def _make_socket(self, address: SocketAddress) -> socket.socket:
+        family, kind, protocol, _, peer = address
+        # Hosts written as addresses are looked up by nobody, so each is judged here once more:
+        # this is what the socket will be connected to, of the cluster or of a proxy before it.
+        refuse(self._settings.address_rules, str(peer[0]))
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        keep_alive(made, self._limits.silent_peer_seconds)
+        return made
+
+
+def base_headers(settings: ConnectionSettings, credential: Credential) -> list[tuple[str, str]]:
+    """Return the headers that say who asks, as whom, and for which request."""
+    headers = [*settings.identity.impersonation.headers()]
+    if credential.authorization:
+        headers.append(("Authorization", credential.authorization))
+    if request_id := request_ids.current_request_id():
+        headers.append((request_ids.HEADER, request_id))
+    return headers
+
+
+def keep_alive(connected: socket.socket, seconds: int, *, may_stop_reading: bool = False) -> None:
+    """Have the operating system notice within this time that the peer's machine is gone.
+
+    A peer that stops reading is taken for gone too, unless it may.
+    """
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(seconds // 2, 1))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 6, 1))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    if hasattr(socket, "TCP_USER_TIMEOUT") and not may_stop_reading:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
+
+
+def _payload(body: bytes | None) -> bytes | BytesIO | None:
+    """Return a body as the library wants it: a large one piece by piece."""
+    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
+
 
 _UNCHANGED: Final = 304
 
@@ -171,3 +337,37 @@ class Connection:
 
 def _late(ask: ApiRequest) -> str:
     return f"gave no answer within {ask.seconds:g}s"
+
+
+Open: TypeAlias = Callable[[ConnectionSettings], Connection]
+"""Opens a connection; the process that runs us decides how."""
+
+
+class Connections:
+    """The connections to many clusters, by name."""
+
+    def __init__(self, open_connection: Open) -> None:
+        self._open = open_connection
+        self._held: dict[str, Connection] = {}
+
+    async def get(self, settings: ConnectionSettings) -> Connection:
+        """Return the connection these settings stand for; what it replaces is closed."""
+        held = self._held.get(settings.cluster)
+        if held is not None and held.settings == settings:
+            return held
+        # Entered before anything is awaited: two that ask at once get the same one.
+        opened = self._held[settings.cluster] = self._open(settings)
+        if held is not None:
+            await held.close()
+        return opened
+
+    async def forget(self, cluster_name: str) -> None:
+        """Close the connection to a cluster, if there is one."""
+        held = self._held.pop(cluster_name, None)
+        if held is not None:
+            await held.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for name in list(self._held):
+            await self.forget(name)

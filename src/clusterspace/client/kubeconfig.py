@@ -16,9 +16,9 @@ import msgspec
 
 from clusterspace.client.settings import (
     DEFAULT_NAMESPACE,
+    AuthInfo,
     ConnectionSettings,
     ExecPlugin,
-    Identity,
     Impersonation,
     Pem,
     Trust,
@@ -118,7 +118,7 @@ class Kubeconfig:
             cluster=cluster or chosen,
             server=target.text("server").rstrip("/"),
             trust=_trust_of(target),
-            identity=_identity_of(self._find("user", self.users, user)) if user else Identity(),
+            identity=_identity_of(self._find("user", self.users, user)) if user else AuthInfo(),
             proxy_url=target.text("proxy-url"),
             namespace=held.text("namespace") or DEFAULT_NAMESPACE,
             compresses=not target.flag("disable-compression"),
@@ -200,7 +200,7 @@ def in_cluster_settings(
         cluster=cluster,
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         trust=Trust(authority=Pem(file=files / "ca.crt")),
-        identity=Identity(token_file=files / "token"),
+        identity=AuthInfo(token_file=files / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else DEFAULT_NAMESPACE,
     )
 
@@ -214,7 +214,7 @@ def _trust_of(target: Entry) -> Trust:
     return Trust(authority, target.text("tls-server-name"), skips)
 
 
-def _identity_of(user: Entry) -> Identity:
+def _identity_of(user: Entry) -> AuthInfo:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if bool(certificate) != bool(key):
         why = "client-certificate and client-key come together or not at all"
@@ -222,7 +222,7 @@ def _identity_of(user: Entry) -> Identity:
     if "auth-provider" in user.fields:
         why = "auth-provider was taken out of Kubernetes; use an exec plug-in"
         raise UnusableKubeconfig(why, place=user.place)
-    return Identity(
+    return AuthInfo(
         token=user.text("token"),
         token_file=user.file("tokenFile"),
         certificate=certificate,

@@ -1,12 +1,14 @@
-"""ApiRequest and Answer: the values handed to a connection and back."""
+"""ApiRequest and Answer, handed to a connection and back; ResourcePath, what requests are for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, urlencode
 
 from clusterspace.client.answer_memory import Hold
 from clusterspace.errors import MalformedObject
+from clusterspace.kube.objects import name_of, namespace_of
+from clusterspace.kube.resources import GroupVersionResource
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Query: TypeAlias = tuple[tuple[str, str], ...]
@@ -74,3 +76,66 @@ def path_of(*segments: str) -> str:
         if segment in ("", ".", ".."):
             raise MalformedObject(f"{segment!r} is no part of a path", place="path")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ResourcePath:
+    """A collection, an object in it, or a part of that object.
+
+    ResourcePath(PODS)                                   pods of all namespaces
+    ResourcePath(PODS, "default")                        pods of one namespace
+    ResourcePath(PODS, "default", "web")                 one pod
+    ResourcePath(PODS, "default", "web").part("log")     a subresource of it
+    """
+
+    resource: GroupVersionResource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path of the URL, encoded."""
+        inside = ("namespaces", self.namespace) if self.namespace else ()
+        parts = tuple(part for part in (self.name, self.subresource) if part)
+        return self.resource.group_version.path + path_of(*inside, self.resource.resource, *parts)
+
+    @property
+    def collection(self) -> "ResourcePath":
+        """The collection the object is in."""
+        return replace(self, name="", subresource="")
+
+    @property
+    def key(self) -> str:
+        """The object's name, with its namespace before it if it has one."""
+        return key_of(self.namespace, self.name)
+
+    def named(self, name: str) -> "ResourcePath":
+        """Return an object of this collection."""
+        return replace(self, name=name)
+
+    def part(self, subresource: str) -> "ResourcePath":
+        """Return a subresource of this object."""
+        return replace(self, subresource=subresource)
+
+    def at(self, key: str) -> "ResourcePath":
+        """Return the object with this key."""
+        namespace, _, name = key.rpartition("/")
+        return replace(self, namespace=namespace, name=name)
+
+    def __str__(self) -> str:
+        part = f"/{self.subresource}" if self.subresource else ""
+        subject = f" {self.key}" if self.name or self.namespace else ""
+        return f"{self.resource.group_resource}{part}{subject}"
+
+
+def resource_path_of(
+    resource: GroupVersionResource, kube_object: Mapping[str, Any]
+) -> ResourcePath:
+    """Return where an object is."""
+    return ResourcePath(resource, namespace_of(kube_object), name_of(kube_object))
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return `namespace/name`, or the name alone for what has no namespace."""
+    return f"{namespace}/{name}" if namespace else name

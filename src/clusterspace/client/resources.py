@@ -1,28 +1,130 @@
-"""Get, list, create, update, patch, apply, delete for any resource."""
+"""Get, list, create, update, patch, apply, delete for any resource; blind writes are refused.
+
+A write that names no version overwrites whatever somebody else wrote since we looked. So a PUT
+or PATCH names the version it was made from or the owner of the fields it sets, and a DELETE names
+the UID of the object it is meant for.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from clusterspace.client.answers import AnswerStream
+from clusterspace.client.answers import AnswerStream, failure_of, unreadable
 from clusterspace.client.connection import Connection
-from clusterspace.client.pages import Page, read_page, read_page_head
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest, Headers, Query
-from clusterspace.client.translation import failure_of, unreadable
-from clusterspace.client.writes import (
-    DeleteOptions,
-    PatchType,
-    WriteOptions,
-    refuse_blind_patch,
-    refuse_blind_update,
-)
-from clusterspace.errors import Expired, NotFound
+from clusterspace.client.raw_objects import Page, read_page, read_page_head
+from clusterspace.client.requests import ApiRequest, Headers, Query, ResourcePath
+from clusterspace.errors import BlindWrite, Expired, NotFound
 from clusterspace.kube.json_errors import UNREADABLE
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, find_at, resource_version_of
+
+_VERSION_POINTER: Final = "/metadata/resourceVersion"
+_VERSION_OPERATIONS: Final = frozenset({"add", "replace", "test"})
+
+
+class PatchType(Enum):
+    """The four kinds of patch, by media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(Enum):
+    """What becomes of the objects a deleted one owns."""
+
+    DEFAULT = ""
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a write is to be carried out; the field manager is the client's unless told."""
+
+    field_manager: str = ""
+    is_dry_run: bool = False
+    field_validation: str = ""
+    force: bool = False
+    """Of an apply: take fields over from other managers."""
+
+    def query(self, field_manager: str) -> Query:
+        """Return the query, with the manager to use when none was told."""
+        pairs = {
+            "fieldManager": self.field_manager or field_manager,
+            "dryRun": "All" if self.is_dry_run else "",
+            "fieldValidation": self.field_validation,
+            "force": "true" if self.force else "",
+        }
+        return tuple((key, value) for key, value in pairs.items() if value)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """Which object to delete, and how."""
+
+    uid: str
+    resource_version: str = ""
+    propagation: Propagation = Propagation.DEFAULT
+    grace_seconds: int | None = None
+    is_dry_run: bool = False
+
+    def body(self, place: ResourcePath) -> Object:
+        """Return the DeleteOptions body."""
+        if not self.uid:
+            raise BlindWrite(f"deleting {place} needs the UID of the object that is meant")
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        options: Object = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {key: value for key, value in preconditions.items() if value},
+        }
+        if self.propagation is not Propagation.DEFAULT:
+            options["propagationPolicy"] = self.propagation.value
+        if self.grace_seconds is not None:
+            options["gracePeriodSeconds"] = self.grace_seconds
+        if self.is_dry_run:
+            options["dryRun"] = ["All"]
+        return options
+
+
+def refuse_blind_update(place: ResourcePath, kube_object: Object) -> None:
+    """Raise BlindWrite unless the object says which version it was made from."""
+    if not resource_version_of(kube_object):
+        raise BlindWrite(f"updating {place} needs a resourceVersion")
+
+
+def refuse_blind_patch(place: ResourcePath, patch_type: PatchType, patch: Any) -> None:
+    """Raise BlindWrite unless the patch says which version it was made from.
+
+    An apply needs none: the server knows which fields are whose.
+    """
+    if patch_type is PatchType.APPLY:
+        return
+    named = (
+        _names_version(patch)
+        if patch_type is PatchType.JSON
+        else bool(find_at(patch, "metadata", "resourceVersion"))
+    )
+    if not named:
+        raise BlindWrite(f"patching {place} needs a resourceVersion in the patch")
+
+
+def _names_version(operations: Any) -> bool:
+    if not isinstance(operations, list):
+        return False
+    return any(
+        find_at(operation, "path") == _VERSION_POINTER
+        and find_at(operation, "op") in _VERSION_OPERATIONS
+        and bool(find_at(operation, "value"))
+        for operation in cast("list[object]", operations)
+    )
+
 
 FIELD_MANAGER: Final = "clusterspace"
 PAGE_LIMIT: Final = 500
@@ -61,15 +163,17 @@ EVERYTHING: Final = ListOptions()
 class Reader(Protocol):
     """The right to look."""
 
-    async def get(self, place: Place) -> Object:
+    async def get(self, place: ResourcePath) -> Object:
         """Return the object; NotFound when it is not there."""
         ...
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         """Return the object, or None when it is certainly not there."""
         ...
 
-    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+    async def list_objects(
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
+    ) -> list[Object]:
         """Return the objects of a collection."""
         ...
 
@@ -78,20 +182,20 @@ class Writer(Protocol):
     """The right to change."""
 
     async def create(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Create an object in a collection, or send one to a subresource."""
         ...
 
     async def update(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Replace an object."""
         ...
 
     async def patch(
         self,
-        place: Place,
+        place: ResourcePath,
         patch_type: PatchType,
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
@@ -100,12 +204,12 @@ class Writer(Protocol):
         ...
 
     async def apply(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Say which fields of an object are to be ours, and what is in them."""
         ...
 
-    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+    async def delete(self, place: ResourcePath, options: DeleteOptions) -> Object:
         """Delete exactly the object that is meant."""
         ...
 
@@ -130,15 +234,15 @@ class ClusterClient:
         """What we call the cluster."""
         return self.connection.cluster
 
-    async def get(self, place: Place) -> Object:
+    async def get(self, place: ResourcePath) -> Object:
         """Return the object as it is now; NotFound when it is not there."""
         return self._object_in(await self.get_raw(place))
 
-    async def get_raw(self, place: Place) -> bytes:
+    async def get_raw(self, place: ResourcePath) -> bytes:
         """Return the bytes of the object as it is now."""
         return (await self.connection.ask(ApiRequest("GET", place.path))).body
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         """Return the object, or None when it is certainly not there.
 
         A resource that is not served, a proxy's error page, a refusal: all are raised.
@@ -149,7 +253,7 @@ class ClusterClient:
             return None
 
     async def list_raw(
-        self, place: Place, options: ListOptions = EVERYTHING
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
     ) -> AsyncGenerator[bytes]:
         """Yield the pages of a list as the bytes they came in; Expired when they ran too old."""
         token = ""
@@ -162,12 +266,16 @@ class ClusterClient:
             if not token:
                 return
 
-    async def pages(self, place: Place, options: ListOptions = EVERYTHING) -> AsyncGenerator[Page]:
+    async def pages(
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
+    ) -> AsyncGenerator[Page]:
         """Yield the pages of a list, their items not decoded yet."""
         async for body in self.list_raw(place, options):
             yield read_page(self.cluster, body)
 
-    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+    async def list_objects(
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
+    ) -> list[Object]:
         """Return the objects of a collection, all as of one moment."""
         try:
             pages = [page async for page in self.pages(place, options)]
@@ -178,13 +286,13 @@ class ClusterClient:
         return [item.decode() for page in pages for item in page.items]
 
     async def create(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Create an object in a collection, or send one to a subresource; return what is stored."""
         return await self._write("POST", place, _JSON, kube_object, options)
 
     async def update(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Replace an object; Conflict when it is no longer at the version ours was made from."""
         refuse_blind_update(place, kube_object)
@@ -192,7 +300,7 @@ class ClusterClient:
 
     async def patch(
         self,
-        place: Place,
+        place: ResourcePath,
         patch_type: PatchType,
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
@@ -202,12 +310,12 @@ class ClusterClient:
         return await self._write("PATCH", place, patch_type.value, patch, options)
 
     async def apply(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         """Say which fields are to be ours and what is in them; Conflict when others own them."""
         return await self.patch(place, PatchType.APPLY, kube_object, options)
 
-    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+    async def delete(self, place: ResourcePath, options: DeleteOptions) -> Object:
         """Delete exactly the object that is meant.
 
         Returns a Status when it is gone, or the object when it waits for its finalizers.
@@ -222,7 +330,7 @@ class ClusterClient:
 
     @asynccontextmanager
     async def stream(
-        self, place: Place, query: Query = (), *, quiet_seconds: float | None = None
+        self, place: ResourcePath, query: Query = (), *, quiet_seconds: float | None = None
     ) -> AsyncGenerator[AnswerStream]:
         """Open a GET whose answer comes bit by bit, such as a log; a refusal is raised."""
         plain = (("Accept-Encoding", "identity"),)  # nobody unpacks what comes bit by bit
@@ -232,7 +340,7 @@ class ClusterClient:
             yield stream
 
     async def _write(
-        self, method: str, place: Place, media_type: str, body: Any, options: WriteOptions
+        self, method: str, place: ResourcePath, media_type: str, body: Any, options: WriteOptions
     ) -> Object:
         ask = ApiRequest(
             method,

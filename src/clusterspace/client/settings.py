@@ -66,7 +66,7 @@ class Impersonation:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AuthInfo:
     """Who we are to the server; a token file wins over a token, which is then the fallback."""
 
     token: str = field(default="", repr=False)
@@ -86,7 +86,7 @@ class ConnectionSettings:
     cluster: str
     server: str
     trust: Trust = Trust()
-    identity: Identity = Identity()
+    identity: AuthInfo = AuthInfo()
     proxy_url: str = ""
     namespace: str = DEFAULT_NAMESPACE
     compresses: bool = True

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from clusterspace.client.addresses import dial
-from clusterspace.client.connection import Connection
-from clusterspace.client.pools import base_headers, keep_alive
+from clusterspace.client.answers import api_error, failure_of, transport_error
+from clusterspace.client.connection import Connection, base_headers, keep_alive
+from clusterspace.client.endpoints import dial
 from clusterspace.client.requests import Answer, ApiRequest, Headers
 from clusterspace.client.settings import client_context
-from clusterspace.client.translation import api_error, failure_of, transport_error
 from clusterspace.errors import (
     ApiError,
     ClusterError,
@@ -38,7 +37,7 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The first lines of an HTTP answer; header names are in lower case."""
 
     status: int
@@ -49,7 +48,7 @@ class Tunnel:
     """Bytes in both directions, after the cluster switched protocols."""
 
     def __init__(
-        self, head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, head: ResponseHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.headers = head.headers
         self._reader = reader
@@ -103,7 +102,7 @@ async def open_tunnel(
         await tunnel.close()
 
 
-def read_head(lines: bytes) -> Head:
+def read_head(lines: bytes) -> ResponseHead:
     """Read the first lines of an HTTP answer; a ValueError when they are none."""
     first, *rest = lines.decode("latin-1").rstrip("\r\n").split("\r\n")
     version, _, status = first.partition(" ")
@@ -111,10 +110,10 @@ def read_head(lines: bytes) -> Head:
         raise ValueError(f"no HTTP answer: {first[:80]!r}")
     pairs = (line.partition(":") for line in rest)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return Head(int(status[:3]), headers)
+    return ResponseHead(int(status[:3]), headers)
 
 
-def judge_upgrade(cluster: str, head: Head, protocol: str) -> None:
+def judge_upgrade(cluster: str, head: ResponseHead, protocol: str) -> None:
     """Raise unless the cluster refused properly or switched to what was asked for."""
     if 400 <= head.status < 600:
         return
@@ -144,7 +143,7 @@ async def _upgraded(connection: Connection, ask: ApiRequest, protocol: str) -> T
 
 
 async def _refusal(
-    cluster: str, head: Head, reader: asyncio.StreamReader
+    cluster: str, head: ResponseHead, reader: asyncio.StreamReader
 ) -> ApiError | ClusterError:
     """Return the refusal: a Status, or a sentence, which is all that kubelets have to say."""
     body = await _refusal_body(head, reader)
@@ -155,7 +154,7 @@ async def _refusal(
     return failure or ClusterMisbehaved(cluster, "refused without a word", code=head.status)
 
 
-async def _refusal_body(head: Head, reader: asyncio.StreamReader) -> bytes:
+async def _refusal_body(head: ResponseHead, reader: asyncio.StreamReader) -> bytes:
     length = head.headers.get("content-length", "")
     if length.isdecimal():
         return await reader.readexactly(min(int(length), _REFUSAL_BYTES))
@@ -196,7 +195,7 @@ async def _request(connection: Connection, ask: ApiRequest, protocol: str) -> by
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def _read_head(cluster: str, reader: asyncio.StreamReader) -> Head:
+async def _read_head(cluster: str, reader: asyncio.StreamReader) -> ResponseHead:
     lines = await reader.readuntil(b"\r\n\r\n")
     try:
         return read_head(lines)

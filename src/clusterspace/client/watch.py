@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from clusterspace.client.answers import api_error, unreadable
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
 from clusterspace.client.raw_objects import RawObject, Version, read_raw_object
-from clusterspace.client.requests import ApiRequest, Query
+from clusterspace.client.requests import ApiRequest, Query, ResourcePath
 from clusterspace.client.resources import raise_refusal
-from clusterspace.client.translation import api_error, unreadable
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.kube.json_errors import UNREADABLE
 
@@ -102,7 +101,7 @@ class LineSplitter:
 
 
 async def watch(
-    connection: Connection, place: Place, options: WatchOptions
+    connection: Connection, place: ResourcePath, options: WatchOptions
 ) -> AsyncGenerator[list[RawEvent]]:
     """Yield events as they come, those that came together in one list.
 

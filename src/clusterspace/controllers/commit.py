@@ -7,9 +7,8 @@ different doors, by different rights, and one write of both would undo what the 
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Writer
-from clusterspace.client.writes import PatchType
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import PatchType, Writer
 from clusterspace.errors import MixedCommit
 from clusterspace.kube.objects import Object, metadata_of, resource_version_of, uid_of
 
@@ -49,7 +48,7 @@ def plan_commit(before: Object, after: Object) -> Commit | None:
     return Commit({**patch, "metadata": named}, STATUS if status else "")
 
 
-async def commit(writer: Writer, place: Place, before: Object, after: Object) -> Object:
+async def commit(writer: Writer, place: ResourcePath, before: Object, after: Object) -> Object:
     """Write the difference, if there is one; return the object as it is now stored."""
     planned = plan_commit(before, after)
     if planned is None:

@@ -12,9 +12,8 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import PatchType
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, PatchType
 from clusterspace.errors import AlreadyExists, ApiError, ClusterError
 from clusterspace.kube.objects import (
     Object,
@@ -169,13 +168,13 @@ class EventRecorder:
 
     async def _write(self, occurrence: Occurrence, tally: Tally) -> None:
         event = event_of(occurrence, tally, self._component)
-        place = Place(EVENTS, namespace_of(event))
+        place = ResourcePath(EVENTS, namespace_of(event))
         try:
             await self._hub_client.create(place, event)
         except AlreadyExists:
             await self._add_to(place.named(name_of(event)), tally)
 
-    async def _add_to(self, place: Place, tally: Tally) -> None:
+    async def _add_to(self, place: ResourcePath, tally: Tally) -> None:
         held = await self._hub_client.get(place)
         patch = {
             "metadata": {"resourceVersion": resource_version_of(held)},

@@ -1,6 +1,6 @@
 """Holding an object until its cleanup is done."""
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Writer
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import NotFound
@@ -35,7 +35,7 @@ def without_finalizer(kube_object: Object, finalizer: str) -> Object:
 
 
 async def ensure_finalizer(
-    writer: Writer, place: Place, kube_object: Object, finalizer: str
+    writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str
 ) -> Object:
     """Hold the object, before the first side effect that would need cleaning up.
 
@@ -46,7 +46,7 @@ async def ensure_finalizer(
     return await commit(writer, place, kube_object, with_finalizer(kube_object, finalizer))
 
 
-async def release(writer: Writer, place: Place, kube_object: Object, finalizer: str) -> None:
+async def release(writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str) -> None:
     """Let the object go, after its cleanup; one that is gone or was made anew is left alone."""
     try:
         await commit(writer, place, kube_object, without_finalizer(kube_object, finalizer))

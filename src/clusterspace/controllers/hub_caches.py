@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.controllers.background import Tasks
 from clusterspace.controllers.caches import IndexKeys
@@ -32,7 +32,7 @@ class HubCaches:
 
     def __init__(self, hub: ClusterClient) -> None:
         self.hub = hub
-        self._informers: dict[tuple[Place, ListOptions | None], Informer] = {}
+        self._informers: dict[tuple[ResourcePath, ListOptions | None], Informer] = {}
         self._shared: dict[Callable[[HubCaches], Any], Any] = {}
         self._is_running = False
 
@@ -45,7 +45,7 @@ class HubCaches:
         indexes: Mapping[str, IndexKeys] | None = None,
     ) -> Informer:
         """Return the informer of a collection, with these indexes among others."""
-        place = Place(resource, namespace)
+        place = ResourcePath(resource, namespace)
         informer = self._informers.get((place, selection))
         if informer is None:
             self._require_not_running(place)

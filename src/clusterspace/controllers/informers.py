@@ -10,10 +10,9 @@ from typing import Final, TypeAlias
 import structlog
 
 from clusterspace.aio.clocks import Alarm
-from clusterspace.client.changes import Change
-from clusterspace.client.following import Batch, Follower
-from clusterspace.client.places import Place, key_of
 from clusterspace.client.raw_objects import decode_object, version_in
+from clusterspace.client.reflector import Batch, ObjectChange, Reflector
+from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
 from clusterspace.controllers.caches import Cache, IndexKeys
@@ -72,7 +71,7 @@ Handler: TypeAlias = Callable[[Update], None]
 class Informer:
     """Keeps a cache equal to one collection of one cluster.
 
-        pods = Informer(member_client, Place(PODS), indexes={"owner": by_owner_uid})
+        pods = Informer(member_client, ResourcePath(PODS), indexes={"owner": by_owner_uid})
         pods.add_handler(note_change)
         tasks.keep("pods", pods.run)
         await pods.wait_synced()
@@ -84,7 +83,7 @@ class Informer:
     def __init__(
         self,
         cluster_client: ClusterClient,
-        place: Place,
+        place: ResourcePath,
         *,
         selection: ListOptions | None = None,
         indexes: Mapping[str, IndexKeys] | None = None,
@@ -93,7 +92,7 @@ class Informer:
         self.place = place
         self.cache = Cache(indexes)
         self._clock = cluster_client.connection.clock
-        self._follower = Follower(cluster_client, place, self.cache, selection)
+        self._follower = Reflector(cluster_client, place, self.cache, selection)
         self._handlers: list[Handler] = []
         self._synced = asyncio.Event()
         self._alarm = Alarm(self._clock, self._check_staleness)
@@ -150,7 +149,7 @@ class Informer:
                 "synced", cluster=self.cluster, resource=str(self.place), held=len(self.cache)
             )
 
-    def _put(self, change: Change) -> Update:
+    def _put(self, change: ObjectChange) -> Update:
         key = change.item.key
         if change.type is EventType.DELETED:
             before = self.cache.remove(key)

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost
 from clusterspace.kube.objects import Object, find_at, resource_version_of, with_value
@@ -47,7 +47,7 @@ class LeaseTimings:
 class Candidacy:
     """Who wants to hold which lease."""
 
-    place: Place
+    place: ResourcePath
     identity: str
     timings: LeaseTimings = LeaseTimings()
 

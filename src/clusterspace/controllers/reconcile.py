@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from clusterspace.client.places import key_of
+from clusterspace.client.requests import key_of
 from clusterspace.controllers.informers import Handler, Update
 from clusterspace.errors import Terminal
 from clusterspace.kube.objects import Object, metadata_of

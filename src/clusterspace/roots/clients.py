@@ -12,12 +12,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.client.addresses import look_up
-from clusterspace.client.connection import Connection
+from clusterspace.client.connection import Connection, ConnectionLimits
 from clusterspace.client.credentials import CredentialSource
-from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, read_address
+from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
-from clusterspace.client.pools import ConnectionLimits
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, Pem
 

@@ -14,11 +14,9 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import organizations
-from clusterspace.client.connection import Connection
-from clusterspace.client.connections import Connections
+from clusterspace.client.connection import Connection, ConnectionLimits, Connections
 from clusterspace.client.credentials import REREAD_SECONDS, Credential, Credentials
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.client.pools import ConnectionLimits
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ClusterspaceError, CredentialsUnusable, UnusableKubeconfig
 from clusterspace.fleet.membership.connections import require_own, settings_of

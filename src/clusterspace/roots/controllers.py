@@ -19,7 +19,7 @@ from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS
 from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules, Network
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.background import keep_all, report
@@ -60,7 +60,7 @@ from clusterspace.roots.processes import serving_metrics, stop_event
 _log = structlog.get_logger(__name__)
 
 _COMPONENT: Final = "clusterspace-controllers"
-_LEASE: Final = Place(LEASES, "kube-system", CONTROLLERS_LEASE)
+_LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
 _LOOKERS: Final = 64
 """Members looked at at once: a dead one takes seconds, and must not keep the others waiting."""
 

@@ -23,7 +23,7 @@ from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.fleet.gateway.answers.asking import Fleet, FleetLimits
 from clusterspace.fleet.gateway.answers.documents import Documents
@@ -150,7 +150,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 
         # Where we are and whom to trust. Who people are is in the hub's kubeconfig, or theirs: what
         # we log in with at the hub is nobody else's.
-        content = kubeconfig_of({FLEET_CONTEXT: url}, authority.pair.certificate, Identity())
+        content = kubeconfig_of({FLEET_CONTEXT: url}, authority.pair.certificate, AuthInfo())
         write_private(installation.kubeconfig, content)
         # What is alive now stays alive: the collector need not look at it again.
         gc.freeze()

@@ -23,7 +23,7 @@ from clusterspace.apiserver.identity.service_account_tokens import SigningKey
 from clusterspace.apiserver.store import backups
 from clusterspace.apiserver.store.backups import Inspection
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
-from clusterspace.client.settings import Identity, Pem
+from clusterspace.client.settings import AuthInfo, Pem
 from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of
 
 _PRIVATE: Final = 0o600
@@ -148,7 +148,7 @@ class Installation:
 def _kubeconfig(
     name: str, server: str, authority: Authority, pair: KeyPair, *, user: str = ADMIN
 ) -> bytes:
-    identity = Identity(certificate=Pem(pair.certificate), key=Pem(pair.key))
+    identity = AuthInfo(certificate=Pem(pair.certificate), key=Pem(pair.key))
     return kubeconfig_of({name: server}, authority.pair.certificate, identity, user=user)
 
 

@@ -11,8 +11,8 @@ import yaml
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
-from clusterspace.client.places import Place
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.kube.objects import name_of
 from clusterspace.roots.clients import HUB, open_client, read_pem
 
@@ -29,7 +29,7 @@ _LOCAL: Final = (
 
 
 def kubeconfig_of(
-    servers: Mapping[str, str], authority: bytes, identity: Identity, *, user: str = ADMIN
+    servers: Mapping[str, str], authority: bytes, identity: AuthInfo, *, user: str = ADMIN
 ) -> bytes:
     """Return a kubeconfig with a context for each server; the first one is the current one.
 
@@ -52,7 +52,7 @@ def kubeconfig_of(
     return msgspec.yaml.encode(config)
 
 
-def user_entry(identity: Identity) -> dict[str, Any]:
+def user_entry(identity: AuthInfo) -> dict[str, Any]:
     """Return who somebody is as a kubeconfig says it; files stay files when they are renewed."""
     plugin = identity.exec_plugin
     entry = {
@@ -132,7 +132,7 @@ async def all_contexts(settings: ConnectionSettings) -> bytes:
         proxy_url=settings.proxy_url,
     )
     async with open_client(hub) as hub_client:
-        clusters = await hub_client.list_objects(Place(CLUSTERS))
+        clusters = await hub_client.list_objects(ResourcePath(CLUSTERS))
     names = sorted(name_of(each) for each in clusters)
     servers = {name: _server_of(settings.server, name) for name in (HUB, *names)}
     return kubeconfig_of(

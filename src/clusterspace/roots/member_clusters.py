@@ -5,7 +5,7 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.member_clusters import INTERNAL_MEMBER_CLUSTERS, MEMBER_CLUSTERS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.background import Tasks
 from clusterspace.controllers.controller import Controller, ControllerSettings
@@ -33,8 +33,8 @@ def member_cluster_tasks(
     settings: MemberClusterSettings,
 ) -> Tasks:
     """Return what looks after all MemberClusters; whoever made `clusters` runs it."""
-    members = Informer(hub, Place(MEMBER_CLUSTERS))
-    internals = Informer(hub, Place(INTERNAL_MEMBER_CLUSTERS))
+    members = Informer(hub, ResourcePath(MEMBER_CLUSTERS))
+    internals = Informer(hub, ResourcePath(INTERNAL_MEMBER_CLUSTERS))
     upkeep = MemberClusterController(hub, events, clock, settings)
     hard = ControllerSettings(longest_retry_seconds=_LONGEST_RETRY_SECONDS)
     controller = Controller(

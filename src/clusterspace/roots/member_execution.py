@@ -7,7 +7,7 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.controllers.background import report
 from clusterspace.controllers.events import EventRecorder
@@ -25,9 +25,9 @@ async def run_member_execution(
     clock: Clock,
 ) -> None:
     """Keep a member as its Works say, until cancelled."""
-    works = Informer(hub, Place(WORKS, execution_namespace(cluster_name)))
+    works = Informer(hub, ResourcePath(WORKS, execution_namespace(cluster_name)))
     own = ListOptions(field_selector=f"metadata.name={cluster_name}")
-    clusters = Informer(hub, Place(CLUSTERS), selection=own)
+    clusters = Informer(hub, ResourcePath(CLUSTERS), selection=own)
     office = Office(
         hub=hub,
         works=works.cache,

@@ -12,7 +12,7 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.listener import reload_certificate, server_context
 from clusterspace.apiserver.identity.authority import Authority, renew_forever
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Reader
 from clusterspace.controllers.background import Tasks
 from clusterspace.errors import ApiError, ClusterError, UnusableKubeconfig
@@ -22,7 +22,7 @@ from clusterspace.roots.installation import Installation, write_private
 
 _log = structlog.get_logger(__name__)
 
-_PUBLISHED: Final = Place(
+_PUBLISHED: Final = ResourcePath(
     GroupVersionResource("", "v1", "configmaps"),
     "kube-system",
     "extension-apiserver-authentication",

@@ -17,10 +17,9 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     secret_name,
 )
 from clusterspace.apiserver.identity.following import secret_text
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions, ListOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.pull_join import pins_of
@@ -31,7 +30,7 @@ from clusterspace.roots.clients import open_client, read_pem
 TOKEN_VARIABLE: Final = "CLUSTERSPACE_REGISTER_TOKEN"  # noqa: S105 - a name
 """What the `--token` of `register` is called in the environment."""
 
-_TOKENS: Final = Place(names.SECRETS, NAMESPACE)
+_TOKENS: Final = ResourcePath(names.SECRETS, NAMESPACE)
 _OF_OUR_TYPE: Final = ListOptions(field_selector=f"type={TYPE}")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH: Final = 6

@@ -14,10 +14,9 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apis.clusters import conditions_of, is_pull
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.writes import DeleteOptions, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
@@ -75,7 +74,7 @@ class PromoteRequest:
 class Prospect:
     """An object that can be promoted: where it is, what would be written, what would change."""
 
-    place: Place
+    place: ResourcePath
     promotion: Promotion
     effect: Effect
 
@@ -92,7 +91,7 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         served = await Discovery(hub_client.connection).served()
         resource = find_named(served, request.kind)
         namespace = request.namespace if resource.namespaced else ""
-        place = Place(resource.group_version_resource, namespace, request.name)
+        place = ResourcePath(resource.group_version_resource, namespace, request.name)
         async with _open_member(request, hub_client) as member:
             live = await member.get(place)
             if is_managed(live):

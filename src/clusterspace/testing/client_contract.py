@@ -15,11 +15,16 @@ import pytest
 import pytest_asyncio
 
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.pages import read_page
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.raw_objects import read_page
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import (
+    ClusterClient,
+    DeleteOptions,
+    ListOptions,
+    PatchType,
+    WriteOptions,
+)
 from clusterspace.client.watch import EventType, RawEvent, WatchOptions, watch
-from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
 from clusterspace.errors import (
     AlreadyExists,
     ApiError,
@@ -67,20 +72,20 @@ class ClientContract:
         raise NotImplementedError("a test module says which server to ask")
 
     @pytest_asyncio.fixture(loop_scope="module")
-    async def maps(self, member_client: ClusterClient) -> Place:
+    async def maps(self, member_client: ClusterClient) -> ResourcePath:
         """Return the config maps of a namespace nobody else uses."""
         name = f"contract-{next(_numbers)}"
-        await member_client.create(Place(NAMESPACES), namespace(name))
-        return Place(CONFIG_MAPS, name)
+        await member_client.create(ResourcePath(NAMESPACES), namespace(name))
+        return ResourcePath(CONFIG_MAPS, name)
 
     async def make(
-        self, member_client: ClusterClient, maps: Place, name: str, **data: str
+        self, member_client: ClusterClient, maps: ResourcePath, name: str, **data: str
     ) -> Object:
         labelled = config_map(name, data, namespace=maps.namespace, labels={"made-by": "contract"})
         return await member_client.create(maps, labelled)
 
     async def test_what_was_created_can_be_read(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a", colour="blue")
 
@@ -90,7 +95,7 @@ class ClientContract:
         assert uid_of(made)
 
     async def test_a_missing_object_is_not_found_and_names_the_cluster(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         assert await member_client.find(maps.named("nobody")) is None
         with pytest.raises(NotFound) as caught:
@@ -104,19 +109,21 @@ class ClientContract:
     async def test_a_resource_that_is_not_served_is_no_missing_object(
         self, member_client: ClusterClient, group: str
     ) -> None:
-        gears = Place(GroupVersionResource(group, "v1", "gears"), "default", "a")
+        gears = ResourcePath(GroupVersionResource(group, "v1", "gears"), "default", "a")
 
         with pytest.raises(NotServed):
             await member_client.find(gears)
 
-    async def test_a_taken_name_is_refused(self, member_client: ClusterClient, maps: Place) -> None:
+    async def test_a_taken_name_is_refused(
+        self, member_client: ClusterClient, maps: ResourcePath
+    ) -> None:
         await self.make(member_client, maps, "a")
 
         with pytest.raises(AlreadyExists):
             await self.make(member_client, maps, "a")
 
     async def test_an_invalid_object_is_refused_with_its_causes(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         with pytest.raises(Invalid) as caught:
             await self.make(member_client, maps, "Not_A_Name")
@@ -125,7 +132,7 @@ class ClientContract:
         assert caught.value.details.causes[0].field == "metadata.name"
 
     async def test_an_update_replaces_and_an_outdated_one_conflicts(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         first = await self.make(member_client, maps, "a", n="1")
         second = await member_client.update(maps.named("a"), {**first, "data": {"n": "2"}})
@@ -136,7 +143,7 @@ class ClientContract:
         assert (await member_client.get(maps.named("a")))["data"] == {"n": "2"}
 
     async def test_an_update_without_a_version_is_never_sent(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a", n="1")
 
@@ -147,7 +154,7 @@ class ClientContract:
 
     @pytest.mark.parametrize("patch_type", [PatchType.MERGE, PatchType.STRATEGIC])
     async def test_a_merge_patch_changes_what_it_names(
-        self, member_client: ClusterClient, maps: Place, patch_type: PatchType
+        self, member_client: ClusterClient, maps: ResourcePath, patch_type: PatchType
     ) -> None:
         made = await self.make(member_client, maps, "a", kept="1", changed="1")
         version = resource_version_of(made)
@@ -160,7 +167,7 @@ class ClientContract:
             await member_client.patch(maps.named("a"), patch_type, patch)
 
     async def test_a_json_patch_changes_one_place(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a", n="1")
         pinned = {
@@ -177,7 +184,7 @@ class ClientContract:
             await member_client.patch(maps.named("a"), PatchType.JSON, [pinned, change])
 
     async def test_an_apply_owns_its_fields_and_only_those(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         mine = WriteOptions(field_manager="me")
         theirs = WriteOptions(field_manager="them")
@@ -192,7 +199,7 @@ class ClientContract:
         assert taken["data"] == {"n": "2"}
 
     async def test_a_dry_run_changes_nothing(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         await member_client.create(
             maps,
@@ -203,7 +210,7 @@ class ClientContract:
         assert await member_client.find(maps.named("a")) is None
 
     async def test_a_delete_takes_only_the_object_that_is_meant(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a")
         stranger = "00000000-0000-0000-0000-000000000000"
@@ -218,7 +225,7 @@ class ClientContract:
         assert await member_client.find(maps.named("a")) is None
 
     async def test_a_delete_of_an_outdated_version_conflicts(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a")
         await member_client.update(maps.named("a"), {**made, "data": {"n": "1"}})
@@ -228,7 +235,7 @@ class ClientContract:
             await member_client.delete(maps.named("a"), outdated)
 
     async def test_an_object_with_a_finalizer_stays_until_released(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         held = config_map("a", namespace=maps.namespace, finalizers=["example.com/hold"])
         made = await member_client.create(maps, held)
@@ -241,7 +248,7 @@ class ClientContract:
         assert await member_client.find(maps.named("a")) is None
 
     async def test_a_list_in_pages_is_the_list_at_once(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         for number in range(7):
             await self.make(member_client, maps, f"m{number}")
@@ -255,7 +262,7 @@ class ClientContract:
         assert {each["kind"] for each in paged} == {"ConfigMap"}
 
     async def test_the_bytes_of_a_list_are_the_server_s(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a")
 
@@ -263,7 +270,7 @@ class ClientContract:
 
         assert [item.decode() for item in read_page("x", body).items] == [made]
 
-    async def test_selectors_select(self, member_client: ClusterClient, maps: Place) -> None:
+    async def test_selectors_select(self, member_client: ClusterClient, maps: ResourcePath) -> None:
         for name, colour in (("a", "blue"), ("b", "red")):
             labelled = config_map(name, namespace=maps.namespace, labels={"colour": colour})
             await member_client.create(maps, labelled)
@@ -277,7 +284,7 @@ class ClientContract:
         assert [name_of(each) for each in named] == ["b"]
 
     async def test_a_watch_tells_what_happens_after_its_version(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         first = await self.make(member_client, maps, "a", n="1")
         options = WatchOptions(resource_version_of(first), label_selector=_OURS)
@@ -291,7 +298,7 @@ class ClientContract:
         assert seen[0].item.key == f"{maps.namespace}/a"
 
     async def test_a_streamed_list_ends_with_a_bookmark(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = [await self.make(member_client, maps, f"m{number}") for number in range(3)]
         options = WatchOptions(label_selector=_OURS, sends_initial_events=True)
@@ -306,7 +313,7 @@ class ClientContract:
         assert [event.item.decode() for event in seen[:3]] == made
 
     async def test_a_watch_ends_in_good_order_at_its_timeout(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
         made = await self.make(member_client, maps, "a")
         options = WatchOptions(resource_version_of(made), _OURS, timeout_seconds=1)
@@ -317,16 +324,18 @@ class ClientContract:
         assert all(event.type is EventType.BOOKMARK for batch in batches for event in batch)
 
     async def test_status_is_written_through_its_own_door(
-        self, member_client: ClusterClient, maps: Place
+        self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
-        place = Place(DEPLOYMENTS, maps.namespace)
+        place = ResourcePath(DEPLOYMENTS, maps.namespace)
         made = await member_client.create(place, deployment("web", namespace=maps.namespace))
         changed = with_value(
             with_value(made, 9, "spec", "replicas"), made["metadata"]["generation"],
             "status", "observedGeneration",
         )  # fmt: skip
 
-        written = await member_client.update(place_of(DEPLOYMENTS, made).part("status"), changed)
+        written = await member_client.update(
+            resource_path_of(DEPLOYMENTS, made).part("status"), changed
+        )
 
         assert written["spec"]["replicas"] == 1
         assert written["status"]["observedGeneration"] == made["metadata"]["generation"]
@@ -346,6 +355,6 @@ class ClientContract:
 
     async def test_every_refusal_names_the_cluster(self, member_client: ClusterClient) -> None:
         with pytest.raises(ApiError) as caught:
-            await member_client.create(Place(NAMESPACES), namespace("Not_A_Name"))
+            await member_client.create(ResourcePath(NAMESPACES), namespace("Not_A_Name"))
 
         assert caught.value.cluster == member_client.cluster

@@ -6,9 +6,16 @@ from functools import partial
 from typing import Any
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.places import Place
-from clusterspace.client.resources import EVERYTHING, Client, ClusterClient, ListOptions
-from clusterspace.client.writes import DeleteOptions, PatchType, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import (
+    EVERYTHING,
+    Client,
+    ClusterClient,
+    DeleteOptions,
+    ListOptions,
+    PatchType,
+    WriteOptions,
+)
 from clusterspace.kube.objects import Object
 
 _PLAIN_WRITE = WriteOptions()
@@ -63,28 +70,30 @@ class CrashingClient:
         """How many writes were asked for."""
         return self._fuse.writes
 
-    async def get(self, place: Place) -> Object:
+    async def get(self, place: ResourcePath) -> Object:
         return await self._inner.get(place)
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         return await self._inner.find(place)
 
-    async def list_objects(self, place: Place, options: ListOptions = EVERYTHING) -> list[Object]:
+    async def list_objects(
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
+    ) -> list[Object]:
         return await self._inner.list_objects(place, options)
 
     async def create(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         return await self._fuse.around(partial(self._inner.create, place, kube_object, options))
 
     async def update(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         return await self._fuse.around(partial(self._inner.update, place, kube_object, options))
 
     async def patch(
         self,
-        place: Place,
+        place: ResourcePath,
         patch_type: PatchType,
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
@@ -94,11 +103,11 @@ class CrashingClient:
         )
 
     async def apply(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         return await self._fuse.around(partial(self._inner.apply, place, kube_object, options))
 
-    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+    async def delete(self, place: ResourcePath, options: DeleteOptions) -> Object:
         return await self._fuse.around(partial(self._inner.delete, place, options))
 
 
@@ -110,23 +119,23 @@ class MortalClient(ClusterClient):
         self._fuse = fuse
 
     async def create(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         return await self._fuse.around(partial(super().create, place, kube_object, options))
 
     async def update(
-        self, place: Place, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = _PLAIN_WRITE
     ) -> Object:
         return await self._fuse.around(partial(super().update, place, kube_object, options))
 
     async def patch(
         self,
-        place: Place,
+        place: ResourcePath,
         patch_type: PatchType,
         patch: Any,
         options: WriteOptions = _PLAIN_WRITE,
     ) -> Object:
         return await self._fuse.around(partial(super().patch, place, patch_type, patch, options))
 
-    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+    async def delete(self, place: ResourcePath, options: DeleteOptions) -> Object:
         return await self._fuse.around(partial(super().delete, place, options))

@@ -16,7 +16,7 @@ from aiohttp import web
 from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
-from clusterspace.client.settings import ConnectionSettings, Identity
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.errors import ClusterError
 from clusterspace.testing.certificates import loopback_tls
 
@@ -193,7 +193,7 @@ class FaultProxy:
             self._upstream.settings,
             server=f"https://127.0.0.1:{port}",
             trust=loopback_tls().trust,
-            identity=Identity(),
+            identity=AuthInfo(),
         )
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

@@ -22,7 +22,7 @@ from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Trust
 from clusterspace.errors import ClusterspaceError
 from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.roots.installation import Installation
@@ -114,7 +114,7 @@ async def real_server_for_test(
         cluster=name,
         server=f"https://127.0.0.1:{port}",
         trust=Trust(skips_verification=True),
-        identity=Identity(token=_TOKEN),
+        identity=AuthInfo(token=_TOKEN),
     )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_running(assets / "etcd", etcd, directory))

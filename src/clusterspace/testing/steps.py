@@ -5,9 +5,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from clusterspace.client.places import Place
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.writes import DeleteOptions, WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import Object, uid_of
 
@@ -53,7 +52,7 @@ async def until_equal(look: Look, wanted: Any, seconds: float = PATIENCE) -> Non
 
 async def edit(
     cluster_client: ClusterClient,
-    place: Place,
+    place: ResourcePath,
     change: Callable[[Object], Object],
     options: WriteOptions = _PLAIN,
 ) -> Object:
@@ -66,7 +65,7 @@ async def edit(
             continue
 
 
-async def delete(cluster_client: ClusterClient, place: Place) -> None:
+async def delete(cluster_client: ClusterClient, place: ResourcePath) -> None:
     """Delete the object that is there now, if there is one."""
     try:
         existing = await cluster_client.get(place)

@@ -18,11 +18,9 @@ from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
-from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.fleet.gateway.fanout import exchange
@@ -108,7 +106,7 @@ class Site:
         if key not in self.connections:
             authority = (self.directory / self.data_name / "pki" / "ca.crt").read_bytes()
             settings = ConnectionSettings(
-                "fleet", key[1], Trust(Pem(authority)), Identity(token=token)
+                "fleet", key[1], Trust(Pem(authority)), AuthInfo(token=token)
             )
             connection = Connection(settings, clock=SystemClock(), random=Random(1))
             self.connections[key] = connection
@@ -211,9 +209,12 @@ async def fleet_site(
         if kind := os.environ.get(HOSTILE_KIND):
             running.fleet.lapses.__class__ = LongLapsed
             member = await stack.enter_async_context(hostile_member(KINDS[kind]))
-            if await fleet.hub.client.find(Place(names.NAMESPACES, "", "karmada-cluster")) is None:
+            if (
+                await fleet.hub.client.find(ResourcePath(names.NAMESPACES, "", "karmada-cluster"))
+                is None
+            ):
                 made = manifests.namespace("karmada-cluster")
-                await fleet.hub.client.create(Place(names.NAMESPACES), made)
+                await fleet.hub.client.create(ResourcePath(names.NAMESPACES), made)
             await stack.enter_async_context(member_at(site, HOSTILE, member.url))
         yield site
 
@@ -339,7 +340,7 @@ async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -
         "metadata": {"name": name},
         "rules": rules,
     }
-    await side.client.create(Place(names.CLUSTER_ROLES), role)
+    await side.client.create(ResourcePath(names.CLUSTER_ROLES), role)
     binding = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
@@ -347,7 +348,7 @@ async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "User", "name": user, "apiGroup": RBAC}],
     }
-    await side.client.create(Place(names.CLUSTER_ROLE_BINDINGS), binding)
+    await side.client.create(ResourcePath(names.CLUSTER_ROLE_BINDINGS), binding)
 
 
 def reaching(*clusters: str) -> list[dict[str, Any]]:

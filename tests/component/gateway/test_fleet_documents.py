@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.component.gateway.fleet_site import HOSTILE, ROOT, Site, fake_member, fleet_site
 
 from clusterspace.client.kubeconfig import read_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.kubeconfigs import all_contexts, fleet_settings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
@@ -49,7 +49,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     """A view without the hub; `only` is in west, `both` in both members."""
     directory = tmp_path_factory.mktemp("fleet")
     async with fleet_site(directory, federation=False, list_seconds=1.0) as running:
-        maps = Place(CONFIG_MAPS, "default")
+        maps = ResourcePath(CONFIG_MAPS, "default")
         await running.members["west"].client.create(maps, config_map("only"))
         for side in running.members.values():
             await side.client.create(maps, config_map("both"))
@@ -92,7 +92,7 @@ async def test_a_bare_name_is_never_written_to(site: Site):
 
     assert (made.code, deleted.code) == (400, 400)
     assert "new.clusterspace.CLUSTER" in made.message
-    assert await site.members["west"].client.find(Place(CONFIG_MAPS, "default", "only"))
+    assert await site.members["west"].client.find(ResourcePath(CONFIG_MAPS, "default", "only"))
 
 
 async def test_the_hub_is_not_in_the_lists(site: Site):
@@ -102,7 +102,7 @@ async def test_the_hub_is_not_in_the_lists(site: Site):
 
 
 async def test_discovery_is_the_union_of_all_clusters(site: Site):
-    await site.members["west"].client.create(Place(DEFINITIONS), WIDGETS)
+    await site.members["west"].client.create(ResourcePath(DEFINITIONS), WIDGETS)
 
     async def is_served() -> bool:
         return (await site.ask("GET", "/apis/example.com/v1")).code == 200
@@ -187,7 +187,7 @@ async def test_one_kubeconfig_leads_to_every_cluster(
     for context in (each for each in config.contexts if each != HOSTILE):
         settings = config.settings(context)
         async with client_for_test(settings) as client:
-            maps = await client.list_objects(Place(CONFIG_MAPS, "default"))
+            maps = await client.list_objects(ResourcePath(CONFIG_MAPS, "default"))
             seen[context] = "only" in {each["metadata"]["name"] for each in maps}
 
     assert seen == {"fleet": False, "hub": False, "east": False, "west": True}

@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import ROOT, Heard, Site, fleet_site, without_federation
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,9 +32,9 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     """A fleet with the same Deployment and the same pod in two clusters and on the hub."""
     async with fleet_site(tmp_path_factory.mktemp("fleet")) as it:
         for side in (it.hub, *it.members.values()):
-            await side.client.create(Place(DEPLOYMENTS, "default"), deployment("web"))
+            await side.client.create(ResourcePath(DEPLOYMENTS, "default"), deployment("web"))
         for side in it.members.values():
-            await side.client.create(Place(PODS, "default"), labelled(pod("web"), app="web"))
+            await side.client.create(ResourcePath(PODS, "default"), labelled(pod("web"), app="web"))
         yield it
 
 
@@ -145,7 +144,7 @@ async def test_a_command_that_waits_for_pods_waits_in_the_right_cluster(site: Si
         assert (got.code, stream.status) == (200, 200)
         for cluster in ("east", "west"):
             late = labelled(pod("late"), app="web")
-            await site.members[cluster].client.create(Place(PODS, "default"), late)
+            await site.members[cluster].client.create(ResourcePath(PODS, "default"), late)
         async for chunk in stream.chunks():
             names += [json.loads(line)["object"]["metadata"]["name"] for line in chunk.splitlines()]
             break
@@ -159,7 +158,7 @@ async def test_a_command_that_waits_for_pods_waits_in_the_right_cluster(site: Si
 
 async def test_a_bare_name_that_one_cluster_has_leads_to_that_cluster(site: Site):
     only = {**deployment("only"), "spec": deployment("web")["spec"]}
-    await site.members["west"].client.create(Place(DEPLOYMENTS, "default"), only)
+    await site.members["west"].client.create(ResourcePath(DEPLOYMENTS, "default"), only)
     async with without_federation(site) as beside:
         found = await pods_after(beside, "only", *logs("bare"))
 

@@ -26,7 +26,7 @@ from tests.component.gateway.fleet_site import (
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.identity.authority import Authority
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.roots.installation import Installation, write_pair
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
@@ -45,7 +45,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     async with fleet_site(tmp_path_factory.mktemp("fleet")) as running:
         east, west = running.members["east"], running.members["west"]
         for side, name in ((running.hub, "of-hub"), (east, "of-east"), (west, "of-west")):
-            await side.client.create(Place(CONFIG_MAPS, "default"), config_map(name))
+            await side.client.create(ResourcePath(CONFIG_MAPS, "default"), config_map(name))
         await grant(running.hub, "jane", reaching("east"), "jane-reaches")
         await grant(running.hub, "carl", reaching(), "carl-reaches")
         await grant(east, "jane", using("configmaps"), "jane-uses")

@@ -9,7 +9,7 @@ from aiohttp import web
 from tests.component.fake_clusters import Handle, status
 from tests.component.gateway.fleet_site import TABLE, Site, fake_member, fleet_site, member_at
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.steps import until
 
@@ -34,11 +34,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
         sides = {"h": (running.hub, 1)}
         sides |= {"e": (running.members["east"], 3), "w": (running.members["west"], 2)}
         for letter, (side, count) in sides.items():
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
             for number in range(count):
                 made = config_map(f"{letter}{number}", {"k": letter}, namespace="shop")
                 labelled = {**made, "metadata": {**made["metadata"], "labels": {"n": f"{number}"}}}
-                await side.client.create(Place(CONFIG_MAPS, "shop"), labelled)
+                await side.client.create(ResourcePath(CONFIG_MAPS, "shop"), labelled)
         yield running
 
 

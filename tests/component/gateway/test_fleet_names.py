@@ -12,7 +12,7 @@ from tests.component.gateway.fleet_site import (
     without_federation,
 )
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object
@@ -60,7 +60,9 @@ def marked_names() -> tuple[str, ...]:
 
 async def put(site: Site, cluster: str, name: str) -> None:
     side = site.members.get(cluster, site.hub)
-    await side.client.create(Place(CONFIG_MAPS, "default"), config_map(name, {"in": cluster}))
+    await side.client.create(
+        ResourcePath(CONFIG_MAPS, "default"), config_map(name, {"in": cluster})
+    )
 
 
 def where(found: Object) -> str:
@@ -134,7 +136,7 @@ async def test_an_object_of_the_hub_that_reads_like_a_member_s_can_be_changed_an
 
     assert full in listed.names
     assert (read.code, written.code, deleted.code) == (200, 200, 200)
-    place = Place(CONFIG_MAPS, "default", "late.clusterspace.west")
+    place = ResourcePath(CONFIG_MAPS, "default", "late.clusterspace.west")
     assert await sites.federated.hub.client.find(place) is None
 
 

@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import HOSTILE, Site, fleet_site
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.kube.objects import Object, find_at
@@ -47,7 +46,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
 
 async def held(site: Site, cluster: str, name: str) -> Object | None:
     side = site.hub if cluster == "hub" else site.members[cluster]
-    return await side.client.find(Place(CONFIG_MAPS, "default", name))
+    return await side.client.find(ResourcePath(CONFIG_MAPS, "default", name))
 
 
 async def test_a_create_goes_to_the_cluster_in_the_name_and_to_no_other(site: Site):
@@ -68,7 +67,9 @@ async def test_a_bare_name_is_the_hub_s(site: Site):
 
 
 async def test_a_get_repeats_the_name_it_was_asked_for(site: Site):
-    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("seen"))
+    await site.members["west"].client.create(
+        ResourcePath(CONFIG_MAPS, "default"), config_map("seen")
+    )
 
     found = await site.ask("GET", f"{MAPS}/seen.clusterspace.west")
     plain = await site.ask("GET", "/api/v1/namespaces/default/clusterspaces/west/configmaps/seen")
@@ -163,7 +164,7 @@ async def test_subresources_reach_their_cluster(site: Site):
     assert scale["metadata"]["name"] == "shop.clusterspace.west"
     assert (scaled.code, scaled.body["spec"]) == (200, {"replicas": 2})
     assert (again.code, again.body["spec"]) == (200, {"replicas": 3})
-    stored = await site.members["west"].client.get(Place(DEPLOYMENTS, "default", "shop"))
+    stored = await site.members["west"].client.get(ResourcePath(DEPLOYMENTS, "default", "shop"))
     assert stored["spec"]["replicas"] == 3
 
 
@@ -192,7 +193,9 @@ async def test_nothing_is_deleted_in_all_clusters_at_once(site: Site):
 
 
 async def test_the_prefix_form_is_the_cluster_itself(site: Site):
-    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("raw"))
+    await site.members["west"].client.create(
+        ResourcePath(CONFIG_MAPS, "default"), config_map("raw")
+    )
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
     found = await site.ask("GET", f"/clusterspaces/west{MAPS}/raw")
@@ -226,7 +229,9 @@ async def events_of(site: Site, path: str, count: int) -> list[Any]:
 
 
 async def test_a_watch_of_one_cluster_comes_with_the_names_that_were_asked_for(site: Site):
-    await site.members["west"].client.create(Place(CONFIG_MAPS, "default"), config_map("watched"))
+    await site.members["west"].client.create(
+        ResourcePath(CONFIG_MAPS, "default"), config_map("watched")
+    )
     selector = "fieldSelector=metadata.name%3Dwatched.clusterspace.west&watch=true"
     spaced = "/api/v1/namespaces/default.clusterspace.west/configmaps"
 
@@ -249,10 +254,10 @@ async def test_a_watch_of_one_cluster_comes_with_the_names_that_were_asked_for(s
 
 async def test_logs_and_shells_are_passed_on(site: Site):
     west = site.members["west"].client
-    await west.create(Place(PODS, "default"), pod("shell"))
+    await west.create(ResourcePath(PODS, "default"), pod("shell"))
 
     async def runs() -> bool:
-        found = await west.get(Place(PODS, "default", "shell"))
+        found = await west.get(ResourcePath(PODS, "default", "shell"))
         return find_at(found, "status", "phase") == "Running"
 
     await until(runs)
@@ -286,7 +291,7 @@ async def test_yaml_comes_to_those_who_ask_for_it(site: Site):
 
 
 async def test_a_namespace_is_there_when_any_cluster_has_it(site: Site):
-    await site.members["west"].client.create(Place(NAMESPACES), namespace("only-west"))
+    await site.members["west"].client.create(ResourcePath(NAMESPACES), namespace("only-west"))
 
     found = await site.ask("GET", "/api/v1/namespaces/only-west")
     missing = await site.ask("GET", "/api/v1/namespaces/nowhere")

@@ -20,8 +20,7 @@ from tests.component.gateway.stream_clients import (
 from tests.component.sim_clients import SpdyClient
 from tests.flows.fleets import Side
 
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.builders import PODS, pod
 from clusterspace.testing.steps import until
@@ -47,14 +46,14 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
             made = pod("web")
             container = {**made["spec"]["containers"][0], "ports": [{"containerPort": 80}]}
             made = {**made, "spec": {**made["spec"], "containers": [container]}}
-            await side.client.create(Place(PODS, "default"), made)
+            await side.client.create(ResourcePath(PODS, "default"), made)
         for side in it.members.values():
             await until(lambda side=side: is_running(side))
         yield it
 
 
 async def is_running(side: Side) -> bool:
-    found = await side.client.get(Place(PODS, "default", "web"))
+    found = await side.client.get(ResourcePath(PODS, "default", "web"))
     return find_at(found, "status", "phase") == "Running"
 
 

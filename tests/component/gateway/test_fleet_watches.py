@@ -24,11 +24,9 @@ from tests.component.gateway.watch_streams import Watching, watching
 from tests.flows.fleets import Side
 
 from clusterspace.client.endpoints import LOOPBACK
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.watch import LineSplitter
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.informers import Informer
 from clusterspace.fleet.gateway.answers.asking import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
@@ -42,7 +40,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MAPS = "/api/v1/namespaces/shop/configmaps"
 INITIAL = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-SHOP = Place(CONFIG_MAPS, "shop")
+SHOP = ResourcePath(CONFIG_MAPS, "shop")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,7 +48,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     limits = FleetLimits(list_seconds=2.0, slow_seconds=2.0)
     async with fleet_site(tmp_path_factory.mktemp("fleet"), limits=limits) as running:
         for side in (running.hub, *running.members.values()):
-            await side.client.create(Place(NAMESPACES), namespace("shop"))
+            await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
         yield running
 
 
@@ -301,7 +299,7 @@ async def north(site: Site, directory: Any) -> AsyncGenerator[tuple[Side, FaultP
     """A member behind a proxy that the test breaks; it has one ConfigMap, n1."""
     async with hub_for_test(directory, name="north") as settings, client_for_test(settings) as own:
         side = Side(settings, own)
-        await side.client.create(Place(NAMESPACES), namespace("shop"))
+        await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
         await create(side, "n1")
         async with (
             fault_proxy(own.connection) as proxy,

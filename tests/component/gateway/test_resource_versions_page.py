@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.component.gateway.fleet_site import ROOT, Site, fake_member, fleet_site
 from tests.component.gateway.watch_streams import Watching, watching
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.builders import NAMESPACES, namespace
 
@@ -136,8 +136,8 @@ class Play:
 async def stage(directory: Path) -> AsyncGenerator[Play]:
     members = {name: FakeMember() for name in CLUSTERS}
     async with fleet_site(directory, members=(), federation=False) as site:
-        if await site.hub.client.find(Place(NAMESPACES, "", "karmada-cluster")) is None:
-            await site.hub.client.create(Place(NAMESPACES), namespace("karmada-cluster"))
+        if await site.hub.client.find(ResourcePath(NAMESPACES, "", "karmada-cluster")) is None:
+            await site.hub.client.create(ResourcePath(NAMESPACES), namespace("karmada-cluster"))
         east, west = (fake_member(site, name, members[name].handle) for name in CLUSTERS)
         async with east, west:
             play = Play(site, members)

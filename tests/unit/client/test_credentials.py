@@ -1,6 +1,5 @@
-from clusterspace.client.credentials import Credentials, PluginCache
-from clusterspace.client.exec_plugins import PluginAnswer
-from clusterspace.client.settings import ConnectionSettings, ExecPlugin, Identity, Pem
+from clusterspace.client.credentials import Credentials, PluginAnswer, PluginCache
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, ExecPlugin, Pem
 from clusterspace.testing.clocks import ManualClock
 
 PLUGIN = ExecPlugin("client.authentication.k8s.io/v1", "login")
@@ -20,7 +19,7 @@ class Plugin:
         return PluginAnswer(token=f"token-{self.asked}", expires_at=expires_at)
 
 
-def settings(identity: Identity) -> ConnectionSettings:
+def settings(identity: AuthInfo) -> ConnectionSettings:
     return ConnectionSettings("west", "https://west", identity=identity)
 
 
@@ -53,7 +52,7 @@ async def test_a_plugin_s_token_wins_and_its_certificate_is_material():
     async def ask() -> PluginAnswer:
         return PluginAnswer(token="theirs", certificate=b"C", key=b"K")
 
-    identity = Identity(token="ours", exec_plugin=PLUGIN, certificate=Pem(data=b"c"))
+    identity = AuthInfo(token="ours", exec_plugin=PLUGIN, certificate=Pem(data=b"c"))
     credential = await Credentials(settings(identity), ManualClock(), ask).get()
 
     assert credential.authorization == "Bearer theirs"
@@ -61,8 +60,8 @@ async def test_a_plugin_s_token_wins_and_its_certificate_is_material():
 
 
 async def test_a_name_and_password_are_basic_and_nothing_is_nothing():
-    named = Credentials(settings(Identity(username="u", password="p")), ManualClock())
-    nobody = Credentials(settings(Identity()), ManualClock())
+    named = Credentials(settings(AuthInfo(username="u", password="p")), ManualClock())
+    nobody = Credentials(settings(AuthInfo()), ManualClock())
 
     assert (await named.get()).authorization == "Basic dTpw"
     assert (await nobody.get()).authorization == ""

@@ -1,12 +1,12 @@
 from tests.unit.controllers.hub_in_memory import HubInMemory
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers import finalizers
 from clusterspace.kube.objects import with_metadata
 from clusterspace.testing.builders import PODS, pod
 
 HOLD = "example.com/hold"
-WEB = Place(PODS, "default", "web")
+WEB = ResourcePath(PODS, "default", "web")
 
 
 async def test_an_object_is_held_once_and_let_go():

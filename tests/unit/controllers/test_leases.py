@@ -4,8 +4,8 @@ from random import Random
 import pytest
 from tests.unit.controllers.hub_in_memory import HubInMemory
 
-from clusterspace.client.places import Place
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
 from clusterspace.controllers.leases import (
     LEASES,
     Candidacy,
@@ -18,7 +18,7 @@ from clusterspace.errors import ClusterUnreachable, LeadershipLost
 from clusterspace.kube.objects import Object, uid_of
 from clusterspace.testing.clocks import ManualClock, settle
 
-PLACE = Place(LEASES, "kube-system", "controllers")
+PLACE = ResourcePath(LEASES, "kube-system", "controllers")
 DOWN = ClusterUnreachable("hub", "down", was_sent=False)
 
 

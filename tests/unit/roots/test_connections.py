@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from clusterspace.client.credentials import REREAD_SECONDS
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.roots.connections import HubCredentials
 from clusterspace.testing.clocks import ManualClock
@@ -13,7 +13,7 @@ class File:
     """A kubeconfig that the test writes."""
 
     def __init__(self) -> None:
-        identity = Identity(certificate=Pem(b"first"), key=Pem(b"key"))
+        identity = AuthInfo(certificate=Pem(b"first"), key=Pem(b"key"))
         self.settings = ConnectionSettings("hub", "https://hub.example", identity=identity)
         self.is_away = False
 
@@ -23,7 +23,7 @@ class File:
         return self.settings
 
     def renew(self, certificate: bytes) -> None:
-        identity = Identity(certificate=Pem(certificate), key=Pem(b"key"))
+        identity = AuthInfo(certificate=Pem(certificate), key=Pem(b"key"))
         self.settings = replace(self.settings, identity=identity)
 
 

@@ -23,8 +23,7 @@ from clusterspace.apis.cluster_credentials import (
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.writing import edit_own
-from clusterspace.client.addresses import problem_with_host
-from clusterspace.client.endpoints import AddressRules, endpoint_causes
+from clusterspace.client.endpoints import AddressRules, endpoint_causes, problem_with_host
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import (

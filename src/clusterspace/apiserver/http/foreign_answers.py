@@ -23,7 +23,7 @@ from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import HeaderPairs
 from clusterspace.apiserver.http.negotiation import read_accept
 from clusterspace.apiserver.http.responses import warning_headers
-from clusterspace.client.translation import unfit_status
+from clusterspace.client.answers import unfit_status
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.kube import plain_text
 from clusterspace.kube.json_errors import UNREADABLE

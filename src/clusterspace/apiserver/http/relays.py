@@ -25,10 +25,9 @@ from clusterspace.apiserver.http.foreign_answers import (
 from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Response
 from clusterspace.apiserver.http.middleware.deadlines import is_long_running
 from clusterspace.client.answer_memory import Hold
-from clusterspace.client.answers import AnswerStream
+from clusterspace.client.answers import AnswerStream, failure_of
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, ApiRequest, Headers
-from clusterspace.client.translation import failure_of
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import (
     ClusterError,

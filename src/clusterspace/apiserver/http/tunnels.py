@@ -12,9 +12,9 @@ from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.relays import UNKNOWN_THERE, Passage, headers_to_pass
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
 from clusterspace.apiserver.http.response_writer import Hijacked
+from clusterspace.client.answers import unreadable
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
-from clusterspace.client.translation import unreadable
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
 from clusterspace.errors import (
     BadRequest,

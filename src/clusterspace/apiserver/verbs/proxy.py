@@ -25,7 +25,7 @@ from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.client.answer_memory import AnswerMemory
-from clusterspace.client.connections import Connections
+from clusterspace.client.connection import Connections
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object

@@ -144,15 +144,15 @@ def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
 
 async def _listing(client: "ClusterClient") -> Listing:
     from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
-    from clusterspace.client.places import Place
+    from clusterspace.client.requests import ResourcePath
     from clusterspace.fleet.membership.names import LEASES
     from clusterspace.fleet.membership.overview import COLUMNS, row_of
     from clusterspace.kube.objects import find_at, name_of, without_value
 
     now = client.connection.clock.now()
-    leases = await client.list_objects(Place(LEASES, CLUSTER_NAMESPACE))
+    leases = await client.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))
     lease_of = {name_of(each): each for each in leases}
-    found = await client.list_objects(Place(CLUSTERS))
+    found = await client.list_objects(ResourcePath(CLUSTERS))
     lines: list[Line] = []
     for each in found:
         row = row_of(each, lease_of.get(name_of(each)), now)

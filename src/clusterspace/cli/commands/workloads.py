@@ -177,7 +177,7 @@ def why(*, words: tuple[str, ...], namespace: str, output: str, hub: HubOptions)
 
     async def work() -> "Explanation":
         from clusterspace.client.discovery import Discovery
-        from clusterspace.client.places import Place
+        from clusterspace.client.requests import ResourcePath
         from clusterspace.fleet.propagation.explanation.evidence import find_named, gather
         from clusterspace.fleet.propagation.explanation.explain import explain
         from clusterspace.roots.clients import open_client
@@ -185,7 +185,7 @@ def why(*, words: tuple[str, ...], namespace: str, output: str, hub: HubOptions)
         async with open_client(hub.settings()) as client:
             resource = find_named(await Discovery(client.connection).served(), kind)
             inside = namespace if resource.namespaced else ""
-            place = Place(resource.group_version_resource, inside, name)
+            place = ResourcePath(resource.group_version_resource, inside, name)
             return explain(await gather(client, place))
 
     explanation = run(work)

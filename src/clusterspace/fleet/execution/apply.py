@@ -15,9 +15,8 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.confinement import why_not_ordered
 from clusterspace.apis.works import APPLIED
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import WriteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, WriteOptions
 from clusterspace.errors import (
     AlreadyExists,
     BadRequest,
@@ -100,7 +99,9 @@ class Applied:
         return self.action not in (Action.WAITS, Action.CONFLICTS)
 
 
-async def apply(member: Client, place: Place, manifest: Object, cached: Object | None) -> Applied:
+async def apply(
+    member: Client, place: ResourcePath, manifest: Object, cached: Object | None
+) -> Applied:
     """Bring one member object to its manifest, beginning with what was last seen of it.
 
     What was seen may be old: the member then refuses the write, and we look and decide anew.
@@ -119,7 +120,7 @@ async def apply(member: Client, place: Place, manifest: Object, cached: Object |
 
 
 async def _apply_once(
-    member: Client, place: Place, manifest: Object, live: Object | None
+    member: Client, place: ResourcePath, manifest: Object, live: Object | None
 ) -> Applied:
     decision = decide(manifest, live)
     if live is None or decision is TakeoverDecision.CREATE:
@@ -183,7 +184,7 @@ class Applier:
     async def apply(self, work: Object, manifest: Object, ordinal: int) -> ManifestResult:
         """Bring the member to one manifest of a Work."""
         try:
-            place = await self._informers.place_of(manifest)
+            place = await self._informers.resource_path_of(manifest)
             resource = await self._informers.resource_of(manifest)
             why = why_not_ordered(work, manifest, is_namespaced=resource.namespaced)
             if why:
@@ -201,14 +202,14 @@ class Applier:
     async def observe(self, work: Object, manifest: Object) -> ManifestResult:
         """Look at an object without touching it."""
         try:
-            place = await self._informers.place_of(manifest)
+            place = await self._informers.resource_path_of(manifest)
         except (NotServed, Malformed):
             return ManifestResult(manifest)
         live = await self._find_live(work, place)
         is_seen = live is not None and is_ours(manifest, live)
         return ManifestResult(manifest, live=live if is_seen else None)
 
-    async def _find_live(self, work: Object, place: Place) -> Object | None:
+    async def _find_live(self, work: Object, place: ResourcePath) -> Object | None:
         """Return the object as far as it is known; asked for only when it may well be there."""
         cached = self._informers.find(place)
         if cached is not None:
@@ -225,7 +226,7 @@ class Applier:
         work: Object,
         manifest: Object,
         key: tuple[str, int],
-        place: Place,
+        place: ResourcePath,
         live: Object | None,
     ) -> ManifestResult:
         generation = int(metadata_of(work).get("generation") or 0)
@@ -257,7 +258,7 @@ class Applier:
                 f"{subject} cannot be created: namespace {namespace}"
                 f" does not exist in the cluster {cluster}"
             )
-            blocker = Place(NAMESPACES, name=namespace)
+            blocker = ResourcePath(NAMESPACES, name=namespace)
             return ManifestResult(
                 manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=blocker
             )

@@ -24,7 +24,7 @@ from clusterspace.apis.clusters import (
     is_pull,
 )
 from clusterspace.apis.works import manifests_of, suspends_dispatching
-from clusterspace.client.places import place_of
+from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.controllers.background import report
 from clusterspace.controllers.caches import Cache
@@ -184,7 +184,7 @@ class Executor:
             else:
                 # Before the first object is made: a Work without it could be deleted, and nobody
                 # would know what it placed.
-                place = place_of(WORKS, work)
+                place = resource_path_of(WORKS, work)
                 work = await ensure_finalizer(self._office.hub, place, work, WORK_FINALIZER)
                 outcome = await self._dispatch(request, work)
         except (ApiError, ClusterError):

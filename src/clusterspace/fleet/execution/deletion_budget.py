@@ -17,7 +17,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
-from clusterspace.client.places import place_of
+from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -184,7 +184,7 @@ class DeletionBudget:
         condition = paused_condition(counts)
         conditions = set_condition(conditions_of(cluster), condition, self._clock.now()).conditions
         paused = with_value(cluster, conditions, "status", "conditions")
-        await commit(self._hub, place_of(CLUSTERS, cluster), cluster, paused)
+        await commit(self._hub, resource_path_of(CLUSTERS, cluster), cluster, paused)
         self._is_pausing = True
         self._events.record(cluster, PAUSED, condition.message, is_warning=True)
         _log.warning("deletions paused", cluster=name_of(cluster), reason=condition.message)

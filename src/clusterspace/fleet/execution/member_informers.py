@@ -17,11 +17,10 @@ from clusterspace.aio import backoff
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import execution_namespace
-from clusterspace.client.changes import Change
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.following import Follower
-from clusterspace.client.places import Place, place_of
 from clusterspace.client.raw_objects import Version, version_in
+from clusterspace.client.reflector import ObjectChange, Reflector
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
 from clusterspace.controllers.background import report
@@ -73,9 +72,9 @@ class MemberInformers:
         self._informers: dict[GroupVersionResource, Informer] = {}
         self._blocker_watches: dict[GroupVersionResource, BlockerWatch] = {}
         # The same relation from both ends: a Work waits for places, a place holds up Works.
-        self._works_waiting: dict[Place, set[str]] = {}
-        self._blockers: dict[str, set[Place]] = {}
-        self._written: dict[Place, str] = {}
+        self._works_waiting: dict[ResourcePath, set[str]] = {}
+        self._blockers: dict[str, set[ResourcePath]] = {}
+        self._written: dict[ResourcePath, str] = {}
 
     async def run(self) -> None:
         """Follow whatever is asked for, until cancelled."""
@@ -89,7 +88,7 @@ class MemberInformers:
                 self._start(f"unmanaged {resource}", watch.run)
             await asyncio.Event().wait()
 
-    async def place_of(self, manifest: Object) -> Place:
+    async def resource_path_of(self, manifest: Object) -> ResourcePath:
         """Return where a manifest belongs; NotServed when the member knows no such kind.
 
         A manifest that names no object is Malformed: its place would be the whole collection.
@@ -97,7 +96,7 @@ class MemberInformers:
         if not name_of(manifest):
             raise MalformedObject("the manifest has no name", place="metadata.name")
         info = await self.resource_of(manifest)
-        return place_of(info.group_version_resource, manifest)
+        return resource_path_of(info.group_version_resource, manifest)
 
     async def resource_of(self, manifest: Object) -> ResourceInfo:
         """Return the member's resource for a manifest's kind; NotServed when it has none."""
@@ -115,7 +114,7 @@ class MemberInformers:
         self._resources.clear()
         self._discovery.forget()
 
-    def find(self, place: Place) -> Object | None:
+    def find(self, place: ResourcePath) -> Object | None:
         """Return an object as it was last seen; None says nothing about whether it is there."""
         informer = self._informers.get(place.resource)
         return None if informer is None else informer.cache.find(place.key)
@@ -132,7 +131,7 @@ class MemberInformers:
             async with asyncio.timeout(LIST_SECONDS):
                 await informer.wait_synced()
 
-    def note_written(self, place: Place, stored: Object) -> None:
+    def note_written(self, place: ResourcePath, stored: Object) -> None:
         """Remember what we wrote ourselves: the event that tells of it enqueues nothing.
 
         The event may also come before the answer to our write. Then the Work is enqueued once for
@@ -140,7 +139,7 @@ class MemberInformers:
         """
         self._written[place] = resource_version_of(stored)
 
-    def wait_for(self, work_name: str, blockers: Iterable[Place]) -> bool:
+    def wait_for(self, work_name: str, blockers: Iterable[ResourcePath]) -> bool:
         """Enqueue the Work when something happens at these places, and at no others.
 
         Returns whether one of them is new. It may have changed just before we began to listen, so
@@ -167,7 +166,7 @@ class MemberInformers:
     def _follow(self, resource: GroupVersionResource) -> None:
         if resource in self._informers:
             return
-        informer = Informer(self._member, Place(resource), selection=_MANAGED)
+        informer = Informer(self._member, ResourcePath(resource), selection=_MANAGED)
         informer.add_handler(lambda update: self._object_changed(resource, update))
         self._informers[resource] = informer
         self._start(f"{resource}", informer.run)
@@ -175,7 +174,7 @@ class MemberInformers:
     def _blocker_watch(self, resource: GroupVersionResource) -> "BlockerWatch":
         watch = self._blocker_watches.get(resource)
         if watch is None:
-            collection = Place(resource)
+            collection = ResourcePath(resource)
             watch = BlockerWatch(
                 self._member, resource, lambda key: self._enqueue_waiting(collection.at(key))
             )
@@ -189,7 +188,7 @@ class MemberInformers:
             self._tasks.keep(f"{self.cluster} {name}", follow, restart=_RESTARTS)
 
     def _object_changed(self, resource: GroupVersionResource, update: Update) -> None:
-        place = Place(resource).at(update.key)
+        place = ResourcePath(resource).at(update.key)
         written = self._written.get(place)
         if update.is_deletion:
             self._written.pop(place, None)
@@ -203,7 +202,7 @@ class MemberInformers:
                 self._enqueue(annotations[stamps.WORK_NAME])
         self._enqueue_waiting(place)
 
-    def _enqueue_waiting(self, place: Place) -> None:
+    def _enqueue_waiting(self, place: ResourcePath) -> None:
         for name in tuple(self._works_waiting.get(place, ())):
             self._enqueue(name)
 
@@ -248,7 +247,7 @@ class BlockerWatch:
     async def _follow(self) -> None:
         """Follow until nothing is awaited any more: the member's next event ends it."""
         known = _Versions()
-        follower = Follower(self._member, Place(self._resource), known, _UNMANAGED)
+        follower = Reflector(self._member, ResourcePath(self._resource), known, _UNMANAGED)
         is_synced = False
         async with aclosing(follower.batches()) as batches:
             async for batch in batches:
@@ -276,7 +275,7 @@ class _Versions:
     def find_version(self, key: str) -> Version | None:
         return self._versions.get(key)
 
-    def take(self, change: Change) -> None:
+    def take(self, change: ObjectChange) -> None:
         if change.type is EventType.DELETED:
             self._versions.pop(change.item.key, None)
         else:

@@ -12,7 +12,7 @@ from clusterspace.apis import policies, stamps
 from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.interpreter.kinds import kind_of
 from clusterspace.apis.interpreter.manifests import pruned
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE
 from clusterspace.fleet.execution.updates import content_difference, leaf_paths
 from clusterspace.kube.managed_fields.field_sets import path_text
@@ -43,12 +43,12 @@ class Promotion:
     policy: Object
 
     @property
-    def policy_place(self) -> Place:
+    def policy_place(self) -> ResourcePath:
         """Where the policy is."""
         namespace = namespace_of(self.policy)
         if namespace:
-            return Place(policies.PROPAGATION_POLICIES, namespace, name_of(self.policy))
-        return Place(policies.CLUSTER_PROPAGATION_POLICIES, name=name_of(self.policy))
+            return ResourcePath(policies.PROPAGATION_POLICIES, namespace, name_of(self.policy))
+        return ResourcePath(policies.CLUSTER_PROPAGATION_POLICIES, name=name_of(self.policy))
 
 
 @dataclass(frozen=True, slots=True)

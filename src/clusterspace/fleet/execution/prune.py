@@ -24,9 +24,8 @@ import structlog
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, keeps_on_leave
 from clusterspace.apis.works import identifier_of, manifests_of, preserves_resources
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions, Propagation, WriteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, DeleteOptions, Propagation, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
 from clusterspace.errors import Malformed, MalformedObject, NotFound, NotServed
@@ -91,12 +90,12 @@ class _Decision(msgspec.Struct, frozen=True):
 class Doomed:
     """An object that was just looked at, is ours, and is to go."""
 
-    place: Place
+    place: ResourcePath
     uid: str
 
 
 async def find_doomed(
-    member: Client, place: Place, manifest: Object, work: Object
+    member: Client, place: ResourcePath, manifest: Object, work: Object
 ) -> Doomed | None:
     """Look at an object, live, and return it if it is ours to delete.
 
@@ -119,7 +118,7 @@ async def record(hub: Client, work: Object, doomed: list[Doomed]) -> Object:
         return work
     text = msgspec.json.encode(decided).decode()
     noted = with_metadata(work, annotations={**annotations_of(work), DECIDED: text})
-    return await commit(hub, place_of(WORKS, work), work, noted)
+    return await commit(hub, resource_path_of(WORKS, work), work, noted)
 
 
 def without_stamps(live: Object) -> Object:
@@ -204,7 +203,7 @@ class Pruner:
         keeps = preserves_resources(current)
         if not keeps:
             # The Works of a cluster that leaves and is to keep what it has may not say so yet.
-            cluster = await self._hub.find(Place(CLUSTERS, name=self._informers.cluster))
+            cluster = await self._hub.find(ResourcePath(CLUSTERS, name=self._informers.cluster))
             keeps = cluster is not None and is_being_deleted(cluster) and keeps_on_leave(cluster)
         if keeps:
             await self._hand_over(manifests)
@@ -213,7 +212,7 @@ class Pruner:
             if noted is None:
                 return False
             current = noted
-        await release(self._hub, place_of(WORKS, work), current, WORK_FINALIZER)
+        await release(self._hub, resource_path_of(WORKS, work), current, WORK_FINALIZER)
         _log.info("work withdrawn", cluster=self._informers.cluster, work=name_of(work))
         return True
 
@@ -228,7 +227,7 @@ class Pruner:
 
     async def _read_live(self, work: Object) -> Object | None:
         """Return the Work as it is now; None when it is gone, or another took its place."""
-        current = await self._hub.find(place_of(WORKS, work))
+        current = await self._hub.find(resource_path_of(WORKS, work))
         return current if current is not None and uid_of(current) == uid_of(work) else None
 
     async def _hand_over(self, manifests: Sequence[Object]) -> None:
@@ -263,13 +262,13 @@ class Pruner:
             self._budget.note_deletion(goes_since)
         return noted
 
-    async def _find_place(self, manifest: Object) -> Place | None:
+    async def _find_place(self, manifest: Object) -> ResourcePath | None:
         """Return where a manifest is; None when the member knows no such kind, or it names nothing.
 
         Then there is nothing to delete, and if the member was wrong about that, it keeps it.
         """
         try:
-            return await self._informers.place_of(manifest)
+            return await self._informers.resource_path_of(manifest)
         except (NotServed, Malformed) as error:
             self._informers.forget_resources()
             _log.warning("nothing withdrawn", cluster=self._informers.cluster, reason=str(error))

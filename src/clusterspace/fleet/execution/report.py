@@ -21,7 +21,7 @@ from clusterspace.apis.works import (
     identifier_of,
     suspends_dispatching,
 )
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -74,7 +74,7 @@ class ManifestResult:
     is_recreated: bool = False
     """Somebody had deleted the object on the member, and we made it again."""
     retry_seconds: float = 0.0
-    blocker: Place | None = None
+    blocker: ResourcePath | None = None
     """What has to go, or to come, before the manifest can be put there."""
     refusal: ApiError | None = None
     """Why the member would not have it: to be tried again, later and later."""
@@ -208,7 +208,7 @@ class WorkReporter:
             wait = last + QUIET_SECONDS - self._clock.monotonic()
             if wait > 0:
                 return wait
-        await commit(self._hub, place_of(WORKS, work), work, {**work, "status": status})
+        await commit(self._hub, resource_path_of(WORKS, work), work, {**work, "status": status})
         self._written_at[name_of(work)] = self._clock.monotonic()
         return 0.0
 

@@ -18,9 +18,8 @@ from clusterspace.apis.clusters import (
     impersonator_ref_of,
     secret_ref_of,
 )
-from clusterspace.client.connection import Connection
-from clusterspace.client.connections import Connections
-from clusterspace.client.places import Place
+from clusterspace.client.connection import Connection, Connections
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.informers import Informer, Update
@@ -81,8 +80,8 @@ class Directory:
         self._connections = connections
         self._user_settings = user_settings
         self._namespace = credentials_namespace
-        self._clusters = Informer(hub, Place(CLUSTERS))
-        self._secrets = Informer(hub, Place(_SECRETS, credentials_namespace))
+        self._clusters = Informer(hub, ResourcePath(CLUSTERS))
+        self._secrets = Informer(hub, ResourcePath(_SECRETS, credentials_namespace))
         self._known: dict[str, Object] = {}
         self._ways: dict[str, ConnectionSettings | ClusterError] = {}
         self._left: set[str] = set()

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from clusterspace.apiserver.http.relays import open_answer
+from clusterspace.client.answers import failure_of
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.translation import failure_of
 from clusterspace.errors import (
     AnswerOverrun,
     ApiError,

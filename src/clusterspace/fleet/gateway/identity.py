@@ -22,14 +22,16 @@ from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 
-_TOKEN_REVIEWS: Final = Place(GroupVersionResource("authentication.k8s.io", "v1", "tokenreviews"))
-_ACCESS_REVIEWS: Final = Place(
+_TOKEN_REVIEWS: Final = ResourcePath(
+    GroupVersionResource("authentication.k8s.io", "v1", "tokenreviews")
+)
+_ACCESS_REVIEWS: Final = ResourcePath(
     GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
 )
 _REMEMBERED_SECONDS: Final = 4.0

@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 from clusterspace.apis.cluster_credentials import is_claimed, misuse_of
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, secret_ref_of
-from clusterspace.client.addresses import problem_with_host
-from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem
-from clusterspace.client.places import Place
+from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem, problem_with_host
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, Reader
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import AddressNotAllowed, CredentialsUnclaimed, CredentialsUnusable
 from clusterspace.fleet.membership.names import SECRETS
 from clusterspace.kube.objects import Object, find_at, name_of
@@ -69,7 +68,7 @@ def settings_of(
         cluster=name,
         server=server.rstrip("/"),
         trust=Trust(Pem(authority), skips_verification=skips),
-        identity=Identity(token=token),
+        identity=AuthInfo(token=token),
         proxy_url=str(find_at(cluster, "spec", "proxyURL") or ""),
         address_rules=rules,
     )
@@ -79,7 +78,9 @@ async def read_settings(hub: Reader, cluster: Object, rules: AddressRules) -> Co
     """Read the credentials of a member and return how to reach it."""
     ref = secret_ref_of(cluster)
     is_ours = ref is not None and ref.namespace == CLUSTER_NAMESPACE
-    secret = await hub.find(Place(SECRETS, ref.namespace, ref.name)) if ref and is_ours else None
+    secret = (
+        await hub.find(ResourcePath(SECRETS, ref.namespace, ref.name)) if ref and is_ours else None
+    )
     if secret is None:
         raise CredentialsUnusable(name_of(cluster), "the hub holds no credentials for it")
     require_own(cluster, secret)

@@ -14,7 +14,7 @@ from typing import Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import find_same_id, id_of
 from clusterspace.apis.crds import definition
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Reader
 from clusterspace.errors import (
     ApiError,
@@ -134,7 +134,7 @@ async def read_identity(member: Reader) -> ClusterIdentity:
     kube_system = await member.get(names.namespace_place("kube-system"))
     for resource in (PROPERTIES, *_OLDER):
         try:
-            properties = await member.list_objects(Place(resource))
+            properties = await member.list_objects(ResourcePath(resource))
         except (NotServed, NotFound):
             continue
         api = PropertyApi.CURRENT if resource == PROPERTIES else PropertyApi.OLDER
@@ -157,7 +157,7 @@ async def wait_served(member: Reader, cluster: str, clock: Clock) -> None:
                     # Said to be served, and by the server that was asked for the definition; the
                     # next one may take a moment longer.
                     with suppress(ApiError):
-                        await member.list_objects(Place(PROPERTIES))
+                        await member.list_objects(ResourcePath(PROPERTIES))
                         return
                 await clock.sleep(_POLL_SECONDS)
     except TimeoutError as error:
@@ -165,6 +165,6 @@ async def wait_served(member: Reader, cluster: str, clock: Clock) -> None:
         raise ClusterTimeout(cluster, why) from error
 
 
-def definition_place() -> Place:
+def definition_place() -> ResourcePath:
     """Return where the definition of ClusterProperty is."""
-    return Place(_DEFINITIONS, name=name_of(property_definition()))
+    return ResourcePath(_DEFINITIONS, name=name_of(property_definition()))

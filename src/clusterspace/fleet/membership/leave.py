@@ -25,9 +25,8 @@ from clusterspace.apis.clusters import (
     execution_namespace,
     is_pull,
 )
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import (
     ensure_finalizer,
@@ -265,7 +264,7 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
     return len(works)
 
 
-async def _delete(owner: Client, place: Place, present: Object) -> None:
+async def _delete(owner: Client, place: ResourcePath, present: Object) -> None:
     try:
         await owner.delete(place, DeleteOptions(uid_of(present)))
     except (NotFound, Conflict):
@@ -288,7 +287,7 @@ class Cleaned:
     foreign: tuple[str, ...] = ()
 
 
-def own_places(cluster_name: str) -> tuple[Place, ...]:
+def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return what one membership alone uses on the member."""
     role = names.role(cluster_name)
     return (
@@ -298,7 +297,7 @@ def own_places(cluster_name: str) -> tuple[Place, ...]:
     )
 
 
-def shared_places() -> tuple[Place, ...]:
+def shared_places() -> tuple[ResourcePath, ...]:
     """Return what all memberships of one member share."""
     return (
         names.role_binding_place(names.IMPERSONATOR),
@@ -310,7 +309,7 @@ def shared_places() -> tuple[Place, ...]:
 
 def plan_removals(
     cluster_name: str, *, is_shared: bool, as_administrator: bool
-) -> tuple[Place, ...]:
+) -> tuple[ResourcePath, ...]:
     """Return what to remove, in order.
 
     The hub removes its own role and nothing else, for with the role its rights end; the member's
@@ -337,7 +336,7 @@ class Cleaner:
         )
         removed: list[str] = []
         foreign: list[str] = []
-        ours: list[tuple[Place, Object]] = []
+        ours: list[tuple[ResourcePath, Object]] = []
         for place in places:
             present = await self.member.find(place)
             if present is None or is_being_deleted(present):
@@ -375,7 +374,7 @@ class AgentRemoved:
     kept: tuple[str, ...] = ()
 
 
-def agent_places() -> tuple[Place, ...]:
+def agent_places() -> tuple[ResourcePath, ...]:
     """Return what a registration makes on a member."""
     return (*_AGENT_OBJECTS, manifests.AGENT_NAMESPACE_PLACE)
 
@@ -416,7 +415,7 @@ async def remove_agent(member: Client, marks: set[str]) -> AgentRemoved:
 async def _is_in_use(member: Client) -> bool:
     """Whether anything of somebody else lives in the agent's namespace."""
     for resource in _OCCUPANTS:
-        for each in await member.list_objects(Place(resource, manifests.AGENT_NAMESPACE)):
+        for each in await member.list_objects(ResourcePath(resource, manifests.AGENT_NAMESPACE)):
             name = name_of(each)
             is_agents = resource == names.PODS and name.startswith(f"{manifests.AGENT}-")
             if not is_being_deleted(each) and name not in _EVERYWHERE and not is_agents:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, KIND, PULL, PUSH, SYSTEM_LABELS
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
@@ -196,7 +196,7 @@ def with_owner(kube_object: Object, role: Object) -> Object:
 def marked_object(
     api_version: str,
     kind: str,
-    place: Place,
+    place: ResourcePath,
     hub_mark: str,
     annotations: dict[str, str] | None = None,
 ) -> Object:
@@ -221,11 +221,11 @@ CLUSTER_MARK: Final = "clusterspace.io/cluster"
 """Annotation of the registration: what the hub calls this cluster."""
 
 AGENT_NAMESPACE_PLACE: Final = names.namespace_place(AGENT_NAMESPACE)
-AGENT_ACCOUNT_PLACE: Final = Place(names.SERVICE_ACCOUNTS, AGENT_NAMESPACE, AGENT_ACCOUNT)
+AGENT_ACCOUNT_PLACE: Final = ResourcePath(names.SERVICE_ACCOUNTS, AGENT_NAMESPACE, AGENT_ACCOUNT)
 AGENT_ROLE_PLACE: Final = names.role_place(AGENT)
 AGENT_ROLE_BINDING_PLACE: Final = names.role_binding_place(AGENT)
-AGENT_DEPLOYMENT_PLACE: Final = Place(DEPLOYMENTS, AGENT_NAMESPACE, AGENT)
-REGISTRATION_PLACE: Final = Place(names.SECRETS, AGENT_NAMESPACE, REGISTRATION)
+AGENT_DEPLOYMENT_PLACE: Final = ResourcePath(DEPLOYMENTS, AGENT_NAMESPACE, AGENT)
+REGISTRATION_PLACE: Final = ResourcePath(names.SECRETS, AGENT_NAMESPACE, REGISTRATION)
 
 _APP_LABELS: Final = {"app": AGENT}
 _RESTRICTED: Final = {

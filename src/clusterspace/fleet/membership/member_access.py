@@ -18,10 +18,9 @@ from cryptography import x509
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, FINALIZER
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, Reader
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, DeleteOptions, Reader
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.writes import DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted, without_finalizer
 from clusterspace.errors import (
@@ -71,7 +70,7 @@ class Made:
 
     side: str
     owner: Client
-    place: Place
+    place: ResourcePath
     uid: str
     is_shared: bool = False
 
@@ -92,7 +91,13 @@ class Journal:
         return tuple(self._made)
 
     async def ensure(
-        self, side: str, owner: Client, place: Place, wanted: Object, *, is_shared: bool = False
+        self,
+        side: str,
+        owner: Client,
+        place: ResourcePath,
+        wanted: Object,
+        *,
+        is_shared: bool = False,
     ) -> Object:
         """Return the object that is there, or make it; one that is going away is refused."""
         present = await owner.find(place)
@@ -107,7 +112,13 @@ class Journal:
         return present
 
     async def create(
-        self, side: str, owner: Client, place: Place, wanted: Object, *, is_shared: bool = False
+        self,
+        side: str,
+        owner: Client,
+        place: ResourcePath,
+        wanted: Object,
+        *,
+        is_shared: bool = False,
     ) -> Object:
         """Make the object, and remember it."""
         stored = await owner.create(place.collection, wanted)
@@ -256,7 +267,7 @@ class MemberAccess:
             "spec": {"resourceAttributes": {"verb": "*", "group": "*", "resource": "*"}},
         }
         try:
-            answer = await self._plainly(self._member.create(Place(_REVIEWS), review))
+            answer = await self._plainly(self._member.create(ResourcePath(_REVIEWS), review))
         except NotServed:
             return  # then the first step that is refused will say so
         if not find_at(answer, "status", "allowed"):
@@ -273,7 +284,7 @@ class MemberAccess:
         """Let the member say who it is from now on."""
         if found.api is PropertyApi.MISSING:
             await self.install_property_api()
-        place = Place(identity.PROPERTIES, name=identity.ID_PROPERTY)
+        place = ResourcePath(identity.PROPERTIES, name=identity.ID_PROPERTY)
         wanted = identity.property_object(found.kube_system_uid)
         await self._journal.ensure(MEMBER, self._member, place, wanted)
 
@@ -334,7 +345,7 @@ class MemberAccess:
             why = f"{settings.server} leads to another cluster for the token than for the user"
             raise CannotJoin(self._name, why)
 
-    async def _ensure_shared(self, place: Place, wanted: Object, owner: Object) -> Object:
+    async def _ensure_shared(self, place: ResourcePath, wanted: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""
         present = await self._journal.ensure(MEMBER, self._member, place, wanted, is_shared=True)
         if names.HUB_MARK not in annotations_of(present):
@@ -342,7 +353,7 @@ class MemberAccess:
         shared = manifests.with_owner(present, owner)
         return await commit(self._member, place, present, shared)
 
-    async def _ensure_own(self, place: Place, wanted: Object, hub_id: str) -> Object:
+    async def _ensure_own(self, place: ResourcePath, wanted: Object, hub_id: str) -> Object:
         """Make what this membership alone uses; repair its rights, refuse another hub's."""
         present = await self._journal.ensure(MEMBER, self._member, place, wanted)
         other = foreign_hub(present, hub_id)

@@ -9,7 +9,7 @@ from clusterspace.apis.clusters import (
     WORKS,
     execution_namespace,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.resources import GroupVersionResource
 
 NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
@@ -51,46 +51,46 @@ def left_behind(cluster_name: str) -> str:
     return f"{cluster_name}-left-behind"
 
 
-def cluster_place(cluster_name: str) -> Place:
+def cluster_place(cluster_name: str) -> ResourcePath:
     """Return where the Cluster is."""
-    return Place(CLUSTERS, name=cluster_name)
+    return ResourcePath(CLUSTERS, name=cluster_name)
 
 
-def works_place(cluster_name: str) -> Place:
+def works_place(cluster_name: str) -> ResourcePath:
     """Return where the Works of a cluster are."""
-    return Place(WORKS, execution_namespace(cluster_name))
+    return ResourcePath(WORKS, execution_namespace(cluster_name))
 
 
-def namespace_place(name: str) -> Place:
+def namespace_place(name: str) -> ResourcePath:
     """Return where a namespace is."""
-    return Place(NAMESPACES, name=name)
+    return ResourcePath(NAMESPACES, name=name)
 
 
-def account_place(name: str) -> Place:
+def account_place(name: str) -> ResourcePath:
     """Return where an account of ours is on a member."""
-    return Place(SERVICE_ACCOUNTS, CLUSTER_NAMESPACE, name)
+    return ResourcePath(SERVICE_ACCOUNTS, CLUSTER_NAMESPACE, name)
 
 
-def secret_place(name: str) -> Place:
+def secret_place(name: str) -> ResourcePath:
     """Return where a Secret of ours is, on the hub or on a member."""
-    return Place(SECRETS, CLUSTER_NAMESPACE, name)
+    return ResourcePath(SECRETS, CLUSTER_NAMESPACE, name)
 
 
-def lease_place(cluster_name: str) -> Place:
+def lease_place(cluster_name: str) -> ResourcePath:
     """Return where the heartbeat of a Pull cluster is."""
-    return Place(LEASES, CLUSTER_NAMESPACE, cluster_name)
+    return ResourcePath(LEASES, CLUSTER_NAMESPACE, cluster_name)
 
 
-def role_place(name: str) -> Place:
+def role_place(name: str) -> ResourcePath:
     """Return where a ClusterRole is."""
-    return Place(CLUSTER_ROLES, name=name)
+    return ResourcePath(CLUSTER_ROLES, name=name)
 
 
-def role_binding_place(name: str) -> Place:
+def role_binding_place(name: str) -> ResourcePath:
     """Return where a ClusterRoleBinding is."""
-    return Place(CLUSTER_ROLE_BINDINGS, name=name)
+    return ResourcePath(CLUSTER_ROLE_BINDINGS, name=name)
 
 
-def left_behind_place(cluster_name: str) -> Place:
+def left_behind_place(cluster_name: str) -> ResourcePath:
     """Return where it is written what a forced leave could not clean."""
-    return Place(CONFIG_MAPS, CLUSTER_NAMESPACE, left_behind(cluster_name))
+    return ResourcePath(CONFIG_MAPS, CLUSTER_NAMESPACE, left_behind(cluster_name))

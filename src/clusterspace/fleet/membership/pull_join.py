@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import serialization
 
 from clusterspace.apis.clusters import id_of, is_pull
 from clusterspace.client.kubeconfig import parse_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Identity, Pem, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import (
@@ -53,11 +53,11 @@ from clusterspace.fleet.membership.registration import (
 )
 from clusterspace.kube.objects import Object, annotations_of, find_at
 
-CLUSTER_INFO: Final = Place(names.CONFIG_MAPS, "kube-public", "cluster-info")
+CLUSTER_INFO: Final = ResourcePath(names.CONFIG_MAPS, "kube-public", "cluster-info")
 
 _ALGORITHM: Final = "sha256:"
 _PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")
-_NO_IDENTITY: Final = Identity()
+_NO_IDENTITY: Final = AuthInfo()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FoundHub:
     server: str
     authority: bytes
 
-    def settings(self, identity: Identity = _NO_IDENTITY) -> ConnectionSettings:
+    def settings(self, identity: AuthInfo = _NO_IDENTITY) -> ConnectionSettings:
         """Return how to reach it, as somebody."""
         return ConnectionSettings("hub", self.server, Trust(Pem(self.authority)), identity)
 
@@ -177,7 +177,7 @@ class PullJoin:
         self._progress(f"finding {HUB} by its fingerprint")
         hub = await find_hub(self._name, request.hub_address, request.pin, self._open_client)
         self._progress("asking for the agent's certificate")
-        async with self._open_client(hub.settings(Identity(token=request.token))) as newcomer:
+        async with self._open_client(hub.settings(AuthInfo(token=request.token))) as newcomer:
             try:
                 keyed = await obtain_certificate(
                     newcomer, self._name, clock=self._clock, random=self._random
@@ -226,7 +226,7 @@ class PullJoin:
         self._progress(f"creating cluster {self._name} on {HUB}")
         desired = manifests.cluster(self._name, cluster_id, location=self._request.location)
         place = names.cluster_place(self._name)
-        as_agent = Identity(certificate=Pem(keyed.certificate), key=Pem(keyed.key))
+        as_agent = AuthInfo(certificate=Pem(keyed.certificate), key=Pem(keyed.key))
         async with self._open_client(hub.settings(as_agent)) as agent:
             try:
                 cluster = await agent.create(place.collection, desired)
@@ -245,7 +245,7 @@ class PullJoin:
                 await commit(self._member, place, present, {**present, "spec": spec})
         return cluster
 
-    async def _ensure(self, place: Place, desired: Object) -> Object:
+    async def _ensure(self, place: ResourcePath, desired: Object) -> Object:
         return await self._journal.ensure(MEMBER, self._member, place, desired)
 
 

@@ -20,10 +20,9 @@ from clusterspace.apis.clusters import (
     execution_namespace,
 )
 from clusterspace.client.endpoints import endpoint_problem
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client, ClusterClient
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, ClusterClient, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.writes import WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Invalid
 from clusterspace.fleet.membership import identity, manifests, names
@@ -102,14 +101,16 @@ class PushJoin:
         if found.kube_system_uid == hub_id:
             raise CannotJoin(self._name, "it is the hub itself")
         needs_property = identity.needs_property(self._name, found, self._request.creation)
-        clusters = await self._hub.list_objects(Place(CLUSTERS))
+        clusters = await self._hub.list_objects(ResourcePath(CLUSTERS))
         known = identity.refuse_if_taken(self._name, found.id, clusters)
         await self._access.check_rights()
         if known is None:
             # The hub judges the Cluster before anything is made for it.
             desired = self._cluster(found, endpoint_of(self._request.member))
             try:
-                await self._hub.create(Place(CLUSTERS), desired, WriteOptions(is_dry_run=True))
+                await self._hub.create(
+                    ResourcePath(CLUSTERS), desired, WriteOptions(is_dry_run=True)
+                )
             except Invalid as error:
                 raise CannotJoin(self._name, error.message) from error
         return Findings(hub_id, found, needs_property, known)

@@ -26,7 +26,7 @@ from clusterspace.apis.clusters import cluster_name_causes
 from clusterspace.apis.identities import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.client.credentials import Credential
 from clusterspace.client.kubeconfig import parse_kubeconfig
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings, TlsMaterial
 from clusterspace.controllers.commit import commit
@@ -155,11 +155,11 @@ async def obtain_certificate(
     """Return a new certificate for a new key; CannotJoin when the hub gives none."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = request_name(cluster_name, random)
-    await hub.create(Place(REQUESTS), request_object(name, cluster_name, key))
+    await hub.create(ResourcePath(REQUESTS), request_object(name, cluster_name, key))
     try:
         async with asyncio.timeout(SIGN_SECONDS):
             while True:
-                request = await hub.get(Place(REQUESTS, name=name))
+                request = await hub.get(ResourcePath(REQUESTS, name=name))
                 certificate = find_at(request, "status", "certificate")
                 if certificate:
                     break

@@ -17,8 +17,7 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import FINALIZER, conditions_of, is_pull
 from clusterspace.client.discovery import Discovery, ServedResources
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, ListOptions, Reader
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -95,8 +94,8 @@ async def collect(member: ClusterClient, discovery: Discovery) -> Report:
         inventory = Inventory(
             version=str(info.get("gitVersion") or ""),
             served=await discovery.served(),
-            nodes=await member.list_objects(Place(names.NODES), _ANY_AGE),
-            pods=await member.list_objects(Place(names.PODS), _RUNNING),
+            nodes=await member.list_objects(ResourcePath(names.NODES), _ANY_AGE),
+            pods=await member.list_objects(ResourcePath(names.PODS), _RUNNING),
             properties=(await read_identity(member)).properties,
         )
     except (ApiError, ClusterError) as error:

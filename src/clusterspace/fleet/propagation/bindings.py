@@ -16,7 +16,7 @@ from clusterspace.apis.bindings import (
     template_of,
 )
 from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -27,10 +27,10 @@ from clusterspace.kube.objects import (
 )
 
 
-def binding_place(template: Object) -> Place:
+def binding_place(template: Object) -> ResourcePath:
     """Return where the binding of a template is."""
     namespace = namespace_of(template)
-    return Place(resource_for(namespace), namespace, name_for(template))
+    return ResourcePath(resource_for(namespace), namespace, name_for(template))
 
 
 def is_own(binding: Object, template: Object) -> bool:

@@ -18,7 +18,7 @@ from clusterspace.apis.bindings import TemplateReference, template_of
 from clusterspace.apis.confinement import why_at_home, why_not_carried
 from clusterspace.apis.policies import ResourceSelector
 from clusterspace.client.discovery import Discovery, ServedResources
-from clusterspace.client.places import Place, key_of
+from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Handler, Informer
@@ -98,9 +98,9 @@ class TemplateRequest(Request):
     resource: GroupVersionResource
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ResourcePath:
         """Where the template is."""
-        return Place(self.resource, self.namespace, self.name)
+        return ResourcePath(self.resource, self.namespace, self.name)
 
     def __str__(self) -> str:
         return str(self.place)
@@ -202,9 +202,9 @@ class TemplateInformers:
     def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
         """Return a template from the cache, or None; ask the hub before acting on a None."""
         resource = self.find_resource(kind)
-        return None if resource is None else self.find_at(Place(resource, namespace, name))
+        return None if resource is None else self.find_at(ResourcePath(resource, namespace, name))
 
-    def find_at(self, place: Place) -> Object | None:
+    def find_at(self, place: ResourcePath) -> Object | None:
         """Return the template at a place from the cache, or None."""
         informer = self._informers.get(place.resource)
         if informer is None:
@@ -280,7 +280,7 @@ class TemplateInformers:
             # on from where it was.
             informer = self._informers.get(resource)
             if informer is None:
-                informer = Informer(self._hub, Place(resource), indexes={_CLAIM: by_claim})
+                informer = Informer(self._hub, ResourcePath(resource), indexes={_CLAIM: by_claim})
                 for handler in self._handlers:
                     informer.add_handler(handler)
                 self._informers[resource] = informer
@@ -323,7 +323,9 @@ async def find_live_template(
     info = templates.find_info(reference.group_version_kind)
     if info is None:
         raise NotServed(f"the hub does not serve {reference.group_version_kind}, as far as we know")
-    live = await hub.find(Place(info.group_version_resource, reference.namespace, reference.name))
+    live = await hub.find(
+        ResourcePath(info.group_version_resource, reference.namespace, reference.name)
+    )
     return live if live is not None and uid_of(live) == reference.uid else None
 
 

@@ -13,8 +13,7 @@ from typing import Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.apiserver.identity.authority import expires_at
-from clusterspace.client.places import Place
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.errors import ClusterspaceError
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import name_of
@@ -66,7 +65,7 @@ async def examine(files: LocalFiles, clock: Clock) -> AsyncGenerator[Finding]:
             else:
                 advice = "set both clocks right: certificates and tokens depend on them"
                 yield Finding("clock", Severity.BAD, f"{skew:.0f}s apart from the hub's", advice)
-            for cluster in await hub.list_objects(Place(CLUSTERS)):
+            for cluster in await hub.list_objects(ResourcePath(CLUSTERS)):
                 name, ready = name_of(cluster), find_condition(conditions_of(cluster), "Ready")
                 if ready is None:
                     advice = "do the controllers run?"

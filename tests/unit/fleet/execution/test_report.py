@@ -5,7 +5,7 @@ from tests.unit.fleet.execution.member_objects import ordered
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PARENT
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.fleet.execution.report import ManifestResult, WorkReporter, next_status
 from clusterspace.kube.conditions import find_condition
@@ -99,7 +99,7 @@ class Hub:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
-    async def create(self, _place: Place, event: Object, _options: object = None) -> Object:
+    async def create(self, _place: ResourcePath, event: Object, _options: object = None) -> Object:
         self.told.append((event["involvedObject"]["kind"], event["reason"]))
         return event
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import ClusterUnreachable
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, with_metadata
@@ -17,32 +17,34 @@ class LeaseHub:
         self.writes = 0
         self.is_reachable = True
 
-    async def get(self, place: Place) -> Object:
+    async def get(self, place: ResourcePath) -> Object:
         assert place == names.cluster_place("west")
         return self.cluster
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         self._reach()
         return self.lease
 
-    async def create(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def create(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         return self._hold(kube_object)
 
-    async def patch(self, place: Place, patch_type: Any, patch: Any, options: Any = None) -> Object:
+    async def patch(
+        self, place: ResourcePath, patch_type: Any, patch: Any, options: Any = None
+    ) -> Object:
         self._reach()
         assert self.lease is not None
         return self._hold({**self.lease, "spec": {**self.lease["spec"], **patch["spec"]}})
 
-    async def list_objects(self, place: Place, options: Any = None) -> list[Object]:
+    async def list_objects(self, place: ResourcePath, options: Any = None) -> list[Object]:
         raise NotImplementedError
 
-    async def update(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def update(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         raise NotImplementedError
 
-    async def apply(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def apply(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         raise NotImplementedError
 
-    async def delete(self, place: Place, options: Any) -> Object:
+    async def delete(self, place: ResourcePath, options: Any) -> Object:
         raise NotImplementedError
 
     def _hold(self, lease: Object) -> Object:

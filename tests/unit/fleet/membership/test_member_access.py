@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from clusterspace.client.places import Place
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
 from clusterspace.errors import ClusterUnreachable, Forbidden
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.member_access import Journal, foreign_hub, is_of_hub
@@ -14,36 +14,38 @@ class Shelf:
     """A cluster of one's own: objects by place, and failures on request."""
 
     def __init__(self) -> None:
-        self.held: dict[Place, Object] = {}
+        self.held: dict[ResourcePath, Object] = {}
         self.asked = 0
         self.fails_with: Exception | None = None
         self.refuses: set[str] = set()
 
-    async def get(self, place: Place) -> Object:
+    async def get(self, place: ResourcePath) -> Object:
         return self.held[place]
 
-    async def find(self, place: Place) -> Object | None:
+    async def find(self, place: ResourcePath) -> Object | None:
         return self.held.get(place)
 
-    async def list_objects(self, place: Place, options: Any = None) -> list[Object]:
+    async def list_objects(self, place: ResourcePath, options: Any = None) -> list[Object]:
         return [held for at, held in self.held.items() if at.collection == place]
 
-    async def create(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def create(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         name = name_of(kube_object)
         stored = {**kube_object, "metadata": {**kube_object["metadata"], "uid": f"uid-of-{name}"}}
         self.held[place.named(name)] = stored
         return stored
 
-    async def update(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def update(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         raise NotImplementedError
 
-    async def patch(self, place: Place, patch_type: Any, patch: Any, options: Any = None) -> Object:
+    async def patch(
+        self, place: ResourcePath, patch_type: Any, patch: Any, options: Any = None
+    ) -> Object:
         raise NotImplementedError
 
-    async def apply(self, place: Place, kube_object: Object, options: Any = None) -> Object:
+    async def apply(self, place: ResourcePath, kube_object: Object, options: Any = None) -> Object:
         raise NotImplementedError
 
-    async def delete(self, place: Place, options: DeleteOptions) -> Object:
+    async def delete(self, place: ResourcePath, options: DeleteOptions) -> Object:
         self.asked += 1
         if self.fails_with is not None:
             raise self.fails_with

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.client.answers import unreadable
 from clusterspace.client.connection import Connection
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest
-from clusterspace.client.translation import unreadable
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.kube.json_errors import UNREADABLE

@@ -25,9 +25,8 @@ from clusterspace.apis.member_clusters import (
     is_owned_by,
     member_namespace,
 )
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, with_finalizer
@@ -200,7 +199,7 @@ def _asked(kube_object: Object) -> tuple[object, object]:
 class Provision:
     """One object a member is to have, and where."""
 
-    place: Place
+    place: ResourcePath
     desired: Object
 
     @property
@@ -298,7 +297,7 @@ class Provider:
         await self._provide(Provision(binding, bound))
         return True
 
-    async def _create_cluster(self, place: Place, cluster_id: str) -> Object:
+    async def _create_cluster(self, place: ResourcePath, cluster_id: str) -> Object:
         desired = manifests.cluster(self._member_cluster, cluster_id)
         try:
             return await self._hub.create(place.collection, mirrored(desired, self._member_cluster))

@@ -26,9 +26,8 @@ from clusterspace.apis.member_clusters import (
     is_registered_agent,
     keeps_resources,
 )
-from clusterspace.client.places import Place
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
@@ -277,7 +276,7 @@ class MemberLeave:
     async def _refuse_silent(self, _hub_id: str, _before_removal: BeforeRemoval) -> None:
         raise CannotLeave(self._name, "its agent did not clean up in the time it had")
 
-    async def _remove(self, place: Place) -> None:
+    async def _remove(self, place: ResourcePath) -> None:
         present = await self._hub.find(place)
         if present is None or not is_owned_by(present, self._member_cluster):
             return

@@ -25,7 +25,7 @@ from clusterspace.apis.member_clusters import (
     owner_reference,
     period_of,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.taints import with_taints
 from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
@@ -36,47 +36,47 @@ ROLES: Final = GroupVersionResource(_RBAC, "v1", "roles")
 ROLE_BINDINGS: Final = GroupVersionResource(_RBAC, "v1", "rolebindings")
 
 
-def member_cluster_place(cluster_name: str) -> Place:
+def member_cluster_place(cluster_name: str) -> ResourcePath:
     """Return where the MemberCluster is."""
-    return Place(MEMBER_CLUSTERS, name=cluster_name)
+    return ResourcePath(MEMBER_CLUSTERS, name=cluster_name)
 
 
-def internal_place(cluster_name: str) -> Place:
+def internal_place(cluster_name: str) -> ResourcePath:
     """Return where the InternalMemberCluster is."""
-    return Place(INTERNAL_MEMBER_CLUSTERS, member_namespace(cluster_name), cluster_name)
+    return ResourcePath(INTERNAL_MEMBER_CLUSTERS, member_namespace(cluster_name), cluster_name)
 
 
-def fleet_works_place(cluster_name: str) -> Place:
+def fleet_works_place(cluster_name: str) -> ResourcePath:
     """Return where the fleet Works of a member are."""
-    return Place(FLEET_WORKS, member_namespace(cluster_name))
+    return ResourcePath(FLEET_WORKS, member_namespace(cluster_name))
 
 
-def member_namespace_place(cluster_name: str) -> Place:
+def member_namespace_place(cluster_name: str) -> ResourcePath:
     """Return where the namespace is that a member shares with the hub."""
     return names.namespace_place(member_namespace(cluster_name))
 
 
-def role_place(cluster_name: str, namespace: str) -> Place:
+def role_place(cluster_name: str, namespace: str) -> ResourcePath:
     """Return where the agent's Role in one of its namespaces is."""
-    return Place(ROLES, namespace, f"fleet-role-{cluster_name}")
+    return ResourcePath(ROLES, namespace, f"fleet-role-{cluster_name}")
 
 
-def binding_place(cluster_name: str, namespace: str) -> Place:
+def binding_place(cluster_name: str, namespace: str) -> ResourcePath:
     """Return where the binding to that Role is."""
-    return Place(ROLE_BINDINGS, namespace, f"fleet-rolebinding-{cluster_name}")
+    return ResourcePath(ROLE_BINDINGS, namespace, f"fleet-rolebinding-{cluster_name}")
 
 
-def cluster_role_place(cluster_name: str) -> Place:
+def cluster_role_place(cluster_name: str) -> ResourcePath:
     """Return where the agent's rights on its Cluster are."""
     return names.role_place(f"fleet-role-{cluster_name}")
 
 
-def cluster_binding_place(cluster_name: str) -> Place:
+def cluster_binding_place(cluster_name: str) -> ResourcePath:
     """Return where the binding to those is."""
     return names.role_binding_place(f"fleet-rolebinding-{cluster_name}")
 
 
-def shared_rights(cluster_name: str) -> tuple[Place, ...]:
+def shared_rights(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return the rights of an agent that no namespace of its own takes along when it goes."""
     return (
         cluster_binding_place(cluster_name),
@@ -86,7 +86,7 @@ def shared_rights(cluster_name: str) -> tuple[Place, ...]:
     )
 
 
-def works_namespace_place(cluster_name: str) -> Place:
+def works_namespace_place(cluster_name: str) -> ResourcePath:
     """Return where the namespace of the cluster's Works is."""
     return names.namespace_place(execution_namespace(cluster_name))
 
@@ -205,7 +205,7 @@ def _role(member_cluster: Object, role_namespace: str, rules: tuple[Object, ...]
     }
 
 
-def _body(api_version: str, kind: str, place: Place, member_cluster: Object) -> Object:
+def _body(api_version: str, kind: str, place: ResourcePath, member_cluster: Object) -> Object:
     inside = {"namespace": place.namespace} if place.namespace else {}
     owners = [owner_reference(member_cluster)]
     metadata: Object = {"name": place.name, **inside, "ownerReferences": owners}

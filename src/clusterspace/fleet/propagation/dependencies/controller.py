@@ -13,7 +13,7 @@ from clusterspace.apis.bindings import (
     template_of,
 )
 from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_in
-from clusterspace.client.places import Place, key_of, place_of
+from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -100,7 +100,7 @@ class DependencyDistributor(Reconciler):
             return RequeueAfter(BEHIND_SECONDS)
         # The finalizer and the list come before anything is attached: a parent that goes right
         # after this is held until what it required is detached.
-        place = place_of(RESOURCE_BINDINGS, parent)
+        place = resource_path_of(RESOURCE_BINDINGS, parent)
         parent = await commit(self._hub, place, parent, parent_with(parent, needed))
         for dependency in needed:
             await self._attach(dependency, parent)
@@ -152,7 +152,9 @@ class DependencyDistributor(Reconciler):
         if not orphans:
             return True
         resource = self._templates.find_resource(template_of(parent).group_version_kind)
-        live = None if resource is None else await self._hub.find(place_of(resource, template))
+        live = (
+            None if resource is None else await self._hub.find(resource_path_of(resource, template))
+        )
         if live is None or dependencies_in(live) != tuple(needed):
             return False
         for orphan in orphans:
@@ -165,14 +167,16 @@ class DependencyDistributor(Reconciler):
         if orphans:
             # A parent that is missing from the cache may only not be there yet. Detaching takes
             # objects away from clusters, so the hub itself has to say that it requires nothing.
-            live = await self._hub.find(Place(RESOURCE_BINDINGS, request.namespace, request.name))
+            live = await self._hub.find(
+                ResourcePath(RESOURCE_BINDINGS, request.namespace, request.name)
+            )
             is_alive = live is not None and not is_being_deleted(live)
             if live is not None and is_alive and propagates_dependencies(live):
                 return RequeueAfter(BEHIND_SECONDS)
         for orphan in orphans:
             await self._detach(orphan, request.namespace, request.name)
         if parent is not None and _has_finalizer(parent):
-            place = place_of(RESOURCE_BINDINGS, parent)
+            place = resource_path_of(RESOURCE_BINDINGS, parent)
             await commit(self._hub, place, parent, parent_without(parent))
         return Done()
 
@@ -181,7 +185,7 @@ class DependencyDistributor(Reconciler):
         keys = (key_of(each.namespace, each.name) for each in requirers_of(left))
         parents = [each for key in keys if (each := self._bindings.cache.find(key)) is not None]
         wanted = as_required(left, parents)
-        await commit(self._hub, place_of(RESOURCE_BINDINGS, binding), binding, wanted)
+        await commit(self._hub, resource_path_of(RESOURCE_BINDINGS, binding), binding, wanted)
 
     def _parents_needing(self, update: Update) -> Iterable[Request]:
         """Map a template that came, changed or went to the bindings that need it."""

@@ -10,7 +10,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.bindings import clusters_of, requirers_of
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICY, OVERRIDE_POLICY
 from clusterspace.apis.works import cluster_of, report_of, suspends_dispatching
-from clusterspace.client.places import key_of
+from clusterspace.client.requests import key_of
 from clusterspace.fleet.propagation.explanation.evidence import Evidence
 from clusterspace.fleet.propagation.explanation.notes import ClusterNote, Standing, WorkNote
 from clusterspace.fleet.propagation.scheduler.candidates import candidate_of

@@ -9,7 +9,7 @@ from clusterspace.apis.bindings import name_for, resource_for
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
 from clusterspace.client.discovery import ServedResources
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ListOptions, Reader
 from clusterspace.errors import NotServed
 from clusterspace.kube.objects import Object, labels_of, namespace_of
@@ -43,20 +43,22 @@ def find_named(served: ServedResources, word: str) -> ResourceInfo:
     return resource
 
 
-async def gather(hub_client: Reader, place: Place) -> Evidence:
+async def gather(hub_client: Reader, place: ResourcePath) -> Evidence:
     """Read what there is about a template; NotFound when there is no such object."""
     template = await hub_client.get(place)
     namespace = namespace_of(template)
-    binding = await hub_client.find(Place(resource_for(namespace), namespace, name_for(template)))
-    policies = await hub_client.list_objects(Place(CLUSTER_PROPAGATION_POLICIES))
+    binding = await hub_client.find(
+        ResourcePath(resource_for(namespace), namespace, name_for(template))
+    )
+    policies = await hub_client.list_objects(ResourcePath(CLUSTER_PROPAGATION_POLICIES))
     if namespace:
-        policies += await hub_client.list_objects(Place(PROPAGATION_POLICIES, namespace))
+        policies += await hub_client.list_objects(ResourcePath(PROPAGATION_POLICIES, namespace))
     return Evidence(
         template=template,
         policies=tuple(policies),
         binding=binding,
         works=tuple(await _works_of(hub_client, binding)),
-        clusters=tuple(await hub_client.list_objects(Place(CLUSTERS))),
+        clusters=tuple(await hub_client.list_objects(ResourcePath(CLUSTERS))),
     )
 
 
@@ -65,7 +67,9 @@ async def _works_of(hub_client: Reader, binding: Object | None) -> Iterable[Obje
     selectors = [f"{label}={labels[label]}" for label in _BINDING_IDS if label in labels]
     if not selectors:
         return ()
-    return await hub_client.list_objects(Place(WORKS), ListOptions(label_selector=selectors[0]))
+    return await hub_client.list_objects(
+        ResourcePath(WORKS), ListOptions(label_selector=selectors[0])
+    )
 
 
 def _names_of(resource: ResourceInfo) -> set[str]:

@@ -36,7 +36,7 @@ from clusterspace.apis.fleet_placements import (
     is_of,
     parent_of,
 )
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -168,7 +168,9 @@ class PlacementController(Reconciler):
         desired = with_finalizer(
             with_finalizer(placement, PLACEMENT_FINALIZER), SCHEDULER_FINALIZER
         )
-        placement = await commit(self._hub, place_of(PLACEMENTS, placement), placement, desired)
+        placement = await commit(
+            self._hub, resource_path_of(PLACEMENTS, placement), placement, desired
+        )
 
         selection = await self._snapshots.select(placement)
         if selection is None:
@@ -198,7 +200,7 @@ class PlacementController(Reconciler):
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
 
     async def _write_status(self, placement: Object, status: Object) -> None:
-        place = place_of(PLACEMENTS, placement)
+        place = resource_path_of(PLACEMENTS, placement)
         await commit(self._hub, place, placement, {**placement, "status": status})
         before = find_at(placement, "status", "conditions")
         for each in status["conditions"]:
@@ -218,14 +220,14 @@ class PlacementController(Reconciler):
         Everything is listed live: a binding that a cache has not seen yet would stay behind with
         its objects. The engine's bindings go first, because they hold what knows the clusters.
         """
-        place = place_of(PLACEMENTS, placement)
+        place = resource_path_of(PLACEMENTS, placement)
         live = await self._hub.find(place)
         if live is None or uid_of(live) != uid_of(placement) or not is_being_deleted(live):
             return Done()
         of_placement = ListOptions(label_selector=f"{PARENT}={name_of(live)}")
         waits = False
         for resource in (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS):
-            for each in await self._hub.list_objects(Place(resource), of_placement):
+            for each in await self._hub.list_objects(ResourcePath(resource), of_placement):
                 if not is_of(each, live):
                     continue
                 waits = True
@@ -239,7 +241,7 @@ class PlacementController(Reconciler):
         if waits:
             return RequeueAfter(_WITHDRAWING_SECONDS)
         for resource in (FLEET_BINDINGS, RESOURCE_SNAPSHOTS, POLICY_SNAPSHOTS):
-            for each in await self._hub.list_objects(Place(resource), of_placement):
+            for each in await self._hub.list_objects(ResourcePath(resource), of_placement):
                 if is_of(each, live):
                     await self._writer.remove(resource, each)
         freed = without_finalizer(without_finalizer(live, SCHEDULER_FINALIZER), PLACEMENT_FINALIZER)

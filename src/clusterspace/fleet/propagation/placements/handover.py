@@ -35,7 +35,7 @@ from clusterspace.apis.fleet_placements import (
     take_over_of,
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.propagation.claims import claim_of
 from clusterspace.fleet.propagation.works.revisions import Contents
@@ -65,11 +65,11 @@ class PlacedObject:
     """Whether clusters keep the object when it is no longer to be there."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ResourcePath:
         """Where the binding of the object is."""
         identity = self.identity
         name = stamps.binding_name(identity.kind, identity.name)
-        return Place(resource_for(identity.namespace), identity.namespace, name)
+        return ResourcePath(resource_for(identity.namespace), identity.namespace, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def stale_bindings(
 
 def _place_of(binding: Object) -> tuple[object, str]:
     namespace = str(find_at(binding, "metadata", "namespace") or "")
-    place = Place(resource_for(namespace), namespace, name_of(binding))
+    place = ResourcePath(resource_for(namespace), namespace, name_of(binding))
     return place.resource, place.key
 
 

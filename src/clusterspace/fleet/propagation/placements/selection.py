@@ -11,7 +11,7 @@ from clusterspace.apis.fleet_placements import (
     identity_of,
 )
 from clusterspace.apis.policies import ResourceSelector
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.placements.manifests import is_kept_home, may_be_placed
 from clusterspace.fleet.propagation.templates import TemplateRequest
@@ -30,7 +30,7 @@ class TemplateBook(Protocol):
         """Return what is known of a kind, or None when the hub does not serve it."""
         ...
 
-    def find_at(self, place: Place) -> Object | None:
+    def find_at(self, place: ResourcePath) -> Object | None:
         """Return an object from the cache, or None."""
         ...
 

@@ -35,9 +35,8 @@ from clusterspace.apis.fleet_placements import (
 )
 from clusterspace.apis.works import cluster_of as cluster_of_work
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.controllers.hub_caches import HubCaches
@@ -142,7 +141,7 @@ class PlacementWriter:
 
     async def create(self, resource: GroupVersionResource, desired: Object) -> Object:
         """Create an object; one that is there already was made by us, and is on its way to us."""
-        place = place_of(resource, desired)
+        place = resource_path_of(resource, desired)
         try:
             stored = await self._hub.create(place.collection, desired)
         except AlreadyExists as error:
@@ -153,7 +152,7 @@ class PlacementWriter:
 
     async def change(self, resource: GroupVersionResource, before: Object, after: Object) -> Object:
         """Write what is different, if anything is."""
-        stored = await commit(self._hub, place_of(resource, before), before, after)
+        stored = await commit(self._hub, resource_path_of(resource, before), before, after)
         if resource == FLEET_BINDINGS:
             self.fleet_bindings.note(stored)
         return stored
@@ -161,7 +160,7 @@ class PlacementWriter:
     async def remove(self, resource: GroupVersionResource, existing: Object) -> None:
         """Delete exactly this object."""
         try:
-            place = place_of(resource, existing)
+            place = resource_path_of(resource, existing)
             await self._hub.delete(place, DeleteOptions(uid=uid_of(existing)))
         except NotFound:
             pass
@@ -209,7 +208,7 @@ class ClusterPicker:
             if cluster not in picking.picked and state_of(each) != UNSCHEDULED
         }
         if lost:
-            found = {name: await self._hub.find(Place(CLUSTERS, "", name)) for name in lost}
+            found = {name: await self._hub.find(ResourcePath(CLUSTERS, "", name)) for name in lost}
             live = {name: member_of(each) for name, each in found.items() if each is not None}
             others = {name: each for name, each in members.items() if name not in lost}
             members = {**others, **live}
@@ -294,7 +293,7 @@ class ResourceSnapshots:
             info = self._templates.find_info(identity.group_version_kind)
             if info is None:
                 return None  # a kind that cannot be seen: what was placed of it stays
-            place = Place(info.group_version_resource, identity.namespace, identity.name)
+            place = ResourcePath(info.group_version_resource, identity.namespace, identity.name)
             live = await self._hub.find(place)
             if live is not None and still_means(selectors, live, selection):
                 return None

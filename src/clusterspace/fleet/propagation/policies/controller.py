@@ -10,7 +10,7 @@ from typing import Final
 
 from clusterspace.apis import stamps
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -92,7 +92,7 @@ class PolicyLifecycle(Reconciler):
         await commit(self._hub, place, policy, marked(policy, request.namespace, self._random))
         return Done()
 
-    async def _let_go(self, place: Place, policy: Object) -> Result:
+    async def _let_go(self, place: ResourcePath, policy: Object) -> Result:
         """Remove the finalizer of a policy, unless a template may still carry its marks."""
         finalizer = finalizer_for(place.namespace)
         if finalizer not in finalizers_of(policy):

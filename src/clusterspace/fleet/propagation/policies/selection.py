@@ -24,7 +24,7 @@ from clusterspace.apis.policies import (
     best_precision,
     selectors_of,
 )
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.claims import Claim
 from clusterspace.kube.objects import (
@@ -60,7 +60,7 @@ class Policy:
         return self.claim.key
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ResourcePath:
         """Where the policy is."""
         return policy_place(self.claim)
 
@@ -110,10 +110,10 @@ def read_policy(policy: Object) -> Policy:
     )
 
 
-def policy_place(claim: Claim) -> Place:
+def policy_place(claim: Claim) -> ResourcePath:
     """Return where the policy of a claim is."""
     resource = PROPAGATION_POLICIES if claim.namespace else CLUSTER_PROPAGATION_POLICIES
-    return Place(resource, claim.namespace, claim.name)
+    return ResourcePath(resource, claim.namespace, claim.name)
 
 
 def choose_policy(template: Object, policies: Iterable[Policy]) -> Policy | None:

@@ -22,7 +22,7 @@ from clusterspace.apis.bindings import (
 )
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.confinement import why_not_carried
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -103,7 +103,9 @@ class Scheduler(Reconciler):
             # in use are read live before that, and a cache that hears nothing decides nothing.
             if self._clusters.is_stale:
                 return RequeueAfter(_STALE_SECONDS)
-            live = {name: await self._hub.find(Place(CLUSTERS, name=name)) for name in in_use}
+            live = {
+                name: await self._hub.find(ResourcePath(CLUSTERS, name=name)) for name in in_use
+            }
             confirmed = {name: candidate_of(each) for name, each in live.items() if each}
             others = {name: each for name, each in candidates.items() if name not in in_use}
             decision = plan_for(binding, dict(sorted({**others, **confirmed}.items())))
@@ -130,7 +132,7 @@ class Scheduler(Reconciler):
         return [request_for(key) for informer in informers for key in informer.cache]
 
     async def _write(
-        self, request: Request, place: Place, binding: Object, decision: Decision
+        self, request: Request, place: ResourcePath, binding: Object, decision: Decision
     ) -> None:
         placed = await commit(self._hub, place, binding, with_targets(binding, decision))
         # Killed here, the clusters are chosen and the condition does not say so. The next attempt

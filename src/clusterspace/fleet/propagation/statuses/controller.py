@@ -16,7 +16,7 @@ from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDI
 from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS, is_pull
 from clusterspace.apis.interpreter.statuses import Reports, aggregated_status, is_aggregated
 from clusterspace.apis.works import Report, binding_key_of, report_of
-from clusterspace.client.places import place_of
+from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
@@ -168,7 +168,7 @@ class BindingStatuses(Reconciler):
             return
         due = Reports(tuple(reports), due=len(targets_of(binding)))
         shown = {**live, "status": aggregated_status(live, due)}
-        await commit(self._hub, place_of(info.group_version_resource, live), live, shown)
+        await commit(self._hub, resource_path_of(info.group_version_resource, live), live, shown)
 
 
 def binding_of_reporting(update: Update) -> Iterable[Request]:

@@ -24,7 +24,7 @@ from clusterspace.apis.bindings import (
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import binding_key_of
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.caches import IndexKeys
 from clusterspace.controllers.commit import commit
@@ -366,8 +366,8 @@ def with_failures(binding: Object, failures: Sequence[Failure], now: float) -> O
     return with_value(binding, changed.conditions, "status", "conditions")
 
 
-def _place_of(request: Request) -> Place:
-    return Place(resource_for(request.namespace), request.namespace, request.name)
+def _place_of(request: Request) -> ResourcePath:
+    return ResourcePath(resource_for(request.namespace), request.namespace, request.name)
 
 
 def _finalizer_of(request: Request) -> str:

@@ -36,7 +36,7 @@ from clusterspace.apis.interpreter.replicas import (
 from clusterspace.apis.policies import OVERWRITE
 from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_of, manifests_of
 from clusterspace.apis.works import preserves_resources as work_preserves_resources
-from clusterspace.client.places import key_of
+from clusterspace.client.requests import key_of
 from clusterspace.controllers.finalizers import is_being_deleted, with_finalizer
 from clusterspace.fleet.propagation.overrides.policies import (
     Overridden,

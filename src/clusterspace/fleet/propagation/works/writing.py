@@ -10,9 +10,8 @@ from typing import Final
 
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.works import binding_key_of, cluster_of
-from clusterspace.client.places import Place, place_of
-from clusterspace.client.resources import Client
-from clusterspace.client.writes import DeleteOptions
+from clusterspace.client.requests import ResourcePath, resource_path_of
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.caches import IndexKeys
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.hub_caches import HubCaches
@@ -110,7 +109,7 @@ class WorkWriter:
 
     async def find(self, cluster: str, name: str) -> Object | None:
         """Return a Work as the hub has it now, or None."""
-        return await self._hub.find(Place(WORKS, execution_namespace(cluster), name))
+        return await self._hub.find(ResourcePath(WORKS, execution_namespace(cluster), name))
 
     async def remove(self, work: Object, *, is_preserved: bool) -> None:
         """Delete exactly this Work, having it say first whether its cluster keeps the object.
@@ -120,10 +119,10 @@ class WorkWriter:
         """
         with suppress(NotFound):
             await self._update(plan_farewell(work, is_preserved=is_preserved), work)
-            await self._hub.delete(place_of(WORKS, work), DeleteOptions(uid=uid_of(work)))
+            await self._hub.delete(resource_path_of(WORKS, work), DeleteOptions(uid=uid_of(work)))
 
     async def _create(self, work: Object) -> None:
-        place = place_of(WORKS, work)
+        place = resource_path_of(WORKS, work)
         try:
             written = await self._hub.create(place.collection, work)
         except AlreadyExists as error:
@@ -141,7 +140,7 @@ class WorkWriter:
     async def _update(self, change: Change, existing: Object) -> None:
         if not change.is_needed:
             return
-        place = place_of(WORKS, existing)
+        place = resource_path_of(WORKS, existing)
         try:
             written = await commit(self._hub, place, existing, change.after)
         except NotFound:

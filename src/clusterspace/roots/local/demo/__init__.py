@@ -12,7 +12,7 @@ import yaml
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.places import Place, place_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import AlreadyExists
 from clusterspace.kube.conditions import is_true
@@ -34,7 +34,7 @@ async def place_shop(local: LocalFiles, clock: Clock) -> None:
     deadline = clock.monotonic() + _PATIENCE_SECONDS
     async with open_client(hub) as client:
         while clock.monotonic() < deadline:
-            clusters = await client.list_objects(Place(CLUSTERS))
+            clusters = await client.list_objects(ResourcePath(CLUSTERS))
             if all(is_true(conditions_of(each), "Ready") for each in clusters):
                 break
             await clock.sleep(0.1)
@@ -55,7 +55,7 @@ async def _create_all(settings: ConnectionSettings, objects: list[Object]) -> No
         for each in objects:
             kind = GroupVersionKind.of(each["apiVersion"], each["kind"])
             served = await discovery.get_resource(kind)
-            place = place_of(served.group_version_resource, each)
+            place = resource_path_of(served.group_version_resource, each)
             try:
                 await target.create(place.collection, each)
             except AlreadyExists:

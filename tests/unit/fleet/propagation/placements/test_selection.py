@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis.policies import ResourceSelector
-from clusterspace.client.places import Place
+from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.placements.selection import (
     Selection,
@@ -38,18 +38,18 @@ class Book:
     def __init__(self, *objects: Object) -> None:
         self._objects = {self._place(each): each for each in objects}
 
-    def _place(self, made: Object) -> Place:
+    def _place(self, made: Object) -> ResourcePath:
         info = INFOS[GroupVersionKind.of(made["apiVersion"], made["kind"])]
-        return Place(info.group_version_resource, namespace_of(made), name_of(made))
+        return ResourcePath(info.group_version_resource, namespace_of(made), name_of(made))
 
     def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
         return INFOS.get(kind)
 
-    def find_at(self, place: Place) -> Object | None:
+    def find_at(self, place: ResourcePath) -> Object | None:
         return self._objects.get(place)
 
     def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
-        return self.find_at(Place(INFOS[kind].group_version_resource, namespace, name))
+        return self.find_at(ResourcePath(INFOS[kind].group_version_resource, namespace, name))
 
     def selected_by(self, selector: ResourceSelector, namespace: str = "") -> list[TemplateRequest]:
         wanted = INFOS[GroupVersionKind.of(selector.api_version, selector.kind)]
@@ -64,7 +64,7 @@ class Book:
     def within(self, namespace: str) -> list[TemplateRequest]:
         return [self._request(place) for place in self._objects if place.namespace == namespace]
 
-    def _request(self, place: Place) -> TemplateRequest:
+    def _request(self, place: ResourcePath) -> TemplateRequest:
         return TemplateRequest(place.name, place.namespace, resource=place.resource)
 
 

@@ -4,11 +4,10 @@ from random import Random
 from tests.unit.fleet.propagation.works.work_objects import work
 
 from clusterspace.apis.clusters import WORKS
-from clusterspace.client.changes import Change
 from clusterspace.client.connection import Connection
-from clusterspace.client.following import Batch
-from clusterspace.client.places import place_of
 from clusterspace.client.raw_objects import read_raw_object
+from clusterspace.client.reflector import Batch, ObjectChange
+from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType
@@ -32,7 +31,7 @@ class Followed:
 
     def hear(self, event: EventType, held: Object) -> None:
         item = read_raw_object(json.dumps(held).encode())
-        self.informer._take(Batch((Change(event, item),), is_whole=True))
+        self.informer._take(Batch((ObjectChange(event, item),), is_whole=True))
 
     def versions(self) -> dict[str, str]:
         found = self.works.of_binding(BINDING)
@@ -50,7 +49,7 @@ async def test_a_work_just_written_is_known_before_the_cache_has_it() -> None:
     followed.works.note(at(5))
 
     assert followed.versions() == {"north": "5", "south": "3"}
-    place = place_of(WORKS, at(5))
+    place = resource_path_of(WORKS, at(5))
     assert followed.works.find(place.key) == at(5)
 
 
@@ -88,7 +87,7 @@ async def test_a_work_that_was_deleted_is_forgotten() -> None:
     assert followed.versions() == {}
 
     followed.works.note(at(8))
-    followed.works.forget(place_of(WORKS, at(8)).key)
+    followed.works.forget(resource_path_of(WORKS, at(8)).key)
     assert followed.versions() == {}
 
 

@@ -23,8 +23,7 @@ import structlog
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.relays import open_answer
-from clusterspace.client.answers import AnswerStream
-from clusterspace.client.translation import failure_of
+from clusterspace.client.answers import AnswerStream, failure_of
 from clusterspace.errors import (
     AnswerOverrun,
     ApiError,

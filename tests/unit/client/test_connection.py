@@ -1,7 +1,7 @@
 import pytest
 
+from clusterspace.client.connection import retry_wait
 from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.retries import retry_wait
 from clusterspace.errors import (
     AddressNotAllowed,
     ClusterMisbehaved,

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from clusterspace.client.places import Place
-from clusterspace.client.writes import (
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import (
     DeleteOptions,
     PatchType,
     Propagation,
@@ -14,7 +14,7 @@ from clusterspace.client.writes import (
 from clusterspace.errors import BlindWrite
 from clusterspace.testing.builders import PODS, pod
 
-WEB = Place(PODS, "default", "web")
+WEB = ResourcePath(PODS, "default", "web")
 PINNED: dict[str, Any] = {"metadata": {"resourceVersion": "5"}}
 
 

@@ -1,39 +1,37 @@
-"""List, watch, resume, list again: what a collection holds, without end.
+"""List, watch, resume, list again: the changes of a collection, without end.
 
     ┌─> start over ──whole──> watch ──the stream ends, breaks, falls silent──┐
     │   (streamed or paged)     ^                                            │
     │                           └──────────────── resume ────────────────────┤
     └──────────────────────── 410: the version is forgotten ─────────────────┘
 
-Whatever fails, what is known stays known. Starting over tells the difference to what is known,
-and tells of deletions only after `confirming` them.
+Whatever fails, what is known stays known. Starting over yields the difference to what is known.
+
+A list that leaves objects out is how fleets lost what they ran: a cold cache, a proxy, a bug on the
+way answers 200 with nothing in it. So an object that a list lacks counts as gone only when asking
+for it by name says so. Of a few hundred missing ones a sample is asked for; whoever answers "empty"
+by mistake fails the first question.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, KeysView, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final
+from random import Random
+from typing import Final, Protocol
 
 import structlog
 
 from clusterspace.aio import backoff
-from clusterspace.client.changes import (
-    Change,
-    KnownObjects,
-    absent,
-    changes_by_events,
-    changes_by_items,
-)
-from clusterspace.client.confirming import Missing, View, confirm_gone
-from clusterspace.client.places import Place
-from clusterspace.client.raw_objects import RawObject
-from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.client.watch import RawEvent, WatchOptions, watch
+from clusterspace.client.raw_objects import RawObject, Version
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient, ListOptions, Reader
+from clusterspace.client.watch import EventType, RawEvent, WatchOptions, watch
 from clusterspace.errors import (
     ApiError,
     BadRequest,
     ClusterError,
+    ClusterMisbehaved,
     ClusterTimeout,
     DeadlineExceeded,
     Expired,
@@ -44,7 +42,145 @@ from clusterspace.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from clusterspace.kube.selectors import parse_label_selector
+from clusterspace.kube.objects import Object, labels_of, resource_version_of, uid_of
+from clusterspace.kube.selectors import LabelSelector, parse_label_selector
+
+
+class KnownObjects(Protocol):
+    """What somebody knows; changes are put into it before the next ones are asked for."""
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys of all objects held."""
+        ...
+
+    def find_version(self, key: str) -> Version | None:
+        """Return the version held of an object, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """ADDED, MODIFIED or DELETED, and the object as it is now or last was.
+
+    Of an object whose deletion was only seen as absence, `item.raw` is empty.
+    """
+
+    type: EventType
+    item: RawObject
+
+
+def changes_by_events(known: KnownObjects, events: Iterable[RawEvent]) -> tuple[ObjectChange, ...]:
+    """Return what events change; bookmarks, and what is known already, change nothing."""
+    latest = _Latest(known)
+    return tuple(change for event in events for change in latest.changes(event))
+
+
+def changes_by_items(known: KnownObjects, items: Iterable[RawObject]) -> tuple[ObjectChange, ...]:
+    """Return what items of a list add or modify; what the list lacks is not told here."""
+    latest = _Latest(known)
+    return tuple(change for item in items for change in latest.upserts(item))
+
+
+def absent(key: str, version: Version) -> ObjectChange:
+    """Return the deletion of an object of which only the absence was seen."""
+    return ObjectChange(EventType.DELETED, RawObject(key, version, b""))
+
+
+class _Latest:
+    """Versions known, and those that came earlier in the batch being read."""
+
+    def __init__(self, known: KnownObjects) -> None:
+        self._known = known
+        self._batch: dict[str, Version | None] = {}
+
+    def changes(self, event: RawEvent) -> Iterator[ObjectChange]:
+        if event.type is EventType.DELETED:
+            if self._find(event.item.key) is not None:
+                self._batch[event.item.key] = None
+                yield ObjectChange(EventType.DELETED, event.item)
+        elif event.type is not EventType.BOOKMARK:
+            yield from self.upserts(event.item)
+
+    def upserts(self, item: RawObject) -> Iterator[ObjectChange]:
+        held = self._find(item.key)
+        if held == item.version:
+            return
+        self._batch[item.key] = item.version
+        if held is not None and held.uid != item.version.uid:
+            # Deleted and made again while we looked away: two things happened, tell both.
+            yield absent(item.key, held)
+            held = None
+        yield ObjectChange(EventType.ADDED if held is None else EventType.MODIFIED, item)
+
+    def _find(self, key: str) -> Version | None:
+        if key in self._batch:
+            return self._batch[key]
+        return self._known.find_version(key)
+
+
+MOST_QUESTIONS: Final = 32
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An object we know and a list left out."""
+
+    key: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ListedView:
+    """Which objects the list was to show."""
+
+    place: ResourcePath
+    labels: LabelSelector
+    has_field_selector: bool
+
+    def must_show(self, live: Object, missing: Missing) -> bool:
+        """Whether a list that is right has this living object in it.
+
+        Another UID is another object: ours is gone. Field selectors are the server's to judge,
+        so with one of these only an object that did not change must still be there.
+        """
+        if uid_of(live) != missing.version.uid:
+            return False
+        if resource_version_of(live) == missing.version.resource_version:
+            return True
+        return not self.has_field_selector and self.labels.matches(labels_of(live))
+
+
+async def confirm_gone(
+    member: Reader, cluster: str, view: ListedView, missing: Sequence[Missing], random: Random
+) -> None:
+    """Return when the missing are gone; raise when one is there or cannot be asked for."""
+    asked = missing if len(missing) <= MOST_QUESTIONS else random.sample(missing, MOST_QUESTIONS)
+    gate = asyncio.Semaphore(_AT_ONCE)
+    troubles: list[ApiError | ClusterError] = []
+
+    async def ask_for(one: Missing) -> None:
+        async with gate:
+            # Nobody raises in the group: one that fails while it is cancelled forgets the cancel.
+            if not troubles:
+                try:
+                    await _ask_for(member, cluster, view, one)
+                except (ApiError, ClusterError) as trouble:
+                    troubles.append(trouble)
+
+    async with asyncio.TaskGroup() as group:
+        for one in asked:
+            group.create_task(ask_for(one), name=f"confirm {one.key}")
+    if troubles:
+        raise troubles[0]  # it stands for all: they are of the same cluster, in the same moment
+
+
+async def _ask_for(member: Reader, cluster: str, view: ListedView, one: Missing) -> None:
+    live = await member.find(view.place.at(one.key))
+    if live is not None and view.must_show(live, one):
+        why = f"listed {view.place} without {one.key}, which is there"
+        raise ClusterMisbehaved(cluster, why, code=200)
+
 
 _log = structlog.get_logger(__name__)
 
@@ -74,17 +210,17 @@ _PASSING: Final = (
 class Batch:
     """Changes that came together; once `is_whole`, all of them so far add up to the collection."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ObjectChange, ...]
     is_whole: bool
 
 
-class Follower:
+class Reflector:
     """Follows one collection of one cluster for as long as its batches are read."""
 
     def __init__(
         self,
         cluster_client: ClusterClient,
-        place: Place,
+        place: ResourcePath,
         known: KnownObjects,
         selection: ListOptions | None = None,
     ) -> None:
@@ -95,7 +231,7 @@ class Follower:
         self._random = cluster_client.connection.random
         self._selection = selection or ListOptions()
         labels = parse_label_selector(self._selection.label_selector)
-        self._view = View(place, labels, bool(self._selection.field_selector))
+        self._view = ListedView(place, labels, bool(self._selection.field_selector))
         self._position = ""
         self._may_stream = True
         self.last_heard = self._clock.monotonic()
@@ -203,13 +339,13 @@ class Follower:
         )
         return watch(self._cluster_client.connection, self._place, options)
 
-    def _changes_of(self, events: Iterable[RawEvent]) -> tuple[Change, ...]:
+    def _changes_of(self, events: Iterable[RawEvent]) -> tuple[ObjectChange, ...]:
         return changes_by_events(self._known, events)
 
-    def _differences(self, items: Iterable[RawObject]) -> tuple[Change, ...]:
+    def _differences(self, items: Iterable[RawObject]) -> tuple[ObjectChange, ...]:
         return changes_by_items(self._known, items)
 
-    async def _gone(self, seen: set[str]) -> tuple[Change, ...]:
+    async def _gone(self, seen: set[str]) -> tuple[ObjectChange, ...]:
         """Return the deletions a whole list stands for, each of them confirmed or sampled."""
         missing = [
             Missing(key, version)
