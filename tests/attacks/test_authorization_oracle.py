@@ -27,8 +27,7 @@ from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.http import request_info
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
-from clusterspace.apiserver.http.middleware.impersonate import Impersonation
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision, Impersonation
 from clusterspace.apiserver.http.request_info import RequestInfo, verb_of
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.state import Admission, HubState

@@ -27,10 +27,9 @@ from clusterspace.apiserver.http.context import RequestContext, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.audit import Audit
 from clusterspace.apiserver.http.middleware.authenticate import Authenticate
-from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision
-from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
-from clusterspace.apiserver.http.middleware.deadlines import deadlines
-from clusterspace.apiserver.http.middleware.impersonate import Impersonate
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision, Impersonate
+from clusterspace.apiserver.http.middleware.limits import deadlines
+from clusterspace.apiserver.http.middleware.outcomes import catch_errors
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response

@@ -9,14 +9,14 @@ from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS, Audit, AuditSink
-from clusterspace.apiserver.http.middleware.authenticate import Authenticate, Authenticator
-from clusterspace.apiserver.http.middleware.authorize import Authorize, Authorizer
-from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
-from clusterspace.apiserver.http.middleware.deadlines import deadlines
-from clusterspace.apiserver.http.middleware.failed_logins import FailedLogins
-from clusterspace.apiserver.http.middleware.impersonate import Impersonate
-from clusterspace.apiserver.http.middleware.limits import InFlightLimits
-from clusterspace.apiserver.http.middleware.measure import Measure
+from clusterspace.apiserver.http.middleware.authenticate import (
+    Authenticate,
+    Authenticator,
+    FailedLogins,
+)
+from clusterspace.apiserver.http.middleware.authorize import Authorize, Authorizer, Impersonate
+from clusterspace.apiserver.http.middleware.limits import InFlightLimits, deadlines
+from clusterspace.apiserver.http.middleware.outcomes import Measure, catch_errors
 from clusterspace.apiserver.http.middleware.recheck import Recheck
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Handler, Request

@@ -11,7 +11,7 @@ from tests.component.serving.wire import Pki, Running, request, running
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.catch_errors import catch_errors
+from clusterspace.apiserver.http.middleware.outcomes import catch_errors
 from clusterspace.apiserver.http.relays import Passage, relay
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.requests import Request

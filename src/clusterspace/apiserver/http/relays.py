@@ -23,7 +23,7 @@ from clusterspace.apiserver.http.foreign_answers import (
     wants_table,
 )
 from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Response
-from clusterspace.apiserver.http.middleware.deadlines import is_long_running
+from clusterspace.apiserver.http.middleware.limits import is_long_running
 from clusterspace.client.answer_memory import Hold
 from clusterspace.client.answers import AnswerStream, failure_of
 from clusterspace.client.connection import Connection

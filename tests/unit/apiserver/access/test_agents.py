@@ -3,7 +3,7 @@ import pytest
 from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.access.agents import AgentScope, scope_of
 from clusterspace.apiserver.access.authorizer import name_asked_for
-from clusterspace.apiserver.http.middleware.impersonate import Impersonation
+from clusterspace.apiserver.http.middleware.authorize import Impersonation
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.users import User
 

@@ -1,19 +1,50 @@
-"""How many requests are worked on at once; the rest are asked to come again."""
+"""A budget of time for short requests, none for watches; and how many are worked on at once."""
 
+import asyncio
 from collections import Counter
 from typing import Final
 
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.deadlines import is_long_running
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
+from clusterspace.errors import BadRequest, MalformedDuration
 from clusterspace.kube import statuses
+from clusterspace.kube.durations import seconds_of
+
+REQUEST_SECONDS: Final = 60.0
+"""As kube-apiserver; clients give up at about the same time."""
+
+LONG_RUNNING: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 _USERS_SHARE: Final = 2
 """One user has at most half of the places. A request keeps its place while its body is on the way,
 which may take as long as its deadline: whoever sends slowly must not keep all others out."""
 _STRANGERS_SHARE: Final = 8
 """All who are not authenticated have an eighth of them together: they can make up any name."""
+
+
+def is_long_running(context: RequestContext) -> bool:
+    """Whether a request may stay open for as long as both sides like."""
+    return context.info.is_watch or context.info.subresource in LONG_RUNNING
+
+
+async def deadlines(context: RequestContext, rest: RequestHandler) -> Response | None:
+    """Give up on a short request when its time is over."""
+    if is_long_running(context):
+        return await rest(context)
+    seconds, asked = REQUEST_SECONDS, context.info.query.get("timeout")
+    if asked:
+        try:
+            seconds = seconds_of(asked)
+        except MalformedDuration as error:
+            why = f"invalid timeout specified in the request URL - {error.message}"
+            raise BadRequest(why) from error
+        seconds = min(seconds, REQUEST_SECONDS) if seconds > 0 else REQUEST_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            return await rest(context)
+    except TimeoutError as error:
+        raise statuses.timed_out("request did not complete within the allotted timeout") from error
 
 
 class InFlightLimits:
@@ -29,7 +60,7 @@ class InFlightLimits:
         self._by_user: Counter[tuple[bool, str]] = Counter()
 
     async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
-        """Work on the call if there is room, else answer 429 with a time to come back."""
+        """Work on the request if there is room, else answer 429 with a time to come back."""
         if is_long_running(context):
             return await rest(context)
         is_write, user = context.info.is_write, context.user

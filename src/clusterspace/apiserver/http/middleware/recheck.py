@@ -18,22 +18,23 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, Step, chain
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.deadlines import is_long_running
+from clusterspace.apiserver.http.middleware.limits import is_long_running
 from clusterspace.errors import ApiError, ClusterError, Forbidden, StoreError, Unauthorized
 from clusterspace.kube import statuses
 
 _log = structlog.get_logger(__name__)
 
 RECHECK_SECONDS: Final = 5.0
-"""Between two rounds, where answers come from memory: about 50 µs for each open call. A right that
-was taken away is to end what it had opened within ten seconds."""
+"""Between two rounds, where answers come from memory: about 50 µs for each open request. A right
+that was taken away is to end what it had opened within ten seconds."""
 
 _AT_ONCE: Final = 16
-"""How many calls are asked about at a time: one that waits for the hub does not hold up others."""
+"""How many requests are asked about at a time: one that waits for the hub does not hold up others.
+"""
 
 
 class Recheck:
-    """The step that knows every long-running call, and asks about each again and again.
+    """The step that knows every long-running request, and asks about each again and again.
 
     It is the last one before the app: what it knows has been let in by the same `guards`.
     """
@@ -47,7 +48,7 @@ class Recheck:
         self._open: set[RequestContext] = set()
 
     async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
-        """Keep the call in sight for as long as its answer takes."""
+        """Keep the request in sight for as long as its answer takes."""
         if not (is_long_running(context) or context.request.is_upgrade):
             return await rest(context)
         self._open.add(context)
@@ -57,20 +58,21 @@ class Recheck:
             self._open.discard(context)
 
     async def run(self) -> None:
-        """Ask about every open call, round after round, until cancelled."""
+        """Ask about every open request, round after round, until cancelled."""
         while True:
             await self._clock.sleep(self._every_seconds)
             await self.look()
 
     async def look(self) -> None:
-        """Ask about every open call once, and end those that are no longer allowed."""
-        calls = iter(tuple(self._open))
+        """Ask about every open request once, and end those that are no longer allowed."""
+        # One iterator for all tasks: each takes the next request when it is done with its last.
+        requests = iter(tuple(self._open))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(_AT_ONCE, len(self._open))):
-                group.create_task(self._look_at(calls), name="recheck open calls")
+                group.create_task(self._look_at(requests), name="recheck open requests")
 
-    async def _look_at(self, calls: Iterator[RequestContext]) -> None:
-        for context in calls:
+    async def _look_at(self, requests: Iterator[RequestContext]) -> None:
+        for context in requests:
             try:
                 await self._require(context)
             except (Unauthorized, Forbidden) as refusal:
@@ -95,5 +97,5 @@ class Recheck:
             await require()
 
 
-async def _admitted(_call: RequestContext) -> None:
+async def _admitted(_context: RequestContext) -> None:
     """Answer nothing: that it was reached is what counts."""

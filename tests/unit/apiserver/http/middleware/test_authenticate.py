@@ -5,11 +5,11 @@ import pytest
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Headers
-from clusterspace.apiserver.http.middleware.failed_logins import (
+from clusterspace.apiserver.http.middleware.authenticate import (
     FAILURES_A_SECOND,
+    LOG_EVERY_SECONDS,
     MOST_ADDRESSES,
     MOST_FAILURES,
-    TOLD_EVERY_SECONDS,
     FailedLogins,
 )
 from clusterspace.apiserver.http.request_info import read_request
@@ -62,13 +62,13 @@ async def test_the_first_failure_is_told_at_once_and_the_rest_as_a_count() -> No
         log.failures.note(call_from("192.0.2.7"))
     assert log.counts == [("192.0.2.7", 1)]
 
-    await clock.advance(TOLD_EVERY_SECONDS)
+    await clock.advance(LOG_EVERY_SECONDS)
     assert log.counts == [("192.0.2.7", 1), ("192.0.2.7", 49)]
 
-    await clock.advance(3 * TOLD_EVERY_SECONDS)
+    await clock.advance(3 * LOG_EVERY_SECONDS)
     log.failures.note(call_from("192.0.2.7"))
     assert log.counts[2:] == [("192.0.2.7", 1)]
-    await clock.advance(3 * TOLD_EVERY_SECONDS)
+    await clock.advance(3 * LOG_EVERY_SECONDS)
 
 
 async def test_a_thousand_addresses_share_lines() -> None:
@@ -76,11 +76,11 @@ async def test_a_thousand_addresses_share_lines() -> None:
     log = Log(clock)
     for number in range(1000):
         log.failures.note(call_from(f"10.0.{number // 250}.{number % 250}"))
-    await clock.advance(TOLD_EVERY_SECONDS)
+    await clock.advance(LOG_EVERY_SECONDS)
 
     assert len(log.raw) <= MOST_ADDRESSES + 2
     assert sum(count for _, count in log.counts) == 1000
-    await clock.advance(3 * TOLD_EVERY_SECONDS)
+    await clock.advance(3 * LOG_EVERY_SECONDS)
 
 
 async def test_an_address_that_keeps_failing_waits_and_others_do_not() -> None:
@@ -99,7 +99,7 @@ async def test_an_address_that_keeps_failing_waits_and_others_do_not() -> None:
 
     await clock.advance(2 / FAILURES_A_SECOND)
     failures.require_patience(call_from("192.0.2.7"))
-    await clock.advance(3 * TOLD_EVERY_SECONDS)
+    await clock.advance(3 * LOG_EVERY_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ async def test_a_line_names_the_kind_of_credential_and_not_the_credential(
 
     assert json.loads(log.raw[0])["credential"] == kind
     assert token.encode() not in log.raw[0]
-    await clock.advance(3 * TOLD_EVERY_SECONDS)
+    await clock.advance(3 * LOG_EVERY_SECONDS)

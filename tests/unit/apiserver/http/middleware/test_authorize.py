@@ -1,7 +1,7 @@
 import pytest
 
 from clusterspace.apiserver.http.messages import Headers
-from clusterspace.apiserver.http.middleware.impersonate import (
+from clusterspace.apiserver.http.middleware.authorize import (
     Impersonation,
     read_account,
     read_impersonation,

@@ -1,7 +1,8 @@
-"""The only place an exception becomes a Status body."""
+"""How requests end: counted and timed, and the only place an exception becomes a Status body."""
 
 import structlog
 
+from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import error_response
@@ -19,8 +20,26 @@ from clusterspace.errors import (
     StoreFull,
 )
 from clusterspace.kube import statuses
+from clusterspace.telemetry import metrics
+from clusterspace.telemetry.metrics import RequestLabels
 
 _log = structlog.get_logger(__name__)
+
+
+class Measure:
+    """The outermost step: it sees every answer, refusals included."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
+        """Count and time the request."""
+        started = self._clock.monotonic()
+        response = await rest(context)
+        labels = context.labels or RequestLabels(context.info.verb)
+        code = 200 if response is None else response.status
+        metrics.request_finished(labels, code, self._clock.monotonic() - started)
+        return response
 
 
 async def catch_errors(context: RequestContext, rest: RequestHandler) -> Response | None:
@@ -30,13 +49,18 @@ async def catch_errors(context: RequestContext, rest: RequestHandler) -> Respons
     except ApiError as error:
         return error_response(context, error)
     except StoreError as error:
-        return error_response(context, _store_refusal(error))
+        refused = statuses.internal(str(error))
+        if isinstance(error, StoreClosed):
+            refused = statuses.unavailable("the server is shutting down")
+        elif isinstance(error, StoreFull):
+            refused = statuses.internal(f"the store is out of disk space: {error}")
+        return error_response(context, refused)
     except ClusterError as error:
         return error_response(context, cluster_refusal(error))
     except ConnectionError:
         if not context.request.is_disconnected:
             raise
-        return None  # the client has gone: there is nobody to tell
+        return None  # the client has gone: there is nobody to answer
     except Exception:  # noqa: BLE001 - the edge: a bug in one request must not end the others
         _log.exception(
             "request failed",
@@ -59,11 +83,3 @@ def cluster_refusal(error: ClusterError) -> ApiError:
         return statuses.timed_out(str(error))
     was_sent = not isinstance(error, ClusterUnreachable) or error.was_sent
     return ServiceUnavailable(str(error), Details(retry_after_seconds=0 if was_sent else 1))
-
-
-def _store_refusal(error: StoreError) -> ApiError:
-    if isinstance(error, StoreClosed):
-        return statuses.unavailable("the server is shutting down")
-    if isinstance(error, StoreFull):
-        return statuses.internal(f"the store is out of disk space: {error}")
-    return statuses.internal(str(error))
