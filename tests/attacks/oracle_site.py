@@ -57,7 +57,7 @@ from clusterspace.roots.connections import LIMITS, open_connections, user_settin
 from clusterspace.roots.fleet import FleetSettings, build_fleet
 from clusterspace.roots.hub_state import bootstrap, build_state
 from clusterspace.roots.installation import Installation
-from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.membership import join_cluster
 
 CLOCK = SystemClock()
 RULES = AddressRules(LOOPBACK)

@@ -31,7 +31,7 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.membership import join_cluster
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import until

@@ -36,7 +36,7 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, ready_status
 from clusterspace.kube.objects import Object, find_at, name_of, resource_version_of
 from clusterspace.roots.clients import open_client
-from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.membership import join_cluster
 
 MEMBERS = 100
 JOINS_AT_ONCE = 8

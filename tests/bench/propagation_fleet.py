@@ -24,7 +24,7 @@ from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import open_client
-from clusterspace.roots.joining import join_cluster
+from clusterspace.roots.membership import join_cluster
 from clusterspace.testing.steps import until
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")

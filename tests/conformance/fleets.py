@@ -18,8 +18,8 @@ from tests.conformance.hubs import (
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
-from clusterspace.roots.joining import join_cluster
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
+from clusterspace.roots.membership import join_cluster
 
 MEMBERS = ("east", "west")
 

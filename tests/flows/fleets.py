@@ -20,7 +20,7 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, with_value
 from clusterspace.roots.controllers import ControllersSettings, run_controllers
-from clusterspace.roots.joining import UnjoinRequest, join_cluster, unjoin_cluster
+from clusterspace.roots.membership import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
 from clusterspace.testing.steps import edit
 

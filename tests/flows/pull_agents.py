@@ -20,7 +20,7 @@ from clusterspace.fleet.membership.registration import (
     read_registration,
 )
 from clusterspace.roots.agent import AgentSettings, run_agent
-from clusterspace.roots.registering import (
+from clusterspace.roots.membership import (
     UnregisterRequest,
     register_cluster,
     unregister_cluster,

@@ -44,7 +44,7 @@ from clusterspace.fleet.membership.registration import (
     read_registration,
 )
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
-from clusterspace.roots.registering import register_cluster
+from clusterspace.roots.membership import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy

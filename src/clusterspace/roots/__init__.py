@@ -13,8 +13,9 @@ Processes:
 
 For one run of a command:
 
-    joining.py, registering.py, tokens.py   clusters come and go
-    workloads.py                            `promote`, `resume`
+    membership.py   `join`, `unjoin`, `register`, `unregister`
+    tokens.py       `token`
+    workloads.py    `promote`, `resume`
 
 Shared:
 

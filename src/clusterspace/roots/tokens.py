@@ -1,5 +1,6 @@
 """`token create`, `list` and `delete` put together: what lets a cluster register itself."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import Final
@@ -18,7 +19,7 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
 )
 from clusterspace.apiserver.identity.following import secret_text
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient, DeleteOptions, ListOptions
+from clusterspace.client.resources import DeleteOptions, ListOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
 from clusterspace.fleet.membership import manifests, names
@@ -40,7 +41,7 @@ _SECRET_LENGTH: Final = 26
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """What whoever registers a cluster has to be told."""
+    """What whoever registers a cluster has to know."""
 
     server: str
     token: str = field(repr=False)
@@ -78,14 +79,20 @@ async def create_token(
     clock, token = SystemClock(), new_token(SystemRandom())
     secret = cluster_token_secret(token, cluster_name, clock.now(), seconds=seconds)
     async with open_client(hub) as hub_client:
-        await _ensure_cluster_namespace(hub_client)
+        # The namespace of the heartbeats, which agents may not make.
+        namespace = names.namespace_place(CLUSTER_NAMESPACE)
+        if await hub_client.find(namespace) is None:
+            with suppress(AlreadyExists):
+                await hub_client.create(
+                    namespace.collection, manifests.namespace(CLUSTER_NAMESPACE)
+                )
         await hub_client.create(_TOKENS, secret)
     return NewToken(hub.server, token, pins[0], cluster_name)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """What the hub tells of a token; its secret half it does not know."""
+    """What the hub knows of a token: not its secret half."""
 
     token_id: str
     cluster_name: str
@@ -95,19 +102,14 @@ class KnownToken:
 
 
 def known_token(secret: Object, now: float) -> KnownToken:
-    """Return what there is to say of a token."""
+    """Return what the hub knows of a token."""
+    state = "expired" if has_expired(secret, now) else "unused"
     return KnownToken(
         token_id=secret_text(secret, "token-id"),
         cluster_name=annotations_of(secret).get(CLUSTER, ""),
-        state=_state_of(secret, now),
+        state="used" if SPENT_ON in annotations_of(secret) else state,
         expires=secret_text(secret, "expiration"),
     )
-
-
-def _state_of(secret: Object, now: float) -> str:
-    if SPENT_ON in annotations_of(secret):
-        return "used"
-    return "expired" if has_expired(secret, now) else "unused"
 
 
 async def list_tokens(hub: ConnectionSettings) -> list[KnownToken]:
@@ -130,18 +132,7 @@ async def delete_token(token: str, hub: ConnectionSettings) -> str:
     return token_id
 
 
-async def _ensure_cluster_namespace(hub: ClusterClient) -> None:
-    """Make the namespace of the heartbeats, which agents may not make."""
-    place = names.namespace_place(CLUSTER_NAMESPACE)
-    if await hub.find(place) is not None:
-        return
-    try:
-        await hub.create(place.collection, manifests.namespace(CLUSTER_NAMESPACE))
-    except AlreadyExists:
-        return
-
-
 def authority_pins(hub: ConnectionSettings) -> tuple[str, ...]:
     """Return the fingerprints of the authorities a hub's kubeconfig trusts."""
-    held = read_pem(hub.trust.authority)
-    return pins_of(held) if held else ()
+    authority = read_pem(hub.trust.authority)
+    return pins_of(authority) if authority else ()

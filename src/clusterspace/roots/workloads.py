@@ -5,10 +5,9 @@ written before the template: a template that is there first could be claimed by 
 go where nobody wants it.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apis.clusters import conditions_of, is_pull
@@ -49,8 +48,7 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.roots.clients import command_rules, open_client
-
-Tell: TypeAlias = Callable[[str], object]
+from clusterspace.roots.membership import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
 
 
 async def promote(
-    request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings, tell: Tell
+    request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings, progress: Progress
 ) -> None:
     """Write template and policy; CannotPromote when pods would notice, unless that is allowed."""
     if prospect.effect.on_pods and not request.allows_restarts:
@@ -125,10 +123,10 @@ async def promote(
                 await hub_client.delete(prospect.promotion.policy_place, options)
             raise
     template = prospect.promotion.template
-    tell(f"ResourceTemplate ({_key(template)}) is created successfully")
+    progress(f"ResourceTemplate ({_key(template)}) is created successfully")
     if written is not None:
-        tell(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
-    tell(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
+        progress(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
+    progress(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
 
 
 @asynccontextmanager

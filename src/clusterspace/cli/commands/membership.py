@@ -65,7 +65,7 @@ def join(
     """
     from clusterspace.fleet.membership.identity import Creation
     from clusterspace.fleet.membership.push_join import JoinRequest
-    from clusterspace.roots.joining import join_cluster
+    from clusterspace.roots.membership import join_cluster
 
     async def work() -> None:
         request = JoinRequest(
@@ -116,7 +116,7 @@ def unjoin(
       clusterspace unjoin west --keep-resources
       clusterspace unjoin west --force
     """
-    from clusterspace.roots.joining import UnjoinRequest, unjoin_cluster
+    from clusterspace.roots.membership import UnjoinRequest, unjoin_cluster
 
     async def work() -> None:
         request = UnjoinRequest(
@@ -186,7 +186,7 @@ def register(
         --token-file west.token --discovery-token-ca-cert-hash sha256:...
     """
     from clusterspace.fleet.membership.pull_join import RegisterRequest
-    from clusterspace.roots.registering import register_cluster
+    from clusterspace.roots.membership import register_cluster
 
     secret = _read_token(called, token, token_file)
 
@@ -250,7 +250,7 @@ def unregister(
       clusterspace unregister west --cluster-kubeconfig west.yaml
       clusterspace unregister west --force
     """
-    from clusterspace.roots.registering import UnregisterRequest, unregister_cluster
+    from clusterspace.roots.membership import UnregisterRequest, unregister_cluster
 
     if member.kubeconfig is None and not force:
         raise click.UsageError("--cluster-kubeconfig is needed to take the agent down.")

@@ -17,9 +17,9 @@ from clusterspace.client.endpoints import ALLOW_FLAG, LOOPBACK, Network
 from clusterspace.errors import ClusterspaceError, TaskFailed
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.clients import hub_settings, member_settings
-from clusterspace.roots.joining import join_cluster
 from clusterspace.roots.local.children import Child, Part
 from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.processes import stop_event
 
 _log = structlog.get_logger(__name__)
