@@ -43,6 +43,8 @@ class NamespaceLifecycle:
         entry = await hub.store.get(served.key("", namespace))
         if entry is None:
             raise statuses.not_found(NAMESPACES, namespace)
+        # What is let in now may reach the store after the namespace was marked: whoever ends
+        # namespaces waits a moment after the mark, and looks until nothing is left.
         if find_at(forms.decode_stored(entry, served.form), "metadata", "deletionTimestamp"):
             why = (
                 f"unable to create new content in namespace {namespace} "

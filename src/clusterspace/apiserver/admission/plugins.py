@@ -61,5 +61,5 @@ def hub_plugins(
         PolicyRules(),
         BindingRules(),
         PermanentIds(),
-        unenforced,
+        unenforced,  # last: a warning is for who has not been refused
     )

@@ -35,6 +35,7 @@ class CreateRight:
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let changes pass; ask who makes something new whether they may."""
+        # By its URL it may be a patch or an update: only here is it known that nothing is there.
         if admission.is_create:
             self._authorizer.require(admission.user, _request_for("create", admission))
         return admission.new

@@ -59,6 +59,7 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, subject, key.public_key(), now, AUTHORITY_LIFE)
         certificate = (
+            # A length of 0: it signs certificates, and no other authorities.
             builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)

@@ -63,6 +63,7 @@ class BearerTokens:
             try:
                 login = await authenticator.check(token, audiences)
             except RefusedToken as error:
+                # Not the end yet: a static token may look like one of ours that has expired.
                 refusal = refusal or error
                 continue
             if login is not None:

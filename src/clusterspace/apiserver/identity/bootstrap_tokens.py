@@ -129,6 +129,7 @@ def has_expired(secret: Object, now: float) -> bool:
 def matches(secret: Object, given: str) -> bool:
     """Whether what came behind the dot is the token's secret, in a time that tells nothing."""
     digest = secret_text(secret, "token-digest") if CLUSTER in annotations_of(secret) else ""
+    # Digests have one length and are compared whole, also when there is nothing to compare with.
     stored = digest or digest_of(secret_text(secret, "token-secret"))
     is_there = bool(digest or secret_text(secret, "token-secret"))
     return hmac.compare_digest(stored.encode(), digest_of(given).encode()) and is_there

@@ -264,7 +264,9 @@ class Issuer:
     def issue(self, asked: Asked, terms: Terms, now: float) -> bytes:
         """Return the certificate in PEM: of the request, its key alone is taken over."""
         start = datetime.fromtimestamp(now, UTC)
+        # None outlives the authority: nobody could check it.
         end = min(start + timedelta(seconds=terms.seconds), self._certificate.not_valid_after_utc)
+        # Not validated: X.520 has room for 64 characters, and names of users may be longer.
         names = [(NameOID.ORGANIZATION_NAME, each) for each in terms.organizations]
         names.append((NameOID.COMMON_NAME, terms.common_name))
         subject = x509.Name(
