@@ -83,8 +83,8 @@ def empty_status(kind: GroupVersionKind) -> Object | None:
     struct = wire_types.struct_of_kind(kind)
     if struct is None or "status" not in struct.fields:
         return None
-    held = struct.fields["status"].type
-    return _zero_struct(held.name) if isinstance(held, StructRef) else None
+    status_type = struct.fields["status"].type
+    return _zero_struct(status_type.name) if isinstance(status_type, StructRef) else None
 
 
 def _refused(kind: GroupVersionKind, why: Exception, place: str) -> MalformedObject:
@@ -108,15 +108,15 @@ def _struct_reader(name: str) -> _Reader:
         normal: Object = {}
         key = ""
         try:
-            for key, held in cast("Object", value).items():
+            for key, inner in cast("Object", value).items():
                 known = fields.get(key)
                 if known is None:
                     dropped.append(key)
-                elif held is not None:
+                elif inner is not None:
                     read_value, plain_type, keeps_empty = known
-                    read_held = held if type(held) is plain_type else read_value(held, dropped)
-                    if read_held or keeps_empty:
-                        normal[key] = read_held
+                    result = inner if type(inner) is plain_type else read_value(inner, dropped)
+                    if result or keeps_empty:
+                        normal[key] = result
         except WrongType as wrong:
             wrong.climb(short_name, f"{struct.fields[key].via}{key}")
             raise
@@ -129,9 +129,9 @@ def _struct_reader(name: str) -> _Reader:
 
 def _field_reader(field: Field) -> tuple[_Reader, type | None, bool]:
     """Return how to read the field, the type that needs no reading, and whether empty is kept."""
-    held = field.type.target if isinstance(field.type, PointerTo) else field.type
-    plain_type = _PLAIN_TYPES.get(held.form) if isinstance(held, Scalar) else None
-    return _reader(held), plain_type, _keeps_empty(field.type)
+    target = field.type.target if isinstance(field.type, PointerTo) else field.type
+    plain_type = _PLAIN_TYPES.get(target.form) if isinstance(target, Scalar) else None
+    return _reader(target), plain_type, _keeps_empty(field.type)
 
 
 _PLAIN_TYPES: Final[Mapping[str, type]] = {"string": str, "bool": bool, "intstr": str}
@@ -181,10 +181,8 @@ def _map_reader(map_type: MapOf) -> _Reader:
     def read(value: Any, dropped: list[str]) -> Object:
         if type(value) is not dict:
             raise WrongType(json_type(value), wire_types.type_name(map_type))
-        held = cast("Object", value)
-        return {
-            key: zero if each is None else read_value(each, dropped) for key, each in held.items()
-        }
+        entries = cast("Object", value).items()
+        return {key: zero if each is None else read_value(each, dropped) for key, each in entries}
 
     return read
 
@@ -240,11 +238,11 @@ def _unknown_within(wire_type: WireType, value: Any, path: str) -> Iterator[str]
             yield from _unknown_within(wire_type.target, value, path)
         case StructRef() if isinstance(value, dict):
             fields = wire_types.struct_type(wire_type.name).fields
-            for key, held in cast("Object", value).items():
+            for key, inner in cast("Object", value).items():
                 if key not in fields:
                     yield _joined(path, key)
                 else:
-                    yield from _unknown_within(fields[key].type, held, _joined(path, key))
+                    yield from _unknown_within(fields[key].type, inner, _joined(path, key))
         case ListOf() if isinstance(value, list):
             for index, each in enumerate(cast("list[Any]", value)):
                 yield from _unknown_within(wire_type.element, each, f"{path}[{index}]")
@@ -282,10 +280,10 @@ def _read_struct(value: Any, name: str) -> Object:
     if type(value) is not dict:
         raise WrongType(json_type(value), wire_types.type_name(StructRef(name)))
     fields, normal = _fields(name), dict[str, Any]()
-    for key, held in cast("Object", value).items():
+    for key, inner in cast("Object", value).items():
         known = fields.get(key)
         try:
-            read = held if known is None else _read(held, known)
+            read = inner if known is None else _read(inner, known)
         except WrongType as wrong:
             wrong.climb(wire_types.struct_type(name).short_name, key)
             raise
@@ -306,8 +304,8 @@ def _read(value: Any, wire_type: WireType) -> Any:
         case ListOf():
             return [_read(each, wire_type.element) for each in _of(value, list, wire_type)]
         case MapOf():
-            held = _of(value, dict, wire_type)
-            return {key: _read(each, wire_type.value) or "" for key, each in held.items()}
+            entries = _of(value, dict, wire_type).items()
+            return {key: _read(each, wire_type.value) or "" for key, each in entries}
         case Scalar():
             return wire_types.scalar_reader(wire_type)(value)
 

@@ -32,14 +32,14 @@ class Names:
     @classmethod
     def read(cls, raw: Mapping[str, Any] | None) -> "Names":
         """Read `spec.names` or `status.acceptedNames`."""
-        held = raw or {}
+        names = raw or {}
         return cls(
-            plural=str(held.get("plural") or ""),
-            singular=str(held.get("singular") or ""),
-            kind=str(held.get("kind") or ""),
-            list_kind=str(held.get("listKind") or ""),
-            short_names=tuple(held.get("shortNames") or ()),
-            categories=tuple(held.get("categories") or ()),
+            plural=str(names.get("plural") or ""),
+            singular=str(names.get("singular") or ""),
+            kind=str(names.get("kind") or ""),
+            list_kind=str(names.get("listKind") or ""),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
         )
 
     def to_object(self) -> Object:
@@ -118,6 +118,6 @@ def _version(raw: Object) -> DefinedVersion:
     )
 
 
-def _object(held: Mapping[str, Any], key: str) -> Object:
-    value = held.get(key)
+def _object(struct: Mapping[str, Any], key: str) -> Object:
+    value = struct.get(key)
     return cast("Object", value) if isinstance(value, dict) else {}

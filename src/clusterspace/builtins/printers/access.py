@@ -1,16 +1,19 @@
 """Who may do what, and the rest of the control plane's own kinds."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from clusterspace.builtins.printers.cells import (
     AGE,
     NAME,
     NONE,
     UNSET,
+    condition_status,
     flag,
+    given,
     items_at,
     number,
+    pair,
     printer,
     selector_text,
     shown,
@@ -23,27 +26,19 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of
 
 
-def _role(binding: Object) -> str:
-    return f"{find_at(binding, 'roleRef', 'kind')}/{find_at(binding, 'roleRef', 'name')}"
-
-
 def _subjects(kind: str) -> Callable[[Object], str]:
     def read(binding: Object) -> str:
-        named = [held for held in items_at(binding, "subjects") if held.get("kind") == kind]
-        return ", ".join(map(_subject_name, named))
+        subjects = [each for each in items_at(binding, "subjects") if each.get("kind") == kind]
+        if kind != "ServiceAccount":
+            return ", ".join(str(each.get("name")) for each in subjects)
+        return ", ".join(f"{each.get('namespace', '')}/{each.get('name')}" for each in subjects)
 
     return read
 
 
-def _subject_name(subject: Object) -> str:
-    if subject.get("kind") != "ServiceAccount":
-        return str(subject.get("name"))
-    return f"{subject.get('namespace', '')}/{subject.get('name')}"
-
-
 BINDINGS: Final = printer(
     NAME,
-    shown("Role", _role),
+    pair("Role", ("roleRef",), ("kind", "name")),
     AGE,
     wide("Users", _subjects("User")),
     wide("Groups", _subjects("Group")),
@@ -52,16 +47,11 @@ BINDINGS: Final = printer(
 
 
 def _request_state(request: Object) -> str:
-    types = {held.get("type") for held in items_at(request, "status", "conditions")}
+    types = {condition.get("type") for condition in items_at(request, "status", "conditions")}
     decision = [word for word in ("Approved", "Denied") if word in types] or ["Pending"]
     failure = ["Failed"] if "Failed" in types else []
     issued = ["Issued"] if find_at(request, "status", "certificate") else []
     return ",".join([*decision, *failure, *issued])
-
-
-def _requested_duration(request: Object) -> str:
-    seconds = find_at(request, "spec", "expirationSeconds")
-    return NONE if seconds is None else durations.age(seconds)
 
 
 CERTIFICATE_REQUESTS: Final = printer(
@@ -69,23 +59,15 @@ CERTIFICATE_REQUESTS: Final = printer(
     AGE,
     text("SignerName", "spec", "signerName"),
     text("Requestor", "spec", "username"),
-    shown("RequestedDuration", _requested_duration),
+    given("RequestedDuration", "spec", "expirationSeconds", when_absent=NONE, form=durations.age),
     shown("Condition", _request_state),
 )
 
 
-def _or_not_set(*path: str) -> Callable[[Object], str]:
-    def read(budget: Object) -> str:
-        limit = find_at(budget, *path)
-        return "N/A" if limit is None else str(limit)
-
-    return read
-
-
 DISRUPTION_BUDGETS: Final = printer(
     NAME,
-    shown("Min Available", _or_not_set("spec", "minAvailable")),
-    shown("Max Unavailable", _or_not_set("spec", "maxUnavailable")),
+    given("Min Available", "spec", "minAvailable", when_absent="N/A", form=str),
+    given("Max Unavailable", "spec", "maxUnavailable", when_absent="N/A", form=str),
     number("Allowed Disruptions", "status", "disruptionsAllowed"),
     AGE,
 )
@@ -93,11 +75,6 @@ DISRUPTION_BUDGETS: Final = printer(
 LEASES: Final = printer(NAME, text("Holder", "spec", "holderIdentity"), AGE)
 
 WEBHOOK_CONFIGURATIONS: Final = printer(NAME, size("Webhooks", "webhooks"), AGE)
-
-
-def _param_kind(policy: Object) -> str:
-    kind: Object | None = find_at(policy, "spec", "paramKind")
-    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET
 
 
 def _param_reference(binding: Object) -> str:
@@ -110,17 +87,15 @@ def _param_reference(binding: Object) -> str:
 
 
 ADMISSION_POLICIES: Final = printer(
-    NAME, size("Validations", "spec", "validations"), shown("ParamKind", _param_kind), AGE
+    NAME,
+    size("Validations", "spec", "validations"),
+    pair("ParamKind", ("spec", "paramKind"), ("apiVersion", "kind"), when_absent=UNSET),
+    AGE,
 )
 
 ADMISSION_BINDINGS: Final = printer(
     NAME, text("PolicyName", "spec", "policyName"), shown("ParamRef", _param_reference), AGE
 )
-
-
-def _backend(api_service: Object) -> str:
-    service: Object | None = find_at(api_service, "spec", "service")
-    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
 
 
 def _available(api_service: Object) -> str:
@@ -131,7 +106,12 @@ def _available(api_service: Object) -> str:
     return str(status) if status == "True" else f"{status} ({reason})"
 
 
-API_SERVICES: Final = printer(NAME, shown("Service", _backend), shown("Available", _available), AGE)
+API_SERVICES: Final = printer(
+    NAME,
+    pair("Service", ("spec", "service"), ("namespace", "name"), when_absent="Local"),
+    shown("Available", _available),
+    AGE,
+)
 
 PRIORITY_CLASSES: Final = printer(
     NAME,
@@ -144,38 +124,26 @@ PRIORITY_CLASSES: Final = printer(
 RUNTIME_CLASSES: Final = printer(NAME, text("Handler", "handler"), AGE)
 
 
-def _dangling(flow_schema: Object) -> str:
-    found = find_condition(items_at(flow_schema, "status", "conditions"), "Dangling")
-    return "?" if found is None else str(found.get("status"))
-
-
 FLOW_SCHEMAS: Final = printer(
     NAME,
     text("PriorityLevel", "spec", "priorityLevelConfiguration", "name"),
-    shown("MatchingPrecedence", lambda held: find_at(held, "spec", "matchingPrecedence") or 0),
+    shown("MatchingPrecedence", lambda item: find_at(item, "spec", "matchingPrecedence") or 0),
     text("DistinguisherMethod", "spec", "distinguisherMethod", "type", when_absent=NONE),
     AGE,
-    shown("MissingPL", _dangling),
+    condition_status("MissingPL", "Dangling", when_absent="?"),
 )
 
 
-def _limit(*path: str) -> Callable[[Object], Any]:
-    def read(level: Object) -> Any:
-        value = find_at(level, "spec", "limited", *path)
-        return NONE if value is None else value
-
-    return read
-
-
-_QUEUING: Final = ("limitResponse", "queuing")
+_LIMITED: Final = ("spec", "limited")
+_QUEUING: Final = (*_LIMITED, "limitResponse", "queuing")
 
 PRIORITY_LEVELS: Final = printer(
     NAME,
     text("Type", "spec", "type"),
-    shown("NominalConcurrencyShares", _limit("nominalConcurrencyShares")),
-    shown("Queues", _limit(*_QUEUING, "queues")),
-    shown("HandSize", _limit(*_QUEUING, "handSize")),
-    shown("QueueLengthLimit", _limit(*_QUEUING, "queueLengthLimit")),
+    given("NominalConcurrencyShares", *_LIMITED, "nominalConcurrencyShares", when_absent=NONE),
+    given("Queues", *_QUEUING, "queues", when_absent=NONE),
+    given("HandSize", *_QUEUING, "handSize", when_absent=NONE),
+    given("QueueLengthLimit", *_QUEUING, "queueLengthLimit", when_absent=NONE),
     AGE,
 )
 

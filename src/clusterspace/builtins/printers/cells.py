@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.errors import Malformed
 from clusterspace.kube import durations, timestamps
+from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.kube.selectors import label_selector_of
 from clusterspace.kube.tables import Column, IncludeObject, table_row
@@ -30,33 +31,30 @@ class PrintedColumn:
     cell: Cell
 
 
-def _no_conditions(kube_object: Object) -> Sequence[Object]:
-    del kube_object  # most kinds have nothing to say about the row as a whole
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Printer:
     """The columns of a kind."""
 
     printed: tuple[PrintedColumn, ...]
-    conditions: Conditions = _no_conditions
+    conditions: Conditions | None = None
+    """What there is to say about the row as a whole; most kinds have nothing."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """What the Table declares."""
-        return tuple(held.column for held in self.printed)
+        return tuple(each.column for each in self.printed)
 
     def cells_of(self, kube_object: Object, now: float) -> list[Any]:
         """Return the cells of one object."""
-        return [held.cell(kube_object, now) for held in self.printed]
+        return [each.cell(kube_object, now) for each in self.printed]
 
     def row_of(
         self, kube_object: Object, now: float, include: IncludeObject = IncludeObject.METADATA
     ) -> Object:
         """Return the whole row of one object, ready for a Table."""
         cells = self.cells_of(kube_object, now)
-        return table_row(cells, kube_object, include, self.conditions(kube_object))
+        conditions = () if self.conditions is None else self.conditions(kube_object)
+        return table_row(cells, kube_object, include, conditions)
 
 
 def printer(*printed: PrintedColumn) -> Printer:
@@ -87,6 +85,45 @@ def flag(name: str, *path: str) -> PrintedColumn:
 def text(name: str, *path: str, when_absent: str = "") -> PrintedColumn:
     """Return a column of a text at a path."""
     return shown(name, lambda kube_object: find_at(kube_object, *path) or when_absent)
+
+
+def given(
+    name: str, *path: str, when_absent: str, form: Callable[[Any], Any] | None = None
+) -> PrintedColumn:
+    """Return a column of a value at a path that counts even when it is zero or empty."""
+
+    def read(kube_object: Object) -> Any:
+        value = find_at(kube_object, *path)
+        if value is None:
+            return when_absent
+        return value if form is None else form(value)
+
+    return shown(name, read)
+
+
+def pair(
+    name: str, path: tuple[str, ...], fields: tuple[str, str], when_absent: str | None = None
+) -> PrintedColumn:
+    """Return a column of two fields of a struct, `first/second`."""
+    first, second = fields
+
+    def read(kube_object: Object) -> str:
+        struct: Object = find_at(kube_object, *path) or {}
+        if not struct and when_absent is not None:
+            return when_absent
+        return f"{struct.get(first)}/{struct.get(second)}"
+
+    return shown(name, read)
+
+
+def condition_status(name: str, condition: str, when_absent: str) -> PrintedColumn:
+    """Return a column of what a condition says."""
+
+    def read(kube_object: Object) -> str:
+        found = find_condition(find_at(kube_object, "status", "conditions"), condition) or {}
+        return str(found.get("status") or when_absent)
+
+    return shown(name, read)
 
 
 def size(name: str, *path: str) -> PrintedColumn:
@@ -157,12 +194,12 @@ def shortened(texts: Sequence[str], when_empty: str, at_once: int = SHOWN_AT_ONC
 
 def container_names(*path: str) -> PrintedColumn:
     """Return the wide column of container names of the pod spec at a path."""
-    return wide("Containers", lambda held: _of_containers(held, path, "name"))
+    return wide("Containers", lambda each: _of_containers(each, path, "name"))
 
 
 def container_images(*path: str) -> PrintedColumn:
     """Return the wide column of container images of the pod spec at a path."""
-    return wide("Images", lambda held: _of_containers(held, path, "image"))
+    return wide("Images", lambda each: _of_containers(each, path, "image"))
 
 
 def _of_containers(kube_object: Object, path: tuple[str, ...], field: str) -> str:

@@ -6,7 +6,7 @@ main containers have a say only when nothing blocks, or when the pod says that i
 once (a sidecar may fail later).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -19,6 +19,7 @@ from clusterspace.builtins.printers.cells import (
     PrintedColumn,
     Printer,
     age_of,
+    condition_status,
     items_at,
     joined,
     labels_text,
@@ -50,9 +51,9 @@ NAMESPACES: Final = printer(NAME, text("Status", "status", "phase"), AGE)
 
 POD_TEMPLATES: Final = printer(
     NAME,
-    shown("Containers", lambda held: containers("template", "spec").cell(held, 0)),
-    shown("Images", lambda held: images("template", "spec").cell(held, 0)),
-    shown("Pod Labels", lambda held: labels_text(find_at(held, "template", "metadata", "labels"))),
+    shown("Containers", lambda item: containers("template", "spec").cell(item, 0)),
+    shown("Images", lambda item: images("template", "spec").cell(item, 0)),
+    shown("Pod Labels", lambda item: labels_text(find_at(item, "template", "metadata", "labels"))),
 )
 
 REPLICATION_CONTROLLERS: Final = printer(
@@ -63,7 +64,7 @@ REPLICATION_CONTROLLERS: Final = printer(
     AGE,
     containers("spec", "template", "spec"),
     images("spec", "template", "spec"),
-    wide("Selector", lambda held: labels_text(find_at(held, "spec", "selector"))),
+    wide("Selector", lambda item: labels_text(find_at(item, "spec", "selector"))),
 )
 
 
@@ -86,7 +87,7 @@ def _node_roles(node: Object) -> str:
 def _node_address(kind: str) -> Callable[[Object], Any]:
     def read(node: Object) -> str:
         addresses = items_at(node, "status", "addresses")
-        named = (held.get("address") for held in addresses if held.get("type") == kind)
+        named = (each.get("address") for each in addresses if each.get("type") == kind)
         return next(named, None) or NONE
 
     return read
@@ -114,9 +115,9 @@ def _event_first(event: Object) -> Any:
     return event.get("firstTimestamp") or event.get("eventTime")
 
 
-def _event_last(event: Object) -> Any:
+def _event_age(event: Object, now: float) -> str:
     observed = find_at(event, "series", "lastObservedTime")
-    return observed or event.get("lastTimestamp") or _event_first(event)
+    return age_of(observed or event.get("lastTimestamp") or _event_first(event), now)
 
 
 def _event_object(event: Object) -> str:
@@ -132,7 +133,7 @@ def _event_source(event: Object) -> str:
 
 
 EVENTS: Final = printer(
-    PrintedColumn(Column("Last Seen"), lambda event, now: age_of(_event_last(event), now)),
+    PrintedColumn(Column("Last Seen"), _event_age),
     text("Type", "type"),
     text("Reason", "reason"),
     shown("Object", _event_object),
@@ -173,14 +174,14 @@ def _health(field: str) -> Callable[[Object], str]:
     return read
 
 
-def _health_word(component: Object) -> str:
-    words = {"True": "Healthy", "False": "Unhealthy"}
-    return words.get(_health("status")(component), "Unknown")
-
+_HEALTH_WORDS: Final = {"True": "Healthy", "False": "Unhealthy"}
 
 COMPONENT_STATUSES: Final = printer(
     NAME,
-    shown("Status", _health_word),
+    shown(
+        "Status",
+        lambda component: _HEALTH_WORDS.get(_health("status")(component), "Unknown"),
+    ),
     shown("Message", _health("message")),
     shown("Error", _health("error")),
 )
@@ -201,14 +202,20 @@ class _Containers:
         """Names of the init containers that keep running beside the main ones."""
         started_first = items_at(self.pod, "spec", "initContainers")
         return frozenset(
-            str(held.get("name")) for held in started_first if held.get("restartPolicy") == "Always"
+            str(container.get("name"))
+            for container in started_first
+            if container.get("restartPolicy") == "Always"
         )
 
     @cached_property
     def passed(self) -> Sequence[Object]:
         """Init statuses before the blocking one."""
         statuses = items_at(self.pod, "status", "initContainerStatuses")
-        return statuses[: self._block_index(statuses)]
+        for index, each in enumerate(statuses):
+            is_beside = self.is_sidecar(each) and bool(each.get("started"))
+            if not is_beside and not _ended_well(each):
+                return statuses[:index]
+        return statuses
 
     @cached_property
     def blocking(self) -> Object | None:
@@ -231,21 +238,15 @@ class _Containers:
         """Tell whether an init container is a sidecar."""
         return status.get("name") in self.sidecars
 
-    def _block_index(self, statuses: Sequence[Object]) -> int:
-        blocked = (index for index, status in enumerate(statuses) if not self._has_passed(status))
-        return next(blocked, len(statuses))
-
-    def _has_passed(self, status: Object) -> bool:
-        is_beside = self.is_sidecar(status) and bool(status.get("started"))
-        return is_beside or _ended_well(status)
-
 
 def _ready(pod: Object) -> str:
     """Return how many of the containers that should run are ready."""
     containers = _Containers(pod)
-    sidecars = [held for held in containers.passed if containers.is_sidecar(held)]
-    count = sum(bool(held.get("ready")) and not _ended_well(held) for held in sidecars)
-    count += sum(_is_up(held) for held in containers.main)
+    sidecars = [container for container in containers.passed if containers.is_sidecar(container)]
+    count = sum(
+        bool(container.get("ready")) and not _ended_well(container) for container in sidecars
+    )
+    count += sum(_is_up(container) for container in containers.main)
     total = len(items_at(pod, "spec", "containers")) + len(containers.sidecars)
     return f"{count}/{total}"
 
@@ -259,7 +260,13 @@ def _status(pod: Object) -> str:
             return "Unknown"
         if phase not in _FINISHED_PHASES:
             return "Terminating"
-    return _status_of_containers(pod) or _gate(pod) or str(reason or phase)
+    if shown_of_containers := _status_of_containers(pod):
+        return shown_of_containers
+    conditions = items_at(pod, "status", "conditions")
+    scheduled = find_condition(conditions, "PodScheduled") or {}
+    if scheduled.get("reason") == "SchedulingGated":
+        return "SchedulingGated"
+    return str(reason or phase)
 
 
 def _restarts(pod: Object, now: float) -> str:
@@ -270,36 +277,36 @@ def _restarts(pod: Object, now: float) -> str:
         started_first.append(containers.blocking)
     if containers.main_have_a_say:
         # Ordinary init containers are done with: their restarts no longer interest anybody.
-        started_first = [held for held in started_first if containers.is_sidecar(held)]
+        started_first = [
+            container for container in started_first if containers.is_sidecar(container)
+        ]
     counted = [*started_first, *containers.main]
-    total = sum(int(held.get("restartCount") or 0) for held in counted)
-    last = max(_last_ends(counted), default="")
+    total = sum(int(container.get("restartCount") or 0) for container in counted)
+    ends = [find_at(each, "lastState", "terminated", "finishedAt") for each in counted]
+    last = max((str(end) for end in ends if end), default="")
     return f"{total} ({age_of(last, now)} ago)" if total and last else str(total)
 
 
 def _status_of_containers(pod: Object) -> str:
     containers = _Containers(pod)
-    reasons = [reason for held in containers.main if (reason := _reason(held))]
+    reasons = [reason for container in containers.main if (reason := _reason(container))]
     if reasons and reasons[0] == _COMPLETED:
-        is_running = any(_is_up(held) for held in containers.main)
+        is_running = any(_is_up(container) for container in containers.main)
         if is_running and is_true(items_at(pod, "status", "conditions"), "Ready"):
             return "Running"
         failed = [
-            _reason(held)
-            for held in containers.main
-            if find_at(held, "state", "terminated", "exitCode")
+            _reason(container)
+            for container in containers.main
+            if find_at(container, "state", "terminated", "exitCode")
         ]
         if failed:
             return failed[0]
         return "NotReady" if is_running else _COMPLETED
     if reasons:
         return reasons[0]
-    return _status_when_blocked(pod, containers) if containers.blocking is not None else ""
-
-
-def _status_when_blocked(pod: Object, containers: _Containers) -> str:
-    blocking = containers.blocking or {}
-    reason = _reason(blocking)
+    if containers.blocking is None:
+        return ""
+    reason = _reason(containers.blocking)
     if reason and reason != "PodInitializing":
         return f"Init:{reason}"
     total = len(items_at(pod, "spec", "initContainers"))
@@ -320,12 +327,6 @@ def _reason(container: Object) -> str:
     return f"Signal:{signal}" if signal else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _gate(pod: Object) -> str:
-    scheduled = find_condition(items_at(pod, "status", "conditions"), "PodScheduled") or {}
-    gated = "SchedulingGated"
-    return gated if scheduled.get("reason") == gated else ""
-
-
 def _ended_well(container: Object) -> bool:
     ended = find_at(container, "state", "terminated")
     return ended is not None and not ended.get("exitCode")
@@ -336,15 +337,8 @@ def _is_up(container: Object) -> bool:
     return is_running and bool(container.get("ready"))
 
 
-def _last_ends(containers: Iterable[Object]) -> Iterable[str]:
-    for held in containers:
-        ended = find_at(held, "lastState", "terminated", "finishedAt")
-        if ended:
-            yield str(ended)
-
-
 def _gates(pod: Object) -> str:
-    gates = [str(held.get("conditionType")) for held in items_at(pod, "spec", "readinessGates")]
+    gates = [str(gate.get("conditionType")) for gate in items_at(pod, "spec", "readinessGates")]
     conditions = items_at(pod, "status", "conditions")
     open_gates = sum(is_true(conditions, gate) for gate in gates)
     return f"{open_gates}/{len(gates)}" if gates else NONE
@@ -375,7 +369,8 @@ PODS: Final = Printer(
         wide(
             "IP",
             lambda pod: (
-                next((held.get("ip") for held in items_at(pod, "status", "podIPs")), None) or NONE
+                next((address.get("ip") for address in items_at(pod, "status", "podIPs")), None)
+                or NONE
             ),
         ),
         _wide_text("Node", "spec", "nodeName"),
@@ -386,18 +381,12 @@ PODS: Final = Printer(
 )
 
 
-def _cluster_ready(cluster: Object) -> str:
-    """Return what the Ready condition says; nobody knows of a cluster that has none."""
-    found = find_condition(find_at(cluster, "status", "conditions"), "Ready") or {}
-    return str(found.get("status") or "Unknown")
-
-
 # As Karmada's API server shows them: a definition's columns could not say all of it.
 CLUSTERS: Final = printer(
     NAME,
     text("Version", "status", "kubernetesVersion"),
     text("Mode", "spec", "syncMode"),
-    shown("Ready", _cluster_ready),
+    condition_status("Ready", "Ready", when_absent="Unknown"),
     AGE,
     wide("Zones", lambda cluster: joined(texts_at(cluster, "spec", "zones"))),
     wide("Region", lambda cluster: find_at(cluster, "spec", "region") or NONE),

@@ -24,7 +24,7 @@ from clusterspace.kube.objects import Object, find_at
 
 def _balancer_addresses(kube_object: Object) -> list[str]:
     ingress = items_at(kube_object, "status", "loadBalancer", "ingress")
-    return sorted({str(held.get("ip") or held.get("hostname") or "") for held in ingress} - {""})
+    return sorted({str(each.get("ip") or each.get("hostname") or "") for each in ingress} - {""})
 
 
 def _external_address(service: Object) -> str:
@@ -38,9 +38,12 @@ def _external_address(service: Object) -> str:
             return joined(extra)
 
 
-def _service_port(port: Object) -> str:
-    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+def _service_ports(service: Object) -> str:
+    listed: list[str] = []
+    for port in items_at(service, "spec", "ports"):
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        listed.append(f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}")
+    return joined(listed)
 
 
 SERVICES: Final = printer(
@@ -48,27 +51,24 @@ SERVICES: Final = printer(
     text("Type", "spec", "type"),
     text("Cluster-IP", "spec", "clusterIP", when_absent=NONE),
     shown("External-IP", _external_address),
-    shown("Port(s)", lambda held: joined(map(_service_port, items_at(held, "spec", "ports")))),
+    shown("Port(s)", _service_ports),
     AGE,
-    wide("Selector", lambda held: labels_text(find_at(held, "spec", "selector"))),
+    wide("Selector", lambda item: labels_text(find_at(item, "spec", "selector"))),
 )
-
-
-def _subset_endpoints(subset: Object) -> list[str]:
-    addresses = [str(held.get("ip")) for held in items_at(subset, "addresses")]
-    ports = [held.get("port") for held in items_at(subset, "ports")]
-    if not ports:
-        return addresses
-    return [
-        f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        for port in ports
-        for address in addresses
-    ]
 
 
 def _endpoints(endpoints: Object) -> str:
     subsets = items_at(endpoints, "subsets")
-    listed = [text for subset in subsets for text in _subset_endpoints(subset)]
+    listed: list[str] = []
+    for subset in subsets:
+        addresses = [str(each.get("ip")) for each in items_at(subset, "addresses")]
+        ports = [each.get("port") for each in items_at(subset, "ports")]
+        listed += [
+            f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            for port in ports
+            for address in addresses
+        ]
+        listed += [] if ports else addresses
     return shortened(listed, when_empty="") if subsets else NONE
 
 
@@ -77,12 +77,12 @@ ENDPOINTS: Final = printer(NAME, shown("Endpoints", _endpoints), AGE)
 
 def _slice_ports(endpoint_slice: Object) -> str:
     ports = items_at(endpoint_slice, "ports")
-    return shortened([str(held.get("port") or held.get("name") or "") for held in ports], UNSET)
+    return shortened([str(port.get("port") or port.get("name") or "") for port in ports], UNSET)
 
 
 def _slice_addresses(endpoint_slice: Object) -> str:
     endpoints = items_at(endpoint_slice, "endpoints")
-    listed = [address for held in endpoints for address in texts_at(held, "addresses")]
+    listed = [address for each in endpoints for address in texts_at(each, "addresses")]
     return shortened(listed, UNSET)
 
 
@@ -95,17 +95,18 @@ ENDPOINT_SLICES: Final = printer(
 )
 
 
-def _hosts(ingress: Object) -> str:
-    hosts = [str(held["host"]) for held in items_at(ingress, "spec", "rules") if held.get("host")]
-    return shortened(hosts, when_empty="*")
-
-
 INGRESSES: Final = printer(
     NAME,
     text("Class", "spec", "ingressClassName", when_absent=NONE),
-    shown("Hosts", _hosts),
-    shown("Address", lambda held: ",".join(_balancer_addresses(held))),
-    shown("Ports", lambda held: "80, 443" if find_at(held, "spec", "tls") else "80"),
+    shown(
+        "Hosts",
+        lambda ingress: shortened(
+            [str(rule["host"]) for rule in items_at(ingress, "spec", "rules") if rule.get("host")],
+            when_empty="*",
+        ),
+    ),
+    shown("Address", lambda item: ",".join(_balancer_addresses(item))),
+    shown("Ports", lambda item: "80, 443" if find_at(item, "spec", "tls") else "80"),
     AGE,
 )
 
@@ -132,7 +133,7 @@ INGRESS_CLASSES: Final = printer(
 
 NETWORK_POLICIES: Final = printer(
     NAME,
-    shown("Pod-Selector", lambda held: selector_text(find_at(held, "spec", "podSelector") or {})),
+    shown("Pod-Selector", lambda item: selector_text(find_at(item, "spec", "podSelector") or {})),
     AGE,
 )
 
@@ -146,5 +147,5 @@ def _parent(address: Object) -> str:
 IP_ADDRESSES: Final = printer(NAME, shown("ParentRef", _parent), AGE)
 
 SERVICE_CIDRS: Final = printer(
-    NAME, shown("CIDRs", lambda held: ",".join(texts_at(held, "spec", "cidrs"))), AGE
+    NAME, shown("CIDRs", lambda item: ",".join(texts_at(item, "spec", "cidrs"))), AGE
 )

@@ -1,7 +1,7 @@
 """Volumes and claims, the classes they come from, and the drivers behind them."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from clusterspace.builtins.printers.cells import (
     AGE,
@@ -11,6 +11,7 @@ from clusterspace.builtins.printers.cells import (
     flag,
     items_at,
     joined,
+    pair,
     printer,
     shown,
     size,
@@ -45,29 +46,24 @@ def _phase(kube_object: Object) -> str:
     return str(find_at(kube_object, "status", "phase") or "")
 
 
-def _class_name(kube_object: Object) -> str:
-    old = annotations_of(kube_object).get(_OLD_CLASS)
-    return str(old or find_at(kube_object, "spec", "storageClassName") or "")
-
-
-def _claim(volume: Object) -> str:
-    claim: Object | None = find_at(volume, "spec", "claimRef")
-    return f"{claim.get('namespace')}/{claim.get('name')}" if claim else ""
-
-
-_CLASS: Final = shown("StorageClass", _class_name)
+_CLASS: Final = shown(
+    "StorageClass",
+    lambda volume: str(
+        annotations_of(volume).get(_OLD_CLASS) or find_at(volume, "spec", "storageClassName") or ""
+    ),
+)
 _ATTRIBUTES_CLASS: Final = text(
     "VolumeAttributesClass", "spec", "volumeAttributesClassName", when_absent=UNSET
 )
-_VOLUME_MODE: Final = wide("VolumeMode", lambda held: find_at(held, "spec", "volumeMode") or UNSET)
+_VOLUME_MODE: Final = wide("VolumeMode", lambda item: find_at(item, "spec", "volumeMode") or UNSET)
 
 PERSISTENT_VOLUMES: Final = printer(
     NAME,
     text("Capacity", "spec", "capacity", "storage"),
-    shown("Access Modes", lambda held: _access_modes(texts_at(held, "spec", "accessModes"))),
+    shown("Access Modes", lambda item: _access_modes(texts_at(item, "spec", "accessModes"))),
     text("Reclaim Policy", "spec", "persistentVolumeReclaimPolicy"),
     shown("Status", _phase),
-    shown("Claim", _claim),
+    pair("Claim", ("spec", "claimRef"), ("namespace", "name"), when_absent=""),
     _CLASS,
     _ATTRIBUTES_CLASS,
     text("Reason", "status", "reason"),
@@ -90,7 +86,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = printer(
     ),
     shown(
         "Access Modes",
-        _when_bound(lambda held: _access_modes(texts_at(held, "status", "accessModes"))),
+        _when_bound(lambda item: _access_modes(texts_at(item, "status", "accessModes"))),
     ),
     _CLASS,
     _ATTRIBUTES_CLASS,
@@ -99,18 +95,18 @@ PERSISTENT_VOLUME_CLAIMS: Final = printer(
 )
 
 
-def _marked_name(storage_class: Object) -> str:
+def _marked_name(storage_class: Object, _: float) -> str:
     annotations = annotations_of(storage_class)
     is_default = any(annotations.get(mark) == "true" for mark in _DEFAULT_MARKS)
     return f"{name_of(storage_class)} (default)" if is_default else name_of(storage_class)
 
 
 STORAGE_CLASSES: Final = printer(
-    PrintedColumn(Column("Name", format="name"), lambda held, _: _marked_name(held)),
+    PrintedColumn(Column("Name", format="name"), _marked_name),
     text("Provisioner", "provisioner"),
     text("ReclaimPolicy", "reclaimPolicy"),
     text("VolumeBindingMode", "volumeBindingMode"),
-    shown("AllowVolumeExpansion", lambda held: bool(held.get("allowVolumeExpansion"))),
+    shown("AllowVolumeExpansion", lambda item: bool(item.get("allowVolumeExpansion"))),
     AGE,
 )
 
@@ -119,7 +115,7 @@ VOLUME_ATTRIBUTES_CLASSES: Final = printer(NAME, text("DriverName", "driverName"
 VOLUME_ATTACHMENTS: Final = printer(
     NAME,
     PrintedColumn(
-        Column("Attacher", format="name"), lambda held, _: find_at(held, "spec", "attacher") or ""
+        Column("Attacher", format="name"), lambda item, _: find_at(item, "spec", "attacher") or ""
     ),
     text("PV", "spec", "source", "persistentVolumeName"),
     text("Node", "spec", "nodeName"),
@@ -128,24 +124,24 @@ VOLUME_ATTACHMENTS: Final = printer(
 )
 
 
-def _attach_required(driver: Object) -> bool:
-    required: Any = find_at(driver, "spec", "attachRequired")
-    return True if required is None else bool(required)
-
-
-def _audiences(driver: Object) -> str:
-    requests = items_at(driver, "spec", "tokenRequests")
-    return joined([str(held.get("audience") or "") for held in requests], UNSET)
-
-
 CSI_DRIVERS: Final = printer(
     NAME,
-    shown("AttachRequired", _attach_required, "boolean"),
+    shown(
+        "AttachRequired",
+        lambda driver: find_at(driver, "spec", "attachRequired") in (None, True),
+        "boolean",
+    ),
     flag("PodInfoOnMount", "spec", "podInfoOnMount"),
     flag("StorageCapacity", "spec", "storageCapacity"),
-    shown("TokenRequests", _audiences),
+    shown(
+        "TokenRequests",
+        lambda driver: joined(
+            [str(each.get("audience") or "") for each in items_at(driver, "spec", "tokenRequests")],
+            UNSET,
+        ),
+    ),
     flag("RequiresRepublish", "spec", "requiresRepublish"),
-    shown("Modes", lambda held: joined(texts_at(held, "spec", "volumeLifecycleModes"), UNSET)),
+    shown("Modes", lambda item: joined(texts_at(item, "spec", "volumeLifecycleModes"), UNSET)),
     AGE,
 )
 

@@ -13,6 +13,7 @@ from clusterspace.builtins.printers.cells import (
     age_of,
     container_images,
     container_names,
+    given,
     items_at,
     labels_text,
     number,
@@ -87,7 +88,7 @@ DAEMON_SETS: Final = printer(
     number("Ready", "status", "numberReady"),
     number("Up-to-date", "status", "updatedNumberScheduled"),
     number("Available", "status", "numberAvailable"),
-    shown("Node Selector", lambda held: labels_text(find_at(held, *_POD_SPEC, "nodeSelector"))),
+    shown("Node Selector", lambda item: labels_text(find_at(item, *_POD_SPEC, "nodeSelector"))),
     AGE,
     _CONTAINERS,
     _IMAGES,
@@ -97,7 +98,7 @@ DAEMON_SETS: Final = printer(
 
 def _controller(kube_object: Object) -> str:
     owners = items_at(kube_object, "metadata", "ownerReferences")
-    owner = next((held for held in owners if held.get("controller")), None)
+    owner = next((each for each in owners if each.get("controller")), None)
     if owner is None:
         return NONE
     group = str(owner.get("apiVersion")).rpartition("/")[0]
@@ -158,19 +159,19 @@ JOBS: Final = printer(
 )
 
 
-def _last_schedule(cron_job: Object, now: float) -> str:
-    last = find_at(cron_job, "status", "lastScheduleTime")
-    return age_of(last, now) if last else NONE
-
-
 CRON_JOBS: Final = printer(
     NAME,
     text("Schedule", "spec", "schedule"),
     text("Timezone", "spec", "timeZone", when_absent=NONE),
     # A word, though the column says boolean: that is how clients know this one.
-    shown("Suspend", lambda held: str(bool(find_at(held, "spec", "suspend"))), "boolean"),
+    shown("Suspend", lambda item: str(bool(find_at(item, "spec", "suspend"))), "boolean"),
     size("Active", "status", "active"),
-    PrintedColumn(Column("Last Schedule"), _last_schedule),
+    PrintedColumn(
+        Column("Last Schedule"),
+        lambda cron_job, now: (
+            age_of(last, now) if (last := find_at(cron_job, "status", "lastScheduleTime")) else NONE
+        ),
+    ),
     AGE,
     container_names(*_JOB_POD_SPEC),
     container_images(*_JOB_POD_SPEC),
@@ -223,16 +224,11 @@ def _scaled(autoscaler: Object) -> str:
     return f"{target.get('kind', '')}/{target.get('name', '')}"
 
 
-def _least(autoscaler: Object) -> str:
-    least = find_at(autoscaler, "spec", "minReplicas")
-    return UNSET if least is None else str(least)
-
-
 AUTOSCALERS: Final = printer(
     NAME,
     shown("Reference", _scaled),
     shown("Targets", _targets),
-    shown("MinPods", _least),
+    given("MinPods", "spec", "minReplicas", when_absent=UNSET, form=str),
     shown("MaxPods", _count("spec", "maxReplicas")),
     shown("Replicas", _count("status", "currentReplicas")),
     AGE,

@@ -161,7 +161,7 @@ def both_data_sources(claim: Object) -> Object:
         and source is not None
         and (source.get("apiGroup") or "", source.get("kind")) not in _OLD_STYLE
     ):
-        kept = {key: held for key, held in spec.items() if key != "dataSource"}
+        kept = {key: value for key, value in spec.items() if key != "dataSource"}
         return {**claim, "spec": kept}
     if (source is None) == (reference is None) or (reference or {}).get("namespace"):
         return claim
