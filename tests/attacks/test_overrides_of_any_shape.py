@@ -14,7 +14,7 @@ from tests.attacks.tenant_fleet import MALLORY, MEMBER, RBAC, TENANT, rule
 from clusterspace.apis import stamps
 from clusterspace.apis.overrides import override_causes
 from clusterspace.errors import OverrideFailed
-from clusterspace.fleet.propagation.overrides.policies import OverridePolicies, override
+from clusterspace.fleet.propagation.overrides import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
 from clusterspace.kube.json_pointers import write_pointer
 from clusterspace.kube.objects import Object, annotations_of, labels_of, metadata_of

@@ -18,7 +18,7 @@ from clusterspace.apis.policies import (
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import NotServed
-from clusterspace.fleet.propagation.claims import claim_of, is_marked
+from clusterspace.fleet.propagation.bindings import claim_of, is_marked
 from clusterspace.fleet.propagation.templates import DEFINITIONS
 from clusterspace.kube.objects import (
     Object,

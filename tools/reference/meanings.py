@@ -44,7 +44,7 @@ INDIRECT: Final[Indirect] = {
         "KindConflict",
         "ListKindConflict",
     ),
-    ("clusterspace.fleet.propagation.scheduler.results", "decision.reason.value"): (
+    ("clusterspace.fleet.propagation.scheduler.decisions", "decision.reason.value"): (
         "clusterspace.fleet.propagation.scheduler.decisions:Reason",
     ),
     ("clusterspace.fleet.propagation.works.controller", "failures[0].reason"): _FAILURES,
@@ -59,19 +59,19 @@ INDIRECT: Final[Indirect] = {
         "clusterspace.fleet.membership.member_clusters.status:LOST",
     ),
     ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
-    ("clusterspace.fleet.propagation.placements.reports", "each.reason"): (
+    ("clusterspace.fleet.propagation.placements.status", "each.reason"): (
         "FailedToTakeOver",
         "NotTakenOver",
         "ManifestApplyFailed",
     ),
-    ("clusterspace.fleet.propagation.placements.statuses", "kind"): (
-        "clusterspace.fleet.propagation.placements.statuses:ROLLOUT_STARTED",
-        "clusterspace.fleet.propagation.placements.reports:OVERRIDDEN",
-        "clusterspace.fleet.propagation.placements.reports:WORK_SYNCHRONIZED",
-        "clusterspace.fleet.propagation.placements.reports:AVAILABLE",
+    ("clusterspace.fleet.propagation.placements.status", "kind"): (
+        "clusterspace.fleet.propagation.placements.status:ROLLOUT_STARTED",
+        "clusterspace.fleet.propagation.placements.status:OVERRIDDEN",
+        "clusterspace.fleet.propagation.placements.status:WORK_SYNCHRONIZED",
+        "clusterspace.fleet.propagation.placements.status:AVAILABLE",
         "clusterspace.apis.works:APPLIED",
     ),
-    ("clusterspace.fleet.propagation.placements.statuses", "reason"): (
+    ("clusterspace.fleet.propagation.placements.status", "reason"): (
         "ApplyFailed",
         "ApplyPending",
         "ApplySucceeded",

@@ -63,7 +63,7 @@ def kinds_and_names(
     async def find(hub: "ClusterClient") -> list[str]:
         from clusterspace.client.discovery import Discovery
         from clusterspace.client.requests import ResourcePath
-        from clusterspace.fleet.propagation.explanation.evidence import find_named
+        from clusterspace.fleet.propagation.explanation import find_named
         from clusterspace.kube.objects import name_of
 
         served = await Discovery(hub.connection).served()

@@ -35,7 +35,7 @@ from clusterspace.fleet.execution.takeover import is_managed, owner_text
 from clusterspace.fleet.execution.updates import FIELD_MANAGER, plan_update
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.connections import read_settings
-from clusterspace.fleet.propagation.explanation.evidence import find_named
+from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import (
     Object,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from clusterspace.fleet.propagation.explanation.notes import (
+    from clusterspace.fleet.propagation.explanation import (
         ClusterNote,
         Explanation,
         PolicyNote,
@@ -178,8 +178,7 @@ def why(*, words: tuple[str, ...], namespace: str, output: str, hub: HubOptions)
     async def work() -> "Explanation":
         from clusterspace.client.discovery import Discovery
         from clusterspace.client.requests import ResourcePath
-        from clusterspace.fleet.propagation.explanation.evidence import find_named, gather
-        from clusterspace.fleet.propagation.explanation.explain import explain
+        from clusterspace.fleet.propagation.explanation import explain, find_named, gather
         from clusterspace.roots.clients import open_client
 
         async with open_client(hub.settings()) as client:

@@ -16,13 +16,11 @@ Controllers, each in a folder with the decisions it takes:
 
 What they share:
     templates.py     which objects are templates, and the caches that follow all of them
-    claims.py        which policy has a template, written on the template
-    bindings.py      the one binding of each template
-    targets.py       which clusters a binding means, and how many replicas each gets
-    overrides/       what changes in a manifest on its way to one cluster
+    bindings.py      the one binding of each template: its claim, its owner, its clusters
+    overrides.py     what changes in a manifest on its way to one cluster
 
 For people:
-    explanation/     why one object is where it is
+    explanation.py   why one object is where it is
 
 Its controllers meet only in the API: each follows what the one before it wrote, and can be
 stopped alone. Nothing is removed because it could not be seen.

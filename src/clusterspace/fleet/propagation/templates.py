@@ -24,7 +24,7 @@ from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Handler, Informer
 from clusterspace.controllers.reconcile import Request
 from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
-from clusterspace.fleet.propagation.claims import by_claim
+from clusterspace.fleet.propagation.bindings import by_claim
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from clusterspace.cli.commands.workloads import listing_of, tree_of
-from clusterspace.fleet.propagation.explanation.notes import (
+from clusterspace.fleet.propagation.explanation import (
     BindingNote,
     ClusterNote,
     ConditionNote,

@@ -58,20 +58,23 @@ def parent_with(parent: Object, needed: Iterable[Dependency]) -> Object:
 def parent_without(parent: Object) -> Object:
     """Return a parent that needs nothing, and need not be held."""
     released = without_finalizer(parent, stamps.DEPENDENCIES_FINALIZER)
-    held = annotations_of(parent)
-    if stamps.BINDING_DEPENDENCIES not in held:
+    annotations = annotations_of(parent)
+    if stamps.BINDING_DEPENDENCIES not in annotations:
         return released
-    kept = {key: each for key, each in held.items() if key != stamps.BINDING_DEPENDENCIES}
+    kept = {key: each for key, each in annotations.items() if key != stamps.BINDING_DEPENDENCIES}
     return with_metadata(released, annotations=kept or None)
 
 
 def attached(binding: Object, dependency: Object, parent: Object) -> Object:
     """Return the binding of a dependency, required by a parent on the parent's clusters."""
-    clusters = find_at(parent, "spec", "clusters")
-    entry = {"namespace": namespace_of(parent), "name": name_of(parent), "clusters": clusters}
-    kept = [each for each in _entries(binding) if not _is_by(each, parent)]
-    entries = sorted([*kept, _without_nothing(entry)], key=_order)
-    label = stamps.depended_by_label(namespace_of(parent), name_of(parent))
+    namespace, name = namespace_of(parent), name_of(parent)
+    entry = {"namespace": namespace, "name": name, "clusters": find_at(parent, "spec", "clusters")}
+    entries = [
+        *_entries_but(binding, namespace, name),
+        {key: value for key, value in entry.items() if value},
+    ]
+    entries.sort(key=lambda each: (str(each.get("namespace") or ""), str(each.get("name"))))
+    label = stamps.depended_by_label(namespace, name)
     labels = {**labels_of(binding), label: labels_of(parent).get(stamps.BINDING_ID, "")}
     required = with_value(with_metadata(binding, labels=labels), entries, "spec", "requiredBy")
     return with_value(required, reference_to(dependency), "spec", "resource")
@@ -81,11 +84,7 @@ def detached(binding: Object, namespace: str, name: str) -> Object:
     """Return the binding of a dependency without a parent that no longer requires it."""
     label = stamps.depended_by_label(namespace, name)
     labels = {key: each for key, each in labels_of(binding).items() if key != label}
-    kept = [
-        each
-        for each in _entries(binding)
-        if (each.get("namespace", ""), each.get("name")) != (namespace, name)
-    ]
+    kept = _entries_but(binding, namespace, name)
     unlabelled = with_metadata(binding, labels=labels or None)
     if kept:
         return with_value(unlabelled, kept, "spec", "requiredBy")
@@ -145,30 +144,24 @@ def needed_by(parent: Object) -> tuple[Dependency, ...]:
     )
 
 
-def _by_dependency(binding: Object) -> Iterable[str]:
-    return [dependency_word(each.kind, each.namespace, each.name) for each in needed_by(binding)]
+def by_dependency(parent: Object) -> Iterable[str]:
+    """Index parents by what they need."""
+    return [dependency_word(each.kind, each.namespace, each.name) for each in needed_by(parent)]
 
 
-def _by_requirer(binding: Object) -> Iterable[str]:
+def by_requirer(binding: Object) -> Iterable[str]:
+    """Index bindings of dependencies by the parents that require them."""
     return [f"{each.namespace}/{each.name}" for each in requirers_of(binding)]
 
 
-BINDING_INDEXES: Final = {BY_DEPENDENCY: _by_dependency, BY_REQUIRER: _by_requirer}
-"""The indexes that an informer of ResourceBindings needs for dependencies to be found."""
+BINDING_INDEXES: Final = {BY_DEPENDENCY: by_dependency, BY_REQUIRER: by_requirer}
 
 
-def _entries(binding: Object) -> list[Object]:
-    return cast("list[Object]", find_at(binding, "spec", "requiredBy") or [])
-
-
-def _is_by(entry: Object, parent: Object) -> bool:
-    held = entry.get("namespace", ""), entry.get("name")
-    return held == (namespace_of(parent), name_of(parent))
-
-
-def _order(entry: Object) -> tuple[str, str]:
-    return str(entry.get("namespace") or ""), str(entry.get("name"))
-
-
-def _without_nothing(entry: Object) -> Object:
-    return {key: value for key, value in entry.items() if value}
+def _entries_but(binding: Object, namespace: str, name: str) -> list[Object]:
+    """Return what `requiredBy` says of all parents but one."""
+    entries = cast("list[Object]", find_at(binding, "spec", "requiredBy") or [])
+    return [
+        each
+        for each in entries
+        if (each.get("namespace", ""), each.get("name")) != (namespace, name)
+    ]

@@ -30,8 +30,7 @@ from clusterspace.controllers.reconcile import (
     request_for,
 )
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding
-from clusterspace.fleet.propagation.claims import permanent_id
+from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding, permanent_id
 from clusterspace.fleet.propagation.dependencies.attachments import (
     BINDING_INDEXES,
     BY_DEPENDENCY,
@@ -76,8 +75,8 @@ class DependencyDistributor(Reconciler):
 
     def watches(self) -> Iterable[Watch]:
         """Return the bindings, and the templates that may be somebody's dependencies."""
-        yield Watch(self._bindings, to=_parents_concerned)
-        yield Watch(self._templates, to=self._parents_needing)
+        yield Watch(self._bindings, to=parents_concerned)
+        yield Watch(self._templates, to=self.parents_needing)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the bindings that one binding requires to where they should be."""
@@ -147,10 +146,15 @@ class DependencyDistributor(Reconciler):
         """Let go of what is no longer needed; False when our caches turn out to be behind."""
         kept = {(each.kind, each.namespace, each.name) for each in needed}
         key = key_of(namespace_of(parent), name_of(parent))
-        attached_to = self._bindings.cache.objects_at(BY_REQUIRER, key)
-        orphans = [each for each in attached_to if _subject_of(each) not in kept]
+        orphans = [
+            each
+            for each in self._bindings.cache.objects_at(BY_REQUIRER, key)
+            for about in (template_of(each),)
+            if (about.kind, about.namespace, about.name) not in kept
+        ]
         if not orphans:
             return True
+        # By the template in our cache these are not needed. It may be an old one.
         resource = self._templates.find_resource(template_of(parent).group_version_kind)
         live = (
             None if resource is None else await self._hub.find(resource_path_of(resource, template))
@@ -187,7 +191,7 @@ class DependencyDistributor(Reconciler):
         wanted = as_required(left, parents)
         await commit(self._hub, resource_path_of(RESOURCE_BINDINGS, binding), binding, wanted)
 
-    def _parents_needing(self, update: Update) -> Iterable[Request]:
+    def parents_needing(self, update: Update) -> Iterable[Request]:
         """Map a template that came, changed or went to the bindings that need it."""
         kind = DEPENDENCY_KINDS.get(update.resource.group_resource)
         if kind is None:
@@ -203,29 +207,21 @@ class DependencyDistributor(Reconciler):
         return [request_for(key) for key in parents]
 
 
-def _parents_concerned(update: Update) -> Iterable[Request]:
+def parents_concerned(update: Update) -> Iterable[Request]:
     """Map a binding to itself, and to the bindings that require it."""
     before, after = update.decode_before(), update.decode_after()
-    if before is not None and after is not None:
-        return (request_for(update.key),) if _matters(before, after) else ()
     binding = after or before or {}
+    if before is not None and after is not None:
+        may_require = propagates_dependencies(before) or propagates_dependencies(after)
+        if not may_require and not _has_finalizer(after):
+            return ()
+        was = before.get("spec"), finalizers_of(before), is_being_deleted(before)
+        is_now = after.get("spec"), finalizers_of(after), is_being_deleted(after)
+        return () if was == is_now else (request_for(update.key),)
     requirers = [Request(each.name, each.namespace) for each in requirers_of(binding)]
     is_parent = propagates_dependencies(binding) or _has_finalizer(binding)
-    itself = [request_for(update.key)] if is_parent else []
-    return (*requirers, *itself)
-
-
-def _matters(before: Object, after: Object) -> bool:
-    if not any(map(propagates_dependencies, (before, after))) and not _has_finalizer(after):
-        return False
-    was = before.get("spec"), finalizers_of(before), is_being_deleted(before)
-    return was != (after.get("spec"), finalizers_of(after), is_being_deleted(after))
+    return [*requirers, *((request_for(update.key),) if is_parent else ())]
 
 
 def _has_finalizer(binding: Object) -> bool:
     return stamps.DEPENDENCIES_FINALIZER in finalizers_of(binding)
-
-
-def _subject_of(binding: Object) -> tuple[str, str, str]:
-    about = template_of(binding)
-    return about.kind, about.namespace, about.name

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from clusterspace.apis.bindings import reference_to, template_of
 from clusterspace.apis.interpreter.replicas import replicas_in
-from clusterspace.fleet.propagation.bindings import with_owner
-from clusterspace.fleet.propagation.claims import with_claim
+from clusterspace.fleet.propagation.bindings import with_claim, with_owner
 from clusterspace.fleet.propagation.policies.selection import Policy
 from clusterspace.kube.objects import Object, uid_of
 

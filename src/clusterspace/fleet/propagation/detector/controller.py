@@ -36,10 +36,12 @@ from clusterspace.controllers.reconcile import (
     Watch,
 )
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding
-from clusterspace.fleet.propagation.claims import (
+from clusterspace.fleet.propagation.bindings import (
+    binding_place,
     claim_of,
     is_marked,
+    is_own,
+    new_binding,
     permanent_id,
     with_claim,
     without_claim,
@@ -100,13 +102,13 @@ class Detector(Reconciler):
     def watches(self) -> Iterable[Watch]:
         """Return what makes a template be looked at again."""
         for policies in (self._policies, self._cluster_policies):
-            yield Watch(policies, to=self._templates_of_policy)
+            yield Watch(policies, to=self.templates_of_policy)
         for overrides in (self._overrides, self._cluster_overrides):
-            yield Watch(overrides, to=self._templates_awaiting)
+            yield Watch(overrides, to=self.templates_awaiting)
         for bindings in (self._bindings, self._cluster_bindings):
-            yield Watch(bindings, to=self._template_of_deleted)
-        yield Watch(self._templates, to=self._edited_template)
-        yield Watch(self._templates, to=_remarked_template, settle_seconds=OWN_MARKS_SECONDS)
+            yield Watch(bindings, to=self.template_of_deleted)
+        yield Watch(self._templates, to=self.edited_template)
+        yield Watch(self._templates, to=remarked_template, settle_seconds=OWN_MARKS_SECONDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one template, its marks and its binding to where they should be."""
@@ -147,9 +149,13 @@ class Detector(Reconciler):
         if policy is None:
             return await self._release(request, template, binding)
 
-        if not is_kept and (missing := self._missing_override(policy)):
-            self._warn(template, policy, f"waits for the override policy {missing}")
-            return Done()
+        if not is_kept:
+            namespace = policy.claim.namespace
+            overrides = (self._overrides if namespace else self._cluster_overrides).cache
+            for name in policy.awaited_overrides:
+                if (f"{namespace}/{name}" if namespace else name) not in overrides:
+                    self._warn(template, policy, f"waits for the override policy {name}")
+                    return Done()
         claimed = with_claim(template, policy.claim)
         template = await commit(self._hub, request.place, template, claimed)
         # Killed here, the template is claimed and has no binding. The next process takes every
@@ -203,15 +209,7 @@ class Detector(Reconciler):
             await commit(self._hub, request.place, template, without_claim(template))
         return Done()
 
-    def _missing_override(self, policy: Policy) -> str:
-        """Return the first override policy that a policy waits for, or an empty text."""
-        namespace = policy.claim.namespace
-        overrides = self._overrides if namespace else self._cluster_overrides
-        prefix = f"{namespace}/" if namespace else ""
-        missing = (n for n in policy.awaited_overrides if prefix + n not in overrides.cache)
-        return next(missing, "")
-
-    def _templates_of_policy(self, update: Update) -> Iterable[Request]:
+    def templates_of_policy(self, update: Update) -> Iterable[Request]:
         """Map a policy to the templates that follow it, and to those it selects."""
         before, after = update.decode_before(), update.decode_after()
         policy = None if after is None else read_policy(after)
@@ -223,7 +221,7 @@ class Detector(Reconciler):
             return ()
         return {*self._templates.claimed_by(update.key), *self._selected_by(policy)}
 
-    def _templates_awaiting(self, update: Update) -> Iterable[Request]:
+    def templates_awaiting(self, update: Update) -> Iterable[Request]:
         """Map an override policy that is new to the templates whose policy waited for it."""
         after = update.decode_after()
         if after is None or update.before is not None:
@@ -236,7 +234,7 @@ class Detector(Reconciler):
         ]
         return {request for policy in waiting for request in self._selected_by(policy)}
 
-    def _template_of_deleted(self, update: Update) -> Iterable[Request]:
+    def template_of_deleted(self, update: Update) -> Iterable[Request]:
         """Map a binding that is gone to its template, which may have to get a new one."""
         before = update.decode_before()
         if not update.is_deletion or before is None:
@@ -251,7 +249,7 @@ class Detector(Reconciler):
         self._edited.add(request)
         return (request,)
 
-    def _edited_template(self, update: Update) -> Iterable[Request]:
+    def edited_template(self, update: Update) -> Iterable[Request]:
         """Map a template to itself when its users wrote something; it is remembered as edited."""
         if update.is_deletion:
             return ()  # its binding goes with it: it owns it
@@ -279,7 +277,7 @@ class Detector(Reconciler):
         self._events.record(template, _FAILED, message, is_warning=True)
 
 
-def _remarked_template(update: Update) -> Iterable[Request]:
+def remarked_template(update: Update) -> Iterable[Request]:
     """Map a template to itself when its marks changed."""
     before, after = update.decode_before(), update.decode_after()
     if before is None or after is None or claim_of(before) == claim_of(after):

@@ -29,7 +29,7 @@ from clusterspace.controllers.reconcile import (
     request_for,
 )
 from clusterspace.errors import MalformedSelector, OverrideFailed
-from clusterspace.fleet.propagation.overrides.policies import OverridePolicies, override
+from clusterspace.fleet.propagation.overrides import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
 from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters
 from clusterspace.fleet.propagation.works.controller import OVERRIDE_FAILED, has_new_traits
@@ -73,8 +73,8 @@ class NamespaceWorks(Reconciler):
         """Return namespaces, their Works, and what decides where those are and what is in them."""
         yield Watch(self._namespaces)
         yield Watch(self._works, to=namespace_of_strayed)
-        yield Watch(self._clusters, to=self._every_namespace, when=has_new_traits)
-        yield Watch(self._overrides, to=self._every_namespace, when=_may_override_namespaces)
+        yield Watch(self._clusters, to=self.every_namespace, when=has_new_traits)
+        yield Watch(self._overrides, to=self.every_namespace, when=may_override_namespaces)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the Works of one namespace to where they should be."""
@@ -104,7 +104,8 @@ class NamespaceWorks(Reconciler):
             self._events.record(namespace, each.reason, message, is_warning=True)
         return RequeueAfter(REFUSED_SECONDS) if written.failures else Done()
 
-    def _every_namespace(self, _: Update) -> Iterable[Request]:
+    def every_namespace(self, _: Update) -> Iterable[Request]:
+        """Map a change to all namespaces."""
         return [request_for(key) for key in self._namespaces.cache]
 
 
@@ -147,7 +148,7 @@ def namespace_of_strayed(update: Update) -> Iterable[Request]:
     return [request_for(name_of(each)) for each in manifests]
 
 
-def _may_override_namespaces(update: Update) -> bool:
+def may_override_namespaces(update: Update) -> bool:
     """Whether an override policy may select namespaces, or did before."""
     for policy in (update.decode_before(), update.decode_after()):
         if policy is None:

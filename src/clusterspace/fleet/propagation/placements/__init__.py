@@ -6,18 +6,13 @@
                                   ▲  status <── reports <──────────────────────────────┘
 
 Decisions, which know nothing of a hub:
-    members.py      clusters, as placements see them
-    policies.py     which clusters a placement asks for, as values
-    spreading.py    how one more cluster changes the balance
     picking.py      all, so many, or those named: which clusters, and why not the others
-    manifests.py    what is placed of an object, and what never is
-    selection.py    which objects are selected
-    snapshots.py    both, written down and numbered
+    selection.py    which objects are selected, and what is placed of each
+    snapshots.py    policy and selection, written down and numbered
     bindings.py     a placement's bindings, one for each cluster
     rollout.py      who gets the newest state now
     handover.py     the engine's binding of each object; whose an object is
-    reports.py      what became of it on one cluster, by its Works
-    statuses.py     what a placement says of itself
+    status.py       what became of it on each cluster, and what a placement says of itself
 
 With a hub:
     controller.py   PlacementController: what wakes it, the steps in their order, the end

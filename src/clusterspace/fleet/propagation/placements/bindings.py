@@ -103,14 +103,32 @@ def plan_bindings(
             "clusterDecision": decision.to_object(),
         }
         if before is None:
-            made = _new_binding(placement, cluster, {**picked, "applyStrategy": strategy})
-            changes.append(BindingChange(cluster, made))
+            after = {
+                "apiVersion": API_VERSION,
+                "kind": BINDING,
+                "metadata": {
+                    "name": binding_name(placement, cluster),
+                    "labels": {PARENT: name_of(placement)},
+                    "ownerReferences": [owner_reference(placement)],
+                },
+                "spec": {
+                    "state": SCHEDULED,
+                    "resourceSnapshotName": "",
+                    "targetCluster": cluster,
+                    **picked,
+                    "applyStrategy": strategy,
+                },
+            }
         else:
-            after = _picked_again(before, picked, strategy)
-            changes.append(BindingChange(cluster, after, before))
+            after = picked_again(before, picked, strategy)
+        changes.append(BindingChange(cluster, after, before))
     for cluster, before in sorted(existing.items()):
-        if cluster not in picking.picked:
-            changes.append(BindingChange(cluster, _let_go(before), before))
+        if cluster in picking.picked or state_of(before) == UNSCHEDULED:
+            continue
+        # No longer picked; it stays until the rollout gets to it.
+        annotations = {**annotations_of(before), PREVIOUS_STATE: state_of(before)}
+        left = with_value(before, UNSCHEDULED, "spec", "state")
+        changes.append(BindingChange(cluster, with_metadata(left, annotations=annotations), before))
     return tuple(each for each in changes if each.after != each.before)
 
 
@@ -120,25 +138,7 @@ def rolled_out(binding: Object, snapshot_name: str) -> Object:
     return {**binding, "spec": {**spec, "state": BOUND, "resourceSnapshotName": snapshot_name}}
 
 
-def _new_binding(placement: Object, cluster: str, spec: Mapping[str, Any]) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": BINDING,
-        "metadata": {
-            "name": binding_name(placement, cluster),
-            "labels": {PARENT: name_of(placement)},
-            "ownerReferences": [owner_reference(placement)],
-        },
-        "spec": {
-            "state": SCHEDULED,
-            "resourceSnapshotName": "",
-            "targetCluster": cluster,
-            **spec,
-        },
-    }
-
-
-def _picked_again(binding: Object, picked: Mapping[str, Any], strategy: Object) -> Object:
+def picked_again(binding: Object, picked: Mapping[str, Any], strategy: Object) -> Object:
     """Return a binding that is picked: by the newest policy, in the state it was in."""
     spec: Object = binding.get("spec") or {}
     is_current = spec.get("schedulingPolicySnapshotName") == picked["schedulingPolicySnapshotName"]
@@ -150,12 +150,3 @@ def _picked_again(binding: Object, picked: Mapping[str, Any], strategy: Object) 
     elif is_current:
         picked = {}
     return {**binding, "spec": {**spec, **picked, "applyStrategy": strategy}}
-
-
-def _let_go(binding: Object) -> Object:
-    """Return a binding that is no longer picked; it stays until the rollout gets to it."""
-    state = state_of(binding)
-    if state == UNSCHEDULED:
-        return binding
-    notes = {**annotations_of(binding), PREVIOUS_STATE: state}
-    return with_metadata(with_value(binding, UNSCHEDULED, "spec", "state"), annotations=notes)

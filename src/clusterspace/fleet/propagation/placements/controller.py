@@ -59,12 +59,12 @@ from clusterspace.controllers.reconcile import (
 )
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.placements.bindings import snapshot_of
-from clusterspace.fleet.propagation.placements.members import Member, member_of
+from clusterspace.fleet.propagation.placements.picking import Member, member_of
 from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
 from clusterspace.fleet.propagation.placements.snapshots import index_in
-from clusterspace.fleet.propagation.placements.statuses import (
+from clusterspace.fleet.propagation.placements.status import (
     Summary,
-    summed_up,
+    placement_status,
     with_invalid_selectors,
 )
 from clusterspace.fleet.propagation.placements.steps import (
@@ -138,20 +138,20 @@ class PlacementController(Reconciler):
 
     def watches(self) -> Iterable[Watch]:
         """Return placements, what they own, and everything they select, pick and report on."""
-        yield Watch(self._placements, to=self._placement)
+        yield Watch(self._placements, to=self.itself_selecting)
         for owned in self._owned:
             yield Watch(
                 owned,
-                to=_placements_of,
+                to=placements_of,
                 when=more_than_status_changed,
                 settle_seconds=SETTLE_SECONDS,
             )
         for bindings in self._engine_bindings:
-            yield Watch(bindings, to=self._placements_of_binding, settle_seconds=SETTLE_SECONDS)
-        yield Watch(self._works, to=self._placements_of_work, settle_seconds=SETTLE_SECONDS)
-        yield Watch(self._clusters, to=self._every_placement, when=_may_change_picks,
+            yield Watch(bindings, to=self.placements_of_binding, settle_seconds=SETTLE_SECONDS)
+        yield Watch(self._works, to=self.placements_of_work, settle_seconds=SETTLE_SECONDS)
+        yield Watch(self._clusters, to=self.every_placement, when=may_change_picks,
                     settle_seconds=SETTLE_SECONDS)  # fmt: skip
-        yield Watch(self._templates, to=self._placements_selecting, settle_seconds=SETTLE_SECONDS)
+        yield Watch(self._templates, to=self.placements_selecting, settle_seconds=SETTLE_SECONDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one placement to where it should be."""
@@ -196,7 +196,7 @@ class PlacementController(Reconciler):
             resource_index=str(snapshot.index),
             is_external=is_external(placement),
         )
-        await self._write_status(placement, summed_up(placement, summary, self._clock.now()))
+        await self._write_status(placement, placement_status(placement, summary, self._clock.now()))
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
 
     async def _write_status(self, placement: Object, status: Object) -> None:
@@ -248,7 +248,7 @@ class PlacementController(Reconciler):
         await commit(self._hub, place, live, freed)
         return Done()
 
-    def _placement(self, update: Update) -> Iterable[Request]:
+    def itself_selecting(self, update: Update) -> Iterable[Request]:
         """Map a placement to itself, and remember what it selects."""
         before, after = update.decode_before(), update.decode_after()
         if after is None:
@@ -260,7 +260,7 @@ class PlacementController(Reconciler):
                 self._selectors[update.key] = ()  # the placement says so itself
         return (request_for(update.key),) if more_than_status_changed(update) else ()
 
-    def _placements_of_binding(self, update: Update) -> Iterable[Request]:
+    def placements_of_binding(self, update: Update) -> Iterable[Request]:
         """Map a binding of the engine to the placement it is of, or that waited for its object."""
         if not self._selectors:
             return ()
@@ -270,12 +270,12 @@ class PlacementController(Reconciler):
             about = template_of(before)
             kind, namespace = about.group_version_kind, about.namespace
             template = self._templates.find(kind, namespace, about.name)
-            return {*_placements_of(update), *self._selecting(namespace, template)}
+            return {*placements_of(update), *self._selecting(namespace, template)}
         if more_than_status_changed(update) or _conditions(before) != _conditions(after):
-            return _placements_of(update)
+            return placements_of(update)
         return ()
 
-    def _placements_of_work(self, update: Update) -> Iterable[Request]:
+    def placements_of_work(self, update: Update) -> Iterable[Request]:
         """Map a Work to its placement, unless nothing but its spec changed, which we wrote."""
         if not self._selectors:
             return ()
@@ -284,9 +284,9 @@ class PlacementController(Reconciler):
             is_same_status = before.get("status") == after.get("status")
             if is_same_status and _marks(before) == _marks(after):
                 return ()
-        return _placements_of(update)
+        return placements_of(update)
 
-    def _placements_selecting(self, update: Update) -> Iterable[Request]:
+    def placements_selecting(self, update: Update) -> Iterable[Request]:
         """Map a template that users changed to the placements that select it, or did."""
         if not self._selectors:
             return ()
@@ -309,12 +309,13 @@ class PlacementController(Reconciler):
             ):
                 yield Request(name)
 
-    def _every_placement(self, _: Update) -> Iterable[Request]:
+    def every_placement(self, _: Update) -> Iterable[Request]:
+        """Map a change to all placements."""
         return [request_for(key) for key in self._placements.cache]
 
 
 def wakes(was: Member | None, is_now: Member | None) -> bool:
-    """Tell whether a change of a cluster may change where something is placed.
+    """Whether placements have to look at a cluster that changed from one state to another.
 
     A new taint, or health that is lost, drives nothing out; so nobody has to look.
     """
@@ -328,13 +329,14 @@ def wakes(was: Member | None, is_now: Member | None) -> bool:
     return is_better or has_fewer_taints or is_relabelled or was.is_leaving != is_now.is_leaving
 
 
-def _may_change_picks(update: Update) -> bool:
+def may_change_picks(update: Update) -> bool:
+    """Whether a change of a cluster may change where something is placed."""
     before, after = update.decode_before(), update.decode_after()
     was = None if before is None else member_of(before)
     return wakes(was, None if after is None else member_of(after))
 
 
-def _placements_of(update: Update) -> Iterable[Request]:
+def placements_of(update: Update) -> Iterable[Request]:
     """Map something that comes of a placement to it; both, if it changed hands."""
     states = (update.decode_before(), update.decode_after())
     names = {parent_of(each) for each in states if each is not None}

@@ -35,9 +35,9 @@ from clusterspace.apis.fleet_placements import (
     take_over_of,
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
-from clusterspace.client.requests import ResourcePath
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.fleet.propagation.claims import claim_of
+from clusterspace.fleet.propagation.bindings import claim_of
 from clusterspace.fleet.propagation.works.revisions import Contents
 from clusterspace.kube.objects import (
     Object,
@@ -45,6 +45,7 @@ from clusterspace.kube.objects import (
     find_at,
     labels_of,
     name_of,
+    namespace_of,
     uid_of,
     with_metadata,
 )
@@ -101,7 +102,7 @@ def obstacle_to(
             return Obstacle(desired, f"the binding of its name is of {about.kind} {about.key}")
         return None
     if existing is not None:
-        return Obstacle(placed.identity, _owner_text(existing, placement))
+        return Obstacle(placed.identity, owner_text(existing, placement))
     claim = None if template is None else claim_of(template)
     if claim is None:
         return None
@@ -113,21 +114,49 @@ def desired_binding(
     placed: PlacedObject, placement: Object, existing: Object | None, new_id: str
 ) -> Object:
     """Return the binding an object is to have."""
-    base = _new_binding(placed, placement, new_id) if existing is None else existing
+    identity = placed.identity
+    base: Object | None = existing
+    if base is None:
+        is_namespaced = bool(identity.namespace)
+        id_label = stamps.BINDING_ID if is_namespaced else stamps.CLUSTER_BINDING_ID
+        finalizer = stamps.BINDING_FINALIZER if is_namespaced else stamps.CLUSTER_BINDING_FINALIZER
+        metadata = {
+            "name": placed.place.name,
+            "namespace": identity.namespace,
+            "labels": {id_label: new_id},
+            "finalizers": [finalizer],
+            "ownerReferences": [owner_reference(placement)],
+        }
+        base = {
+            "apiVersion": API_VERSION,
+            "kind": RESOURCE_BINDING if is_namespaced else CLUSTER_RESOURCE_BINDING,
+            "metadata": {key: value for key, value in metadata.items() if value},
+        }
+
     strategy = take_over_of(apply_strategy_of(placement))
-    notes = {k: v for k, v in annotations_of(base).items() if k != TAKE_OVER}
-    notes[MANIFEST_HASHES] = hashes_text(dict(placed.states))
+    annotations = {key: each for key, each in annotations_of(base).items() if key != TAKE_OVER}
+    annotations[MANIFEST_HASHES] = hashes_text(dict(placed.states))
     if strategy == IF_NO_DIFF:
-        notes[TAKE_OVER] = IF_NO_DIFF
+        annotations[TAKE_OVER] = IF_NO_DIFF
+    marks = {PARENT: name_of(placement), stamps.BINDING_MANAGED_BY: _MANAGED_BY}
+    marked = with_metadata(base, labels={**labels_of(base), **marks}, annotations=annotations)
+
+    current: Object = base.get("spec") or {}
+    reference = {
+        "apiVersion": identity.group_version_kind.api_version,
+        "kind": identity.kind,
+        "namespace": identity.namespace,
+        "name": identity.name,
+        # Of an object that is gone, as it was known last.
+        "uid": placed.uid or find_at(current, "resource", "uid"),
+    }
     spec = {
-        "resource": _reference(placed, existing),
+        "resource": {key: value for key, value in reference.items() if value},
         "clusters": [{"name": cluster} for cluster in sorted(placed.states)],
         "conflictResolution": OVERWRITE if strategy == ALWAYS else ABORT,
         "preserveResourcesOnDeletion": placed.keeps,
     }
-    current: Object = base.get("spec") or {}
-    labelled = with_metadata(base, labels={**labels_of(base), **_marks(placement)})
-    return {**with_metadata(labelled, annotations=notes), "spec": {**current, **spec}}
+    return {**marked, "spec": {**current, **spec}}
 
 
 def stale_bindings(
@@ -135,55 +164,17 @@ def stale_bindings(
 ) -> list[Object]:
     """Return the bindings of this placement whose objects it no longer places anywhere."""
     kept = {(placed.place.resource, placed.place.key) for placed in placed_objects}
-    ours = [each for each in existing if is_of(each, placement) and not is_being_deleted(each)]
-    return [each for each in ours if _place_of(each) not in kept]
+    stale: list[Object] = []
+    for each in existing:
+        place = resource_path_of(resource_for(namespace_of(each)), each)
+        is_ours = is_of(each, placement) and not is_being_deleted(each)
+        if is_ours and (place.resource, place.key) not in kept:
+            stale.append(each)
+    return stale
 
 
-def _place_of(binding: Object) -> tuple[object, str]:
-    namespace = str(find_at(binding, "metadata", "namespace") or "")
-    place = ResourcePath(resource_for(namespace), namespace, name_of(binding))
-    return place.resource, place.key
-
-
-def _new_binding(placed: PlacedObject, placement: Object, binding_id: str) -> Object:
-    is_namespaced = bool(placed.identity.namespace)
-    metadata = {
-        "name": placed.place.name,
-        "namespace": placed.identity.namespace,
-        "labels": {
-            stamps.BINDING_ID if is_namespaced else stamps.CLUSTER_BINDING_ID: binding_id,
-        },
-        "finalizers": [
-            stamps.BINDING_FINALIZER if is_namespaced else stamps.CLUSTER_BINDING_FINALIZER
-        ],
-        "ownerReferences": [owner_reference(placement)],
-    }
-    return {
-        "apiVersion": API_VERSION,
-        "kind": RESOURCE_BINDING if is_namespaced else CLUSTER_RESOURCE_BINDING,
-        "metadata": {key: value for key, value in metadata.items() if value},
-    }
-
-
-def _marks(placement: Object) -> Mapping[str, str]:
-    return {PARENT: name_of(placement), stamps.BINDING_MANAGED_BY: _MANAGED_BY}
-
-
-def _reference(placed: PlacedObject, existing: Object | None) -> Object:
-    """Return which object a binding is about; of one that is gone, as it was known last."""
-    current: Object = find_at(existing or {}, "spec", "resource") or {}
-    identity = placed.identity
-    named = {
-        "apiVersion": identity.group_version_kind.api_version,
-        "kind": identity.kind,
-        "namespace": identity.namespace,
-        "name": identity.name,
-        "uid": placed.uid or current.get("uid"),
-    }
-    return {key: value for key, value in named.items() if value}
-
-
-def _owner_text(binding: Object, placement: Object) -> str:
+def owner_text(binding: Object, placement: Object) -> str:
+    """Return who has the object of a binding, when that is not this placement."""
     parent = parent_of(binding)
     if parent and parent != name_of(placement):
         return f"ClusterResourcePlacement {parent} places it"

@@ -4,21 +4,223 @@ What is picked stays picked until its policy changes or its cluster goes: not wh
 a taint, loses a label or its health, and not when a better one joins.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from clusterspace.apis.fleet_placements import PICK_FIXED, PICK_N, SCHEDULED, UNSCHEDULED
-from clusterspace.fleet.propagation.placements.members import Member
-from clusterspace.fleet.propagation.placements.policies import PickPolicy
-from clusterspace.fleet.propagation.placements.spreading import balance_with
+from clusterspace.apis.clusters import (
+    CLUSTERS,
+    NOT_READY_TAINT,
+    UNREACHABLE_TAINT,
+    conditions_of,
+    taints_of,
+)
+from clusterspace.apis.fleet_placements import (
+    PICK_FIXED,
+    PICK_N,
+    SCHEDULED,
+    UNSCHEDULED,
+    placement_type_of,
+)
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.fleet.propagation.scheduler.filters import find_untolerated, taint_text
-from clusterspace.kube.objects import Object
+from clusterspace.kube.conditions import TRUE, find_condition
+from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
+from clusterspace.kube.timestamps import parse_time
 
 MOST_UNPICKED: Final = 20
 """How many clusters are told why they were not picked; of a large fleet nobody reads them all."""
 
 _ENOUGH: Final = "it would do, but was not needed"
+
+UNHEALTHY_SECONDS: Final = 300.0
+"""How long a cluster may be without health before nothing new is placed there."""
+
+_BREACH: Final = 1000
+"""What breaking a spread that is only wished for costs: more than any other can make good."""
+
+_AFFINITY: Final = ("affinity", "clusterAffinity")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_ANYWAY: Final = "ScheduleAnyway"
+_READY: Final = "Ready"
+_HEALTH_TAINTS: Final = frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT})
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A cluster that something could be placed on."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    taints: tuple[Object, ...] = ()
+    is_leaving: bool = False
+    has_reported: bool = True
+    unready_since: float | None = None
+    """Since when it has not been ready; None while it is."""
+
+    def problem(self, now: float) -> str | None:
+        """Return why nothing new can be placed there, or None."""
+        if self.is_leaving:
+            return "it is leaving the fleet"
+        if not self.has_reported:
+            return "it has not reported yet"
+        if self.unready_since is not None and now - self.unready_since >= UNHEALTHY_SECONDS:
+            minutes = int((now - self.unready_since) // 60)
+            return f"it has not been ready for {minutes} minutes"
+        return None
+
+    def turns_unhealthy_after(self, now: float) -> float | None:
+        """Return in how many seconds its silence begins to count; None when it does not."""
+        if self.unready_since is None:
+            return None
+        left = self.unready_since + UNHEALTHY_SECONDS - now
+        return left if left > 0 else None
+
+
+def member_of(cluster: Object) -> Member:
+    """Return what placements look at in a Cluster.
+
+    The taints that a cluster gets for being unhealthy are left out: health has rules of its own.
+    """
+    ready = find_condition(conditions_of(cluster), _READY)
+    since = (ready or {}).get("lastTransitionTime")
+    is_ready = ready is not None and ready.get("status") == TRUE
+    return Member(
+        name=name_of(cluster),
+        labels=labels_of(cluster),
+        taints=tuple(t for t in taints_of(cluster) if t.get("key") not in _HEALTH_TAINTS),
+        is_leaving=is_being_deleted(cluster),
+        has_reported=ready is not None,
+        unready_since=None if is_ready or not since else parse_time(str(since)),
+    )
+
+
+class KnownMembers:
+    """The clusters there are; each state of one is read once, for a Cluster is long."""
+
+    def __init__(self, caches: HubCaches) -> None:
+        self._cache = caches.informer(CLUSTERS).cache
+        self._read: dict[str, tuple[bytes | None, Member]] = {}
+
+    def members(self) -> dict[str, Member]:
+        """Return all clusters by name."""
+        before, self._read = self._read, {}
+        for key in sorted(self._cache.keys()):
+            raw, known = self._cache.find_raw(key), before.get(key)
+            is_same = known is not None and known[0] is raw
+            self._read[key] = (
+                known if known and is_same else (raw, member_of(self._cache.find(key) or {}))
+            )
+        return {member.name: member for _, member in self._read.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Clusters that are liked, or with a negative weight disliked."""
+
+    weight: int
+    labels: LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySpread:
+    """How unevenly clusters may be picked over the values of a label."""
+
+    key: str
+    max_skew: int = 1
+    is_required: bool = True
+    """Whether a cluster that would break it is not picked, or only comes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PickPolicy:
+    """Which clusters a placement asks for."""
+
+    type: str
+    names: tuple[str, ...] = ()
+    number: int = 0
+    required: tuple[LabelSelector, ...] = (EVERYTHING,)
+    """One of these must match."""
+    preferred: tuple[Preference, ...] = ()
+    spreads: tuple[TopologySpread, ...] = ()
+    tolerations: tuple[Object, ...] = ()
+
+
+def read_pick_policy(policy: Object | None) -> PickPolicy:
+    """Read the policy of a placement; none at all picks every cluster."""
+    spec: Object = policy or {}
+    affinity: Object = find_at(spec, *_AFFINITY) or {}
+    terms: list[Object] = find_at(affinity, _REQUIRED, "clusterSelectorTerms") or []
+    return PickPolicy(
+        type=placement_type_of(policy),
+        names=tuple(spec.get("clusterNames") or ()),
+        number=int(spec.get("numberOfClusters") or 0),
+        required=tuple(_labels_of(each) for each in terms) or (EVERYTHING,),
+        preferred=tuple(
+            Preference(int(each.get("weight") or 0), _labels_of(each.get("preference") or {}))
+            for each in affinity.get(_PREFERRED) or ()
+        ),
+        spreads=tuple(
+            TopologySpread(
+                key=str(each.get("topologyKey") or ""),
+                max_skew=int(each.get("maxSkew") or 1),
+                is_required=each.get("whenUnsatisfiable") != _ANYWAY,
+            )
+            for each in spec.get("topologySpreadConstraints") or ()
+        ),
+        tolerations=tuple(spec.get("tolerations") or ()),
+    )
+
+
+def _labels_of(term: Object) -> LabelSelector:
+    selector = term.get("labelSelector")
+    return EVERYTHING if selector is None else label_selector_of(selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What picking one more cluster means for a placement's spreads."""
+
+    score: int = 0
+    broken: TopologySpread | None = None
+    """A spread that must hold and would not."""
+
+
+def balance_with(
+    member: Member,
+    spreads: Collection[TopologySpread],
+    members: Mapping[str, Member],
+    picked: Collection[str],
+) -> Balance:
+    """Tell what picking a cluster besides those picked already does to every spread.
+
+    A cluster without the label is nowhere, and changes nothing.
+    """
+    score = 0
+    for spread in spreads:
+        domain = member.labels.get(spread.key)
+        if domain is None:
+            continue
+        # How many are picked at each value that any cluster has.
+        domains = {n: m.labels[spread.key] for n, m in members.items() if spread.key in m.labels}
+        counts = Counter(dict.fromkeys(domains.values(), 0))
+        counts.update(domains[name] for name in picked if name in domains)
+        before = _skew(counts)
+        after = _skew(Counter({**counts, domain: counts[domain] + 1}))
+        if after > spread.max_skew:
+            if spread.is_required:
+                return Balance(score, spread)
+            score -= _BREACH
+        score -= after - before
+    return Balance(score)
+
+
+def _skew(counts: Mapping[str, int]) -> int:
+    return max(counts.values()) - min(counts.values())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,13 +323,14 @@ def pick(policy: PickPolicy, fleet: Fleet, current: Collection[PickedCluster]) -
         if each.state != UNSCHEDULED and each.cluster in staying
     }
     if policy.type == PICK_FIXED:
-        return _pick_fixed(policy, fleet, placed)
+        return pick_fixed(policy, fleet, placed)
     if policy.type == PICK_N:
-        return _pick_n(policy, fleet, placed)
-    return _pick_all(policy, fleet, placed)
+        return pick_n(policy, fleet, placed)
+    return pick_all(policy, fleet, placed)
 
 
-def _pick_all(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+def pick_all(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+    """Pick every cluster that fits; those picked by this policy before stay."""
     picked: dict[str, ClusterDecision] = {}
     unpicked: list[ClusterDecision] = []
     for name, member in sorted(fleet.members.items()):
@@ -143,7 +346,8 @@ def _pick_all(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking
     return Picking(picked, tuple(unpicked[:MOST_UNPICKED]))
 
 
-def _pick_fixed(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+def pick_fixed(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+    """Pick the clusters that the policy names, as far as they are there."""
     picked: dict[str, ClusterDecision] = {}
     unpicked: list[ClusterDecision] = []
     for name in policy.names:
@@ -156,13 +360,19 @@ def _pick_fixed(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picki
     return Picking(picked, tuple(unpicked), asked_for=len(policy.names))
 
 
-def _pick_n(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+def pick_n(policy: PickPolicy, fleet: Fleet, placed: CurrentPicks) -> Picking:
+    """Pick so many clusters: those picked before, then the best, one by one if they spread."""
     current = {name: each for name, each in placed.items() if each.is_current}
     former = placed.keys() - current.keys()
-    kept = _largest(current, policy.number)
+    # Of too many those stay that are in use longest and best, and by name the last.
+    kept = sorted(
+        current,
+        key=lambda name: (current[name].state != SCHEDULED, current[name].score, name),
+        reverse=True,
+    )
     picked = {
         name: ClusterDecision(name, True, "it was picked before", current[name].score)
-        for name in kept
+        for name in kept[: policy.number]
     }
     judged = _judge(policy, fleet, picked, former)
     while len(picked) < policy.number and judged.options:
@@ -214,7 +424,8 @@ def _judge(
         if refusal is not None or balance is None:
             refused.append(ClusterDecision(name, False, refusal or ""))
             continue
-        score = Score(balance.score, _liking(member, policy))
+        liked = (e.weight for e in policy.preferred if e.labels.matches(member.labels))
+        score = Score(balance.score, sum(liked))
         options.append(_Option(name, score, name in former))
     ranked = sorted(options, key=lambda each: (each.score, each.is_former, each.name), reverse=True)
     return _Judged(tuple(ranked), tuple(refused))
@@ -229,17 +440,3 @@ def _refusal(member: Member, policy: PickPolicy, now: float, *, is_placed: bool)
         return problem
     taint = find_untolerated(member.taints, policy.tolerations)
     return None if taint is None else f"it has the untolerated taint {taint_text(taint)}"
-
-
-def _liking(member: Member, policy: PickPolicy) -> int:
-    return sum(each.weight for each in policy.preferred if each.labels.matches(member.labels))
-
-
-def _largest(current: CurrentPicks, number: int) -> list[str]:
-    """Return the clusters that stay: those in use longest and best, and by name the last."""
-
-    def order(name: str) -> tuple[bool, Score, str]:
-        picked = current[name]
-        return picked.state != SCHEDULED, picked.score, name
-
-    return sorted(current, key=order, reverse=True)[:number]

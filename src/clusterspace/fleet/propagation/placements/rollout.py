@@ -19,7 +19,7 @@ _DEFAULT_PERIOD: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ClusterProgress:
     """How far one cluster is."""
 
     cluster: str
@@ -71,10 +71,18 @@ def read_period(placement: Object) -> float:
     return float(_DEFAULT_PERIOD if period is None else period)
 
 
-def plan_rollout(standings: Sequence[Standing], pace: Pace) -> Steps:
+def plan_rollout(clusters: Sequence[ClusterProgress], pace: Pace) -> Steps:
     """Decide which clusters are changed now, and which have to wait."""
-    removed = [each.cluster for each in standings if _is_free_to_go(each)]
-    rest = [each for each in standings if each.cluster not in removed]
+    removed: list[str] = []
+    rest: list[ClusterProgress] = []
+    for each in clusters:
+        is_idle = not each.was_bound or each.has_failed or each.is_gone
+        if each.state == UNSCHEDULED and is_idle:
+            removed.append(each.cluster)
+        else:
+            rest.append(each)
+
+    # Clusters that work are touched only as far as enough others work.
     ready = sum(each.is_ready for each in rest)
     may_touch = ready - (pace.wanted - pace.max_unavailable)
     leaving = [each for each in rest if each.state == UNSCHEDULED]
@@ -87,21 +95,12 @@ def plan_rollout(standings: Sequence[Standing], pace: Pace) -> Steps:
             continue
         may_touch -= 1
         (removed if each.state == UNSCHEDULED else forward).append(each.cluster)
-    added, late = _added(rest, pace)
-    return Steps((*forward, *added), tuple(removed), (*blocked, *late))
 
-
-def _added(rest: Sequence[Standing], pace: Pace) -> tuple[list[str], list[str]]:
-    """Return the clusters that begin now, and those that have to wait."""
     waiting = [each.cluster for each in rest if each.state == SCHEDULED]
     hopeful = sum(each.was_bound and not each.has_failed for each in rest)
     may_add = max(0, pace.wanted + pace.max_surge - hopeful)
-    return waiting[:may_add], waiting[may_add:]
-
-
-def _is_free_to_go(standing: Standing) -> bool:
-    is_idle = not standing.was_bound or standing.has_failed or standing.is_gone
-    return standing.state == UNSCHEDULED and is_idle
+    added, late = waiting[:may_add], waiting[may_add:]
+    return Steps((*forward, *added), tuple(removed), (*blocked, *late))
 
 
 def _share(value: object, wanted: int) -> int:

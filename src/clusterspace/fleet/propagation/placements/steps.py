@@ -42,7 +42,7 @@ from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
-from clusterspace.fleet.propagation.claims import permanent_id
+from clusterspace.fleet.propagation.bindings import permanent_id
 from clusterspace.fleet.propagation.namespaces.controller import is_synced
 from clusterspace.fleet.propagation.placements.bindings import (
     cluster_of,
@@ -60,19 +60,18 @@ from clusterspace.fleet.propagation.placements.handover import (
     obstacle_to,
     stale_bindings,
 )
-from clusterspace.fleet.propagation.placements.manifests import manifest_of
-from clusterspace.fleet.propagation.placements.members import KnownMembers, Member, member_of
-from clusterspace.fleet.propagation.placements.picking import Fleet, Picking, pick
-from clusterspace.fleet.propagation.placements.policies import PickPolicy, read_pick_policy
-from clusterspace.fleet.propagation.placements.reports import (
-    AVAILABLE,
-    ClusterReport,
-    cluster_conditions,
-    failed_placements,
-    report_cluster,
+from clusterspace.fleet.propagation.placements.picking import (
+    Fleet,
+    KnownMembers,
+    Member,
+    Picking,
+    PickPolicy,
+    member_of,
+    pick,
+    read_pick_policy,
 )
 from clusterspace.fleet.propagation.placements.rollout import (
-    Standing,
+    ClusterProgress,
     Steps,
     plan_rollout,
     read_pace,
@@ -81,6 +80,7 @@ from clusterspace.fleet.propagation.placements.rollout import (
 from clusterspace.fleet.propagation.placements.selection import (
     NAMESPACE,
     Selection,
+    manifest_of,
     read_selectors,
     select,
     still_means,
@@ -93,10 +93,15 @@ from clusterspace.fleet.propagation.placements.snapshots import (
     plan_resource_snapshot,
     snapshot_name,
 )
-from clusterspace.fleet.propagation.placements.statuses import (
+from clusterspace.fleet.propagation.placements.status import (
+    AVAILABLE,
     ROLLOUT_STARTED,
+    ClusterReport,
     ClusterView,
+    cluster_conditions,
     exactly,
+    failed_placements,
+    report_cluster,
     scheduled_condition,
 )
 from clusterspace.fleet.propagation.templates import TemplateInformers
@@ -383,9 +388,9 @@ class Rollout:
     ) -> RolledOut:
         """Take the steps that may be taken now, and report how far every cluster is."""
         observed = self._observe(placement, resources)
-        standings = [self._standing(observed, choice, each) for each in choice.bindings.values()]
+        progress = [self._progress(observed, choice, each) for each in choice.bindings.values()]
         pace = read_pace(placement, len(choice.picking.picked))
-        steps = Steps() if is_external(placement) else plan_rollout(standings, pace)
+        steps = Steps() if is_external(placement) else plan_rollout(progress, pace)
         bindings = dict(choice.bindings)
         for cluster in steps.removed:
             await self._writer.remove(FLEET_BINDINGS, bindings.pop(cluster))
@@ -446,7 +451,7 @@ class Rollout:
         informer = self._bindings if placed.identity.namespace else self._cluster_bindings
         return informer.cache.find(placed.place.key)
 
-    def _standing(self, observed: _Observed, choice: Choice, binding: Object) -> Standing:
+    def _progress(self, observed: _Observed, choice: Choice, binding: Object) -> ClusterProgress:
         report = observed.report(binding)
         is_known = observed.contents_of(binding) is not None
         is_bound = was_bound(binding)
@@ -457,7 +462,7 @@ class Rollout:
         is_useless = report.is_applied and bool(report.unavailable)
         has_failed = bool(report.failed or report.sync_problem) or is_useless
         member = choice.members.get(cluster_of(binding))
-        return Standing(
+        return ClusterProgress(
             cluster=cluster_of(binding),
             state=state_of(binding),
             is_latest=is_known and snapshot_of(binding) == observed.latest_snapshot,

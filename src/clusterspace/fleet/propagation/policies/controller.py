@@ -30,7 +30,7 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
-from clusterspace.fleet.propagation.claims import claim_of, permanent_id
+from clusterspace.fleet.propagation.bindings import claim_of, permanent_id
 from clusterspace.fleet.propagation.policies.selection import read_policy
 from clusterspace.fleet.propagation.templates import TemplateInformers
 from clusterspace.kube.objects import Object, labels_of, with_metadata
@@ -75,7 +75,7 @@ class PolicyLifecycle(Reconciler):
         """Return the policies, and the templates that a leaving policy waits for."""
         yield Watch(self._policies)
         yield Watch(self._cluster_policies)
-        yield Watch(self._templates, to=self._leaving_policy)
+        yield Watch(self._templates, to=self.leaving_policy)
 
     async def reconcile(self, request: Request) -> Result:
         """Mark a policy, or let it go."""
@@ -108,7 +108,7 @@ class PolicyLifecycle(Reconciler):
         self._leaving.discard(place.key)
         return Done()
 
-    def _leaving_policy(self, update: Update) -> Iterable[Request]:
+    def leaving_policy(self, update: Update) -> Iterable[Request]:
         """Map a template to the policy it followed, if that one is leaving."""
         if not self._leaving:
             return ()

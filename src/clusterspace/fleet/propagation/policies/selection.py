@@ -26,7 +26,7 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
-from clusterspace.fleet.propagation.claims import Claim
+from clusterspace.fleet.propagation.bindings import Claim
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -119,11 +119,11 @@ def policy_place(claim: Claim) -> ResourcePath:
 def choose_policy(template: Object, policies: Iterable[Policy]) -> Policy | None:
     """Return the policy of one kind that claims a free template, or None."""
     able = [policy for policy in policies if policy.may_claim(template)]
-    return min(able, key=lambda policy: _rank(policy, template), default=None)
-
-
-def _rank(policy: Policy, template: Object) -> tuple[int, int, str]:
-    return (-policy.priority, -policy.precision(template), policy.claim.name)
+    return min(
+        able,
+        key=lambda policy: (-policy.priority, -policy.precision(template), policy.claim.name),
+        default=None,
+    )
 
 
 class PolicyIndex:

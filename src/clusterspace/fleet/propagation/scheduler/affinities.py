@@ -126,20 +126,17 @@ def read_groups(placement: Mapping[str, Any], *, place: str) -> tuple[AffinityGr
     if not terms:
         only = read_affinity(placement.get("clusterAffinity"), place=f"{place}.clusterAffinity")
         return (AffinityGroup(tiers=(only,)),)
-    return tuple(
-        _read_group(term, f"{place}.clusterAffinities[{index}]") for index, term in enumerate(terms)
-    )
-
-
-def _read_group(term: Object, place: str) -> AffinityGroup:
-    overflow = cast("list[Object]", term.get("overflowAffinities") or [])
-    further = (
-        read_affinity(each.get("affinity"), place=f"{place}.overflowAffinities[{index}]")
-        for index, each in enumerate(overflow)
-    )
-    return AffinityGroup(
-        str(term.get("affinityName") or ""), (read_affinity(term, place=place), *further)
-    )
+    groups: list[AffinityGroup] = []
+    for index, term in enumerate(terms):
+        at = f"{place}.clusterAffinities[{index}]"
+        overflow = cast("list[Object]", term.get("overflowAffinities") or [])
+        further = (
+            read_affinity(each.get("affinity"), place=f"{at}.overflowAffinities[{number}]")
+            for number, each in enumerate(overflow)
+        )
+        tiers = (read_affinity(term, place=at), *further)
+        groups.append(AffinityGroup(str(term.get("affinityName") or ""), tiers))
+    return tuple(groups)
 
 
 def _read_field(expression: Object, place: str) -> FieldRequirement:

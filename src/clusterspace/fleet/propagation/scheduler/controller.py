@@ -41,14 +41,15 @@ from clusterspace.fleet.propagation.scheduler.candidates import (
     KnownClusters,
     candidate_of,
 )
-from clusterspace.fleet.propagation.scheduler.decisions import Decision, plan_for
-from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
-from clusterspace.fleet.propagation.scheduler.results import (
+from clusterspace.fleet.propagation.scheduler.decisions import (
     SCHEDULED,
+    Decision,
+    plan_for,
     result_text,
     with_outcome,
     with_targets,
 )
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, resource_version_of
 

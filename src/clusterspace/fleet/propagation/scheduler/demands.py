@@ -1,26 +1,183 @@
-"""What a binding asks of the scheduler, and where it stands, as values."""
+"""What a binding asks of the scheduler, and where it stands, as values.
+
+A binding notes by which placement it was scheduled, in Karmada's form: comparing the two tells
+whether its policy asks for something else now.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from enum import Enum
+from typing import Any, Final, cast
+
+import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import clusters_of, placement_of, replicas_of, template_of
 from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.fleet.propagation.scheduler.estimates import Amounts, read_amounts
-from clusterspace.fleet.propagation.scheduler.placements import (
-    Placement,
-    Strategy,
-    is_another,
-    read_applied,
-    read_placement,
+from clusterspace.fleet.propagation.scheduler.affinities import (
+    AffinityGroup,
+    ClusterAffinity,
+    Traits,
+    read_affinity,
+    read_groups,
 )
+from clusterspace.fleet.propagation.scheduler.candidates import Amounts, read_amounts
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of
 from clusterspace.kube.quantities import Quantity
 from clusterspace.kube.timestamps import parse_time
 
 SCHEDULER: Final = "default-scheduler"
 _CLAIMS: Final = (stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID, stamps.BINDING_MANAGED_BY)
+_PLACE: Final = "spec.placement"
+_WEIGHTS: Final = f"{_PLACE}.replicaScheduling.weightPreference.staticWeightList"
+
+_FIELD_ORDER: Final = {
+    name: rank
+    for rank, name in enumerate((
+        "affinityName", "affinity", "antiAffinity", "groupByLabelKey",
+        "clusterAffinity", "clusterAffinities", "clusterTolerations", "spreadConstraints",
+        "replicaScheduling", "workloadAffinity",
+        "labelSelector", "fieldSelector", "clusterNames", "exclude", "overflowAffinities",
+        "matchLabels", "matchExpressions",
+        "key", "operator", "value", "values", "effect", "tolerationSeconds",
+        "spreadByField", "spreadByLabel", "maxGroups", "minGroups",
+        "replicaSchedulingType", "replicaDivisionPreference", "weightPreference",
+        "staticWeightList", "dynamicWeight", "targetCluster", "weight",
+    ))
+}  # fmt: skip
+"""The order in which Karmada prints the fields; the same fields in another order are a change."""
+
+
+class Strategy(Enum):
+    """How replicas are shared out."""
+
+    DUPLICATED = "every cluster has all"
+    STATIC = "by weights the policy names"
+    DYNAMIC = "by how much room there is"
+    AGGREGATED = "on as few clusters as can hold them"
+
+    @property
+    def is_by_room(self) -> bool:
+        """Whether it matters how much a cluster can hold."""
+        return self in (Strategy.DYNAMIC, Strategy.AGGREGATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Over how many groups of clusters to spread; `most` of 0 is as many as there are."""
+
+    field: str
+    """`cluster`, `region`, `zone`, `provider`, or `label:KEY`."""
+    fewest: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """How much the clusters of an affinity count."""
+
+    clusters: ClusterAffinity
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where something may go, and how it is shared out."""
+
+    groups: tuple[AffinityGroup, ...]
+    tolerations: tuple[Object, ...] = ()
+    spreads: tuple[Spread, ...] = ()
+    strategy: Strategy = Strategy.DUPLICATED
+    weights: tuple[Weight, ...] = ()
+
+    def weight_of(self, traits: Traits) -> int:
+        """Return the largest weight the policy names for a cluster; 0 when it names none."""
+        return max(
+            (each.weight for each in self.weights if each.clusters.matches(traits)), default=0
+        )
+
+
+def read_placement(placement: Mapping[str, Any]) -> Placement:
+    """Read the placement of a policy or binding; Malformed names what cannot be read."""
+    scheduling = cast("Object | None", placement.get("replicaScheduling"))
+    preference = cast("Object", (scheduling or {}).get("weightPreference") or {})
+    return Placement(
+        groups=read_groups(placement, place=_PLACE),
+        tolerations=tuple(placement.get("clusterTolerations") or ()),
+        spreads=tuple(
+            Spread(
+                f"label:{each['spreadByLabel']}"
+                if each.get("spreadByLabel")
+                else str(each.get("spreadByField") or "cluster"),
+                fewest=int(each.get("minGroups") or 0),
+                most=int(each.get("maxGroups") or 0),
+            )
+            for each in placement.get("spreadConstraints") or ()
+        ),
+        strategy=_read_strategy(scheduling, preference),
+        weights=tuple(
+            Weight(
+                read_affinity(
+                    each.get("targetCluster"), place=f"{_WEIGHTS}[{index}].targetCluster"
+                ),
+                int(each["weight"]),
+            )
+            for index, each in enumerate(preference.get("staticWeightList") or ())
+        ),
+    )
+
+
+def applied_text(placement: Mapping[str, Any]) -> str:
+    """Return the text that notes by which placement a binding was scheduled."""
+    return msgspec.json.encode(_in_order(placement)).decode()
+
+
+def read_applied(text: str | None) -> Object | None:
+    """Read the note of what was applied; None when there is none that can be read."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        # Somebody wrote over it: what was applied is not known, which is not "something else".
+        return None
+
+
+def is_another(placement: Mapping[str, Any], applied: Mapping[str, Any], group_name: str) -> bool:
+    """Tell whether a placement asks for something else than the one that was applied.
+
+    Of several groups only the one in use counts: editing another is no reason to move anything.
+    """
+    return _asked(placement, group_name) != _asked(applied, group_name)
+
+
+def _asked(placement: Mapping[str, Any], group_name: str) -> Object:
+    asked = {key: value for key, value in placement.items() if key != "workloadAffinity"}
+    if not group_name or not asked.get("clusterAffinities"):
+        return asked
+    terms = cast("list[Object]", asked["clusterAffinities"])
+    in_use = [each for each in terms if each.get("affinityName") == group_name]
+    return {**asked, "clusterAffinities": in_use}
+
+
+def _read_strategy(scheduling: Object | None, preference: Object) -> Strategy:
+    if scheduling is None or scheduling.get("replicaSchedulingType") == "Duplicated":
+        return Strategy.DUPLICATED
+    if scheduling.get("replicaDivisionPreference") == "Aggregated":
+        return Strategy.AGGREGATED
+    return Strategy.DYNAMIC if preference.get("dynamicWeight") else Strategy.STATIC
+
+
+def _in_order(value: Any, *, is_labels: bool = False) -> Any:
+    """Return the value with its fields in Karmada's order; labels are in that of the alphabet."""
+    if isinstance(value, list):
+        return [_in_order(each) for each in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    fields = cast("Mapping[str, Any]", value)
+    ranks = {} if is_labels else _FIELD_ORDER
+    ordered = sorted(fields, key=lambda key: (ranks.get(key, len(ranks)), key))
+    return {key: _in_order(fields[key], is_labels=key == "matchLabels") for key in ordered}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +231,7 @@ def read_demand(binding: Object) -> Demand:
     replicas = replicas_of(binding)
     group_name = str(status.get("schedulerObservingAffinityName") or "")
     applied = read_applied(annotations_of(binding).get(stamps.APPLIED_PLACEMENT))
+    asked, last = spec.get("rescheduleTriggeredAt"), status.get("lastScheduledTime")
     return Demand(
         api_version=template.api_version,
         kind=template.kind,
@@ -90,10 +248,5 @@ def read_demand(binding: Object) -> Demand:
         group_name=group_name,
         is_new=applied is None,
         is_changed=applied is not None and is_another(placement, applied, group_name),
-        is_fresh=_is_rescheduling(spec, status),
+        is_fresh=bool(asked and last) and parse_time(str(asked)) > parse_time(str(last)),
     )
-
-
-def _is_rescheduling(spec: Object, status: Object) -> bool:
-    asked, last = spec.get("rescheduleTriggeredAt"), status.get("lastScheduledTime")
-    return bool(asked and last) and parse_time(str(asked)) > parse_time(str(last))

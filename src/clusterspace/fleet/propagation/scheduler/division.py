@@ -46,7 +46,12 @@ def fill(replicas: int, tiers: Sequence[Counts], *, on_few: bool) -> dict[str, i
     given: dict[str, int] = {}
     for tier in tiers:
         part = min(replicas - sum(given.values()), sum(tier.values()))
-        given |= allot(part, _first_that_hold(part, tier) if on_few else tier)
+        weights: dict[str, int] = {}
+        for name, holds in tier.items():
+            if on_few and sum(weights.values()) >= part:
+                break
+            weights[name] = holds
+        given |= allot(part, weights)
     return given
 
 
@@ -77,12 +82,3 @@ def _head_start(replicas: int, weights: Counts) -> dict[str, int]:
         name: max(-((total - 2 * weight * safe) // (2 * total)), 0)
         for name, weight in weights.items()
     }
-
-
-def _first_that_hold(replicas: int, tier: Counts) -> dict[str, int]:
-    chosen: dict[str, int] = {}
-    for name, holds in tier.items():
-        if sum(chosen.values()) >= replicas:
-            break
-        chosen[name] = holds
-    return chosen

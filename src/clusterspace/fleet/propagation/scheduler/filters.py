@@ -22,7 +22,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Filtered:
     """Which clusters may be used, and why the others may not."""
 
     fit: tuple[Candidate, ...]
@@ -33,48 +33,58 @@ Filter: TypeAlias = Callable[[Candidate, Demand, AffinityGroup], str | None]
 """Returns why a cluster may not be used, or None."""
 
 
-def judge(candidates: Mapping[str, Candidate], demand: Demand, group: AffinityGroup) -> Verdict:
-    """Ask every filter about every cluster; the first reason found is the one given."""
+def filter_clusters(
+    candidates: Mapping[str, Candidate], demand: Demand, group: AffinityGroup
+) -> Filtered:
+    """Run every filter on every cluster; the first reason found is the one given."""
     fit: list[Candidate] = []
     rejected: list[Rejection] = []
     for candidate in candidates.values():
-        reasons = (each(candidate, demand, group) for each in _FILTERS)
+        reasons = (each(candidate, demand, group) for each in FILTERS)
         reason = next((each for each in reasons if each is not None), None)
         if reason is None:
             fit.append(candidate)
         else:
             rejected.append(Rejection(candidate.name, reason))
-    return Verdict(tuple(fit), tuple(rejected))
+    return Filtered(tuple(fit), tuple(rejected))
 
 
 def find_untolerated(taints: Iterable[Object], tolerations: Iterable[Object]) -> Object | None:
     """Return the first taint that keeps new work away and that nothing tolerates."""
-    held = tuple(tolerations)
+    tolerated = tuple(tolerations)
     for taint in taints:
         if taint.get("effect") not in _REPELLING:
             continue
-        if not any(tolerates(toleration, taint) for toleration in held):
+        if not any(tolerates(toleration, taint) for toleration in tolerated):
             return taint
     return None
 
 
-def _is_leaving(candidate: Candidate, _demand: Demand, _group: AffinityGroup) -> str | None:
+def is_leaving(candidate: Candidate, _demand: Demand, _group: AffinityGroup) -> str | None:
+    """Reject clusters that are leaving."""
     return "is leaving the fleet" if candidate.is_leaving else None
 
 
-def _is_not_meant(candidate: Candidate, demand: Demand, group: AffinityGroup) -> str | None:
+def does_not_match_affinity(
+    candidate: Candidate, demand: Demand, group: AffinityGroup
+) -> str | None:
+    """Reject clusters outside of the affinity group and its overflow."""
     tier = group.find_tier(candidate.traits, may_overflow=demand.has_replicas)
     return "did not match the placement cluster affinity constraint" if tier is None else None
 
 
-def _lacks_api(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+def lacks_api(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    """Reject clusters that do not serve the kind of the object."""
     # What runs there proves that the API was there; a report that lacks it removes nothing.
     if candidate.name in demand.placed or (demand.api_version, demand.kind) in candidate.served:
         return None
     return f"did not serve {demand.kind} of {demand.api_version}"
 
 
-def _repels(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+def has_untolerated_taint(
+    candidate: Candidate, demand: Demand, _group: AffinityGroup
+) -> str | None:
+    """Reject clusters with a taint that the placement does not tolerate."""
     # Taints keep new things away and let old things stay.
     if candidate.name in demand.placed:
         return None
@@ -88,22 +98,25 @@ def taint_text(taint: Object) -> str:
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
-def _has_no_group(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+def has_no_spread_group(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    """Reject clusters without a value of the field that the placement spreads over."""
     for spread in demand.placement.spreads:
         if not candidate.traits.values_of(spread.field):
             return f"did not have the {spread.field} that the placement spreads over"
     return None
 
 
-def _is_evicting(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+def is_evicting(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> str | None:
+    """Reject clusters that the object was just evicted from."""
     return "was just left by this object" if candidate.name in demand.evicted else None
 
 
-_FILTERS: Final[tuple[Filter, ...]] = (
-    _is_leaving,
-    _is_not_meant,
-    _lacks_api,
-    _repels,
-    _has_no_group,
-    _is_evicting,
+FILTERS: Final[tuple[Filter, ...]] = (
+    is_leaving,
+    does_not_match_affinity,
+    lacks_api,
+    has_untolerated_taint,
+    has_no_spread_group,
+    is_evicting,
 )
+"""In the order in which they are asked; the cheap and the common ones first."""

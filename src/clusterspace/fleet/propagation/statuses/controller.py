@@ -33,7 +33,7 @@ from clusterspace.controllers.reconcile import (
     more_than_status_changed,
     request_for,
 )
-from clusterspace.fleet.propagation.targets import kept_clusters, targets_of
+from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
     Templates,

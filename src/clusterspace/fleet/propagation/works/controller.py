@@ -48,10 +48,10 @@ from clusterspace.controllers.reconcile import (
     request_for,
 )
 from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
-from clusterspace.fleet.propagation.overrides.policies import OverridePolicies
+from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
+from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.fleet.propagation.scheduler.affinities import traits_of
 from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters
-from clusterspace.fleet.propagation.targets import kept_clusters, targets_of
 from clusterspace.fleet.propagation.templates import is_older
 from clusterspace.fleet.propagation.works.rendering import (
     Outline,

@@ -38,14 +38,14 @@ from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_o
 from clusterspace.apis.works import preserves_resources as work_preserves_resources
 from clusterspace.client.requests import key_of
 from clusterspace.controllers.finalizers import is_being_deleted, with_finalizer
-from clusterspace.fleet.propagation.overrides.policies import (
+from clusterspace.fleet.propagation.bindings import find_share, is_suspended, share_completions
+from clusterspace.fleet.propagation.overrides import (
     Overridden,
     OverridePolicies,
     applied_text,
     override,
 )
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
-from clusterspace.fleet.propagation.targets import find_share, is_suspended, share_completions
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -7,7 +7,7 @@ from tests.unit.fleet.propagation.placements.objects import placement, stored
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PARENT, TAKE_OVER, Identity, hashes_of
-from clusterspace.fleet.propagation.claims import Claim, with_claim
+from clusterspace.fleet.propagation.bindings import Claim, with_claim
 from clusterspace.fleet.propagation.placements.handover import (
     PlacedObject,
     desired_binding,

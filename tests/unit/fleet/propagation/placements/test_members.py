@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusterspace.fleet.propagation.placements.controller import wakes
-from clusterspace.fleet.propagation.placements.members import Member, member_of
+from clusterspace.fleet.propagation.placements.picking import Member, member_of
 from clusterspace.kube.objects import Object
 
 TAINT: Object = {"key": "gpu", "effect": "NoSchedule"}

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterspace.apis.fleet_placements import BOUND, SCHEDULED, UNSCHEDULED
-from clusterspace.fleet.propagation.placements.members import Member
 from clusterspace.fleet.propagation.placements.picking import (
     Fleet,
+    Member,
     PickedCluster,
     Picking,
     Score,
     pick,
+    read_pick_policy,
 )
-from clusterspace.fleet.propagation.placements.policies import read_pick_policy
 from clusterspace.kube.objects import Object
 
 TAINT: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

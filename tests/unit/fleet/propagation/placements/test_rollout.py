@@ -8,28 +8,28 @@ from hypothesis import strategies as st
 
 from clusterspace.apis.fleet_placements import BOUND, SCHEDULED, UNSCHEDULED
 from clusterspace.fleet.propagation.placements.rollout import (
+    ClusterProgress,
     Pace,
-    Standing,
     plan_rollout,
     read_pace,
     read_period,
 )
 
 
-def behind(cluster: str, **more: Any) -> Standing:
-    return Standing(cluster, BOUND, **{"is_ready": True, **more})
+def behind(cluster: str, **more: Any) -> ClusterProgress:
+    return ClusterProgress(cluster, BOUND, **{"is_ready": True, **more})
 
 
-def new(cluster: str) -> Standing:
-    return Standing(cluster, SCHEDULED, was_bound=False)
+def new(cluster: str) -> ClusterProgress:
+    return ClusterProgress(cluster, SCHEDULED, was_bound=False)
 
 
-def leaving(cluster: str, **more: Any) -> Standing:
-    return Standing(cluster, UNSCHEDULED, **{"is_ready": True, **more})
+def leaving(cluster: str, **more: Any) -> ClusterProgress:
+    return ClusterProgress(cluster, UNSCHEDULED, **{"is_ready": True, **more})
 
 
-def done(cluster: str, *, is_ready: bool = True) -> Standing:
-    return Standing(cluster, BOUND, is_latest=True, is_ready=is_ready)
+def done(cluster: str, *, is_ready: bool = True) -> ClusterProgress:
+    return ClusterProgress(cluster, BOUND, is_latest=True, is_ready=is_ready)
 
 
 def test_new_clusters_all_begin_at_once() -> None:
@@ -67,7 +67,7 @@ def test_removal_comes_before_updates() -> None:
 
 
 def test_a_cluster_with_nothing_on_it_or_that_is_gone_is_let_go_at_once() -> None:
-    idle = Standing("a", UNSCHEDULED, was_bound=False)
+    idle = ClusterProgress("a", UNSCHEDULED, was_bound=False)
     gone = leaving("b", is_gone=True)
     failed = leaving("c", is_ready=False, has_failed=True)
 

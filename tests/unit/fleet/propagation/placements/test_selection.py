@@ -1,4 +1,4 @@
-"""Which objects are selected, by a book of them held in memory."""
+"""What is placed of an object, and which objects never are."""
 
 from typing import Any
 
@@ -7,8 +7,12 @@ import pytest
 from clusterspace.apis.policies import ResourceSelector
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
+from clusterspace.fleet.propagation.bindings import Claim, with_claim
 from clusterspace.fleet.propagation.placements.selection import (
     Selection,
+    is_kept_home,
+    manifest_of,
+    may_be_placed,
     read_selectors,
     select,
     still_means,
@@ -16,7 +20,98 @@ from clusterspace.fleet.propagation.placements.selection import (
 from clusterspace.fleet.propagation.templates import TemplateRequest
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.kube.resources import GroupVersionKind, ResourceInfo
-from clusterspace.testing.builders import config_map, namespace
+from clusterspace.testing.builders import config_map, namespace, pod
+
+
+@pytest.mark.parametrize(
+    ("namespace", "is_home"),
+    [
+        ("default", True),
+        ("fleet-system", True),
+        ("kube-system", True),
+        ("karmada-es-west", True),
+        ("app", False),
+    ],
+)
+def test_namespaces_of_the_hub_are_never_placed(namespace: str, is_home: bool) -> None:
+    assert is_kept_home(namespace) is is_home
+
+
+@pytest.mark.parametrize(
+    ("template", "is_placed"),
+    [
+        (config_map("a"), True),
+        (config_map("kube-root-ca.crt"), False),
+        (config_map("a", deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        (pod("a"), False),
+        ({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, False),
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": "kubernetes.io/service-account-token",
+                "metadata": {"name": "a"},
+            },
+            False,
+        ),
+        (
+            {
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "metadata": {"name": "a", "ownerReferences": [{"kind": "Deployment"}]},
+            },
+            False,
+        ),
+        ({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a"}}, True),
+        (
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": "a",
+                    "labels": {
+                        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller"
+                    },
+                },
+            },
+            False,
+        ),
+    ],
+)
+def test_what_clusters_make_by_themselves_is_never_placed(
+    template: Object, is_placed: bool
+) -> None:
+    assert may_be_placed(template) is is_placed
+
+
+def test_what_is_the_hubs_stays_there() -> None:
+    noted = config_map(
+        "a",
+        {"v": "1"},
+        uid="1",
+        resourceVersion="5",
+        annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    )
+
+    assert manifest_of(with_claim(noted, Claim("id", "pp", "default"))) == config_map(
+        "a", {"v": "1"}
+    )
+
+
+def test_each_cluster_gives_its_own_ports_and_addresses() -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a"},
+        "spec": {
+            "clusterIP": "10.0.0.1",
+            "healthCheckNodePort": 30001,
+            "ports": [{"port": 80, "nodePort": 30000}],
+        },
+    }
+
+    assert manifest_of(service)["spec"] == {"ports": [{"port": 80}]}
+
 
 INFOS = {
     GroupVersionKind("", "v1", kind): ResourceInfo(

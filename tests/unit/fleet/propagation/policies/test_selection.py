@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
-from clusterspace.fleet.propagation.claims import Claim
+from clusterspace.fleet.propagation.bindings import Claim
 from clusterspace.fleet.propagation.policies.selection import (
     Policy,
     PolicyIndex,

@@ -6,7 +6,7 @@ from typing import Any
 from clusterspace.apis import stamps
 from clusterspace.fleet.propagation.scheduler.candidates import Candidate, candidate_of
 from clusterspace.fleet.propagation.scheduler.decisions import Decision, plan_for
-from clusterspace.fleet.propagation.scheduler.placements import applied_text
+from clusterspace.fleet.propagation.scheduler.demands import applied_text
 from clusterspace.kube.objects import Object
 
 DIVIDED: Object = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}

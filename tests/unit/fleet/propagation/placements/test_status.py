@@ -8,16 +8,14 @@ from tests.unit.fleet.propagation.placements.objects import placement
 from clusterspace.apis.fleet_placements import MANIFEST_HASH, TAKE_OVER, Identity
 from clusterspace.apis.works import identifier_of
 from clusterspace.fleet.propagation.placements.picking import ClusterDecision, Picking
-from clusterspace.fleet.propagation.placements.reports import (
+from clusterspace.fleet.propagation.placements.status import (
     ClusterReport,
-    cluster_conditions,
-    failed_placements,
-    report_cluster,
-)
-from clusterspace.fleet.propagation.placements.statuses import (
     ClusterView,
     Summary,
-    summed_up,
+    cluster_conditions,
+    failed_placements,
+    placement_status,
+    report_cluster,
     with_invalid_selectors,
 )
 from clusterspace.kube.conditions import Condition
@@ -165,7 +163,7 @@ def test_conditions_end_with_the_first_that_does_not_hold() -> None:
     east = view("east", ("RolloutStarted", "True"), ("Overridden", "True"))
     west = view("west", ("RolloutStarted", "False"))
 
-    status = summed_up(placement(), summary(east, west), 0)
+    status = placement_status(placement(), summary(east, west), 0)
 
     assert kinds(status) == [("Scheduled", "True"), ("RolloutStarted", "False")]
     assert status["conditions"][1]["message"] == "west: RolloutStarted there"
@@ -175,7 +173,7 @@ def test_conditions_end_with_the_first_that_does_not_hold() -> None:
 def test_that_clusters_are_missing_does_not_hide_those_that_are_there() -> None:
     east = view("east", ("RolloutStarted", "True"), ("Overridden", "False"))
 
-    status = summed_up(placement(), summary(east, asked_for=2), 0)
+    status = placement_status(placement(), summary(east, asked_for=2), 0)
 
     assert kinds(status) == [
         ("Scheduled", "False"),
@@ -188,9 +186,9 @@ def test_that_clusters_are_missing_does_not_hide_those_that_are_there() -> None:
 
 def test_a_condition_keeps_its_time_while_it_holds() -> None:
     east = view("east", ("RolloutStarted", "True"))
-    first = summed_up(placement(), summary(east), 0)
+    first = placement_status(placement(), summary(east), 0)
 
-    later = summed_up({**placement(), "status": first}, summary(east), 60)
+    later = placement_status({**placement(), "status": first}, summary(east), 60)
 
     assert later == first
 

@@ -10,10 +10,13 @@ from tests.unit.fleet.propagation.scheduler.fleet_objects import CORDON, binding
 from clusterspace.apis import stamps
 from clusterspace.client.discovery import ServedResources
 from clusterspace.errors import NotServed
-from clusterspace.fleet.propagation.explanation.cluster_notes import state_text
-from clusterspace.fleet.propagation.explanation.evidence import Evidence, find_named
-from clusterspace.fleet.propagation.explanation.explain import explain
-from clusterspace.fleet.propagation.explanation.notes import Standing
+from clusterspace.fleet.propagation.explanation import (
+    Evidence,
+    Standing,
+    explain,
+    find_named,
+    state_text,
+)
 from clusterspace.kube.objects import Object, with_metadata, with_value
 from clusterspace.kube.resources import ResourceInfo
 from clusterspace.testing.builders import deployment

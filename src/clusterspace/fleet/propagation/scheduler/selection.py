@@ -1,12 +1,55 @@
-"""How many of the clusters that may: spread over clusters, regions, zones, providers, labels."""
+"""Which of the clusters that may be used are used: scored, then spread over groups.
 
-from collections.abc import Iterable, Iterator, Sequence
+Those in use come before others, then those with more room.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Final, TypeAlias
 
-from clusterspace.fleet.propagation.scheduler.placements import Spread
-from clusterspace.fleet.propagation.scheduler.scores import Option
+from clusterspace.fleet.propagation.scheduler.affinities import AffinityGroup
+from clusterspace.fleet.propagation.scheduler.candidates import Candidate, most_replicas
+from clusterspace.fleet.propagation.scheduler.demands import Demand, Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A cluster that may be used, and what speaks for it."""
+
+    candidate: Candidate
+    tier: int = 0
+    """0 is the affinity group itself; the others take what it cannot hold."""
+    placed: int = 0
+    is_used: bool = False
+    free: int = 0
+    """How many replicas it could take besides those it has."""
+
+    @property
+    def name(self) -> str:
+        """What the cluster is called."""
+        return self.candidate.name
+
+    @property
+    def holds(self) -> int:
+        """How many replicas it could have in all."""
+        return self.placed + self.free
+
+
+def rank(fit: Iterable[Candidate], demand: Demand, group: AffinityGroup) -> tuple[Option, ...]:
+    """Return the clusters that may be used, the best first."""
+    options = [
+        Option(
+            each,
+            tier=group.find_tier(each.traits, may_overflow=demand.has_replicas) or 0,
+            placed=demand.placed.get(each.name, 0),
+            is_used=each.name in demand.placed,
+            free=most_replicas(each.room, demand.each_needs) if demand.has_replicas else 0,
+        )
+        for each in fit
+    ]
+    return tuple(sorted(options, key=lambda o: (o.tier, not o.is_used, -o.holds, o.name)))
+
 
 Options: TypeAlias = tuple[Option, ...]
 
@@ -35,12 +78,9 @@ def select(options: Options, spreads: Sequence[Spread], needed: int) -> Options 
     if len(options) < clusters.fewest:
         return _too_few(clusters, len(options))
     if others:
-        return _over_groups(options, others[0], clusters, needed)
-    return _with_room(options, clusters.most or len(options), needed)
-
-
-def _with_room(options: Options, count: int, needed: int) -> Options:
-    """Choose so many: as many of the best as possible, larger ones only as far as need be."""
+        return select_over_groups(options, others[0], clusters, needed)
+    # As many of the best as possible, larger ones only as far as need be.
+    count = clusters.most or len(options)
     chosen = options[:count]
     for kept in range(len(chosen), -1, -1):
         rest = sorted(options[kept:], key=lambda option: -option.holds)
@@ -50,28 +90,28 @@ def _with_room(options: Options, count: int, needed: int) -> Options:
     return chosen
 
 
-def _over_groups(
+def select_over_groups(
     options: Options, groups: Spread, clusters: Spread, needed: int
 ) -> Options | CannotSpread:
+    """Choose clusters of so many groups, as many clusters as asked for, with room if possible."""
     ranked = _ranked_groups(options, groups.field)
     most = min(each for each in (len(ranked), groups.most, clusters.most) if each)
     if most < groups.fewest:
         return _too_few(groups, most)
-    choices = _choices(ranked, most, clusters.most or len(options))
+    # For each combination of groups, those of the best groups first: the best clusters of each,
+    # then the largest of each.
+    count = clusters.most or len(options)
+    choices: list[Options] = []
+    for combination in islice(combinations(ranked, most), _MOST_TRIES):
+        choices.append(_over_each(combination, count))
+        larger = [tuple(sorted(each, key=lambda o: -o.holds)) for each in combination]
+        choices.append(_over_each(larger, count))
     enough = [each for each in choices if len(each) >= clusters.fewest]
     if not enough:
         return CannotSpread(
             f"no {most} groups by {groups.field} have {clusters.fewest} clusters that fit"
         )
     return next((each for each in enough if _hold(each) >= needed), max(enough, key=_hold))
-
-
-def _choices(ranked: Sequence[Options], groups: int, clusters: int) -> Iterator[Options]:
-    """Yield choices of clusters over so many groups, those of the best groups first."""
-    for combination in islice(combinations(ranked, groups), _MOST_TRIES):
-        yield _over_each(combination, clusters)
-        larger = [_by_room(group) for group in combination]
-        yield _over_each(larger, clusters)
 
 
 def _over_each(groups: Sequence[Options], count: int) -> Options:
@@ -90,15 +130,11 @@ def _ranked_groups(options: Options, field: str) -> list[Options]:
         groups[name] = (*groups.get(name, ()), option)
 
     def order(name: str) -> tuple[int, int, int, int, str]:
-        held = groups[name]
-        used = sum(option.is_used for option in held)
-        return (min(each.tier for each in held), -used, -_hold(held), -len(held), name)
+        group = groups[name]
+        used = sum(option.is_used for option in group)
+        return (min(each.tier for each in group), -used, -_hold(group), -len(group), name)
 
     return [groups[name] for name in sorted(groups, key=order)]
-
-
-def _by_room(options: Options) -> Options:
-    return tuple(sorted(options, key=lambda option: -option.holds))
 
 
 def _hold(options: Iterable[Option]) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.fleet.propagation.scheduler.estimates import most_replicas, room_of
+from clusterspace.fleet.propagation.scheduler.candidates import most_replicas, room_of
 from clusterspace.kube.objects import Object
 from clusterspace.kube.quantities import parse_quantity
 

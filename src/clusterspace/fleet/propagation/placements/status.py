@@ -1,0 +1,402 @@
+"""What a placement says of itself: what it selects, where it is, and what is wrong.
+
+    Works ──> object: synced, applied, available ──> cluster: conditions ──> placement: conditions
+
+    Scheduled ─> RolloutStarted ─> Overridden ─> WorkSynchronized ─> Applied ─> Available
+
+After the first that does not hold, the rest is left out: it would be about something that has not
+begun. That clusters are missing keeps nobody from hearing about those that are there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from clusterspace.apis.fleet_placements import (
+    MANIFEST_HASH,
+    PICK_FIXED,
+    TAKE_OVER,
+    Identity,
+    generation_of,
+)
+from clusterspace.apis.interpreter import kinds
+from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
+from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.fleet.propagation.placements.picking import Picking
+from clusterspace.fleet.propagation.works.revisions import Contents
+from clusterspace.kube.conditions import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Condition,
+    find_condition,
+    set_condition,
+)
+from clusterspace.kube.objects import Object, annotations_of, find_at
+from clusterspace.kube.resources import GroupKind
+
+SCHEDULED: Final = "Scheduled"
+ROLLOUT_STARTED: Final = "RolloutStarted"
+PREFIX: Final = "ClusterResourcePlacement"
+AVAILABLE: Final = "Available"
+OVERRIDDEN: Final = "Overridden"
+WORK_SYNCHRONIZED: Final = "WorkSynchronized"
+NOT_TRACKABLE: Final = "NotAllWorkAreAvailabilityTrackable"
+NOT_SYNCED_YET: Final = "WorkNotSynchronizedYet"
+
+MOST_FAILED: Final = 100
+_MOST_NAMED: Final = 3
+
+_REASONS: Final[Mapping[str, Mapping[str, str]]] = {
+    ROLLOUT_STARTED: {
+        TRUE: "RolloutStarted",
+        FALSE: "RolloutNotStartedYet",
+        UNKNOWN: "RolloutStartedUnknown",
+    },
+    OVERRIDDEN: {
+        TRUE: "NoOverrideSpecified",
+        FALSE: "OverriddenFailed",
+        UNKNOWN: "OverriddenPending",
+    },
+    WORK_SYNCHRONIZED: {
+        TRUE: "WorkSynchronized",
+        FALSE: "WorkNotSynchronizedYet",
+        UNKNOWN: "WorkSynchronizedUnknown",
+    },
+    APPLIED: {TRUE: "ApplySucceeded", FALSE: "ApplyFailed", UNKNOWN: "ApplyPending"},
+    AVAILABLE: {
+        TRUE: "ResourceAvailable",
+        FALSE: "ResourceNotAvailableYet",
+        UNKNOWN: "ResourceAvailableUnknown",
+    },
+}
+_CHAIN: Final = tuple(_REASONS)
+
+_TRACKED: Final = frozenset(
+    {
+        kinds.DEPLOYMENT,
+        kinds.STATEFUL_SET,
+        kinds.DAEMON_SET,
+        kinds.SERVICE,
+        kinds.DISRUPTION_BUDGET,
+        GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+    }
+)
+"""Kinds whose health says when they are there for their users."""
+
+_DATA: Final = frozenset(
+    GroupKind(group, kind)
+    for group, names in {
+        "": (
+            "Namespace", "Secret", "ConfigMap", "ServiceAccount", "LimitRange", "ResourceQuota",
+        ),
+        "rbac.authorization.k8s.io": ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+        "networking.k8s.io": ("NetworkPolicy", "IngressClass"),
+        "storage.k8s.io": ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass"),
+        "apps": ("ControllerRevision",),
+        "scheduling.k8s.io": ("PriorityClass",),
+    }.items()
+    for kind in names
+)  # fmt: skip
+"""Kinds that are there for their users as soon as they exist."""
+
+
+class Availability(Enum):
+    """Whether an object that is applied does what it is there for."""
+
+    AVAILABLE = "available"
+    UNTRACKABLE = "nobody can tell"
+    NOT_YET = "not yet"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReport:
+    """What became of one object on one cluster."""
+
+    identity: Identity
+    is_synced: bool
+    applied: str = UNKNOWN
+    reason: str = ""
+    message: str = ""
+    availability: Availability = Availability.NOT_YET
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """What became of everything on one cluster."""
+
+    objects: tuple[ObjectReport, ...]
+    sync_problem: str = ""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the cluster was told all that it is to have."""
+        return all(each.is_synced for each in self.objects)
+
+    @property
+    def failed(self) -> tuple[ObjectReport, ...]:
+        """The objects the cluster would not have."""
+        return tuple(each for each in self.objects if each.applied == FALSE)
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the cluster has everything."""
+        return self.is_synced and all(each.applied == TRUE for each in self.objects)
+
+    @property
+    def unavailable(self) -> tuple[ObjectReport, ...]:
+        """The objects that are applied and do not do what they are there for yet."""
+        return tuple(e for e in self.objects if e.availability is Availability.NOT_YET)
+
+    @property
+    def is_trackable(self) -> bool:
+        """Whether every object can tell when it is available."""
+        return all(e.availability is not Availability.UNTRACKABLE for e in self.objects)
+
+
+def report_cluster(
+    desired: Contents,
+    works: Mapping[Identity, Object],
+    obstacles: Mapping[Identity, str],
+    problems: Mapping[Identity, str],
+) -> ClusterReport:
+    """Sum up one cluster: what it is to have, its Works, and what stands in the way."""
+    reports: list[ObjectReport] = []
+    for identity, state in desired.items():
+        if identity in obstacles:
+            message = f"{identity} is left alone: {obstacles[identity]}"
+            reports.append(ObjectReport(identity, True, FALSE, "FailedToTakeOver", message))
+        else:
+            reports.append(report_object(identity, state, works.get(identity)))
+    trouble = [problems[e.identity] for e in reports if not e.is_synced and e.identity in problems]
+    return ClusterReport(tuple(reports), trouble[0] if trouble else "")
+
+
+def report_object(identity: Identity, desired_state: str, work: Object | None) -> ObjectReport:
+    """Report what became of one object; what a Work says of an earlier state is no answer."""
+    if work is None or is_being_deleted(work):
+        return ObjectReport(identity, is_synced=False)
+    if annotations_of(work).get(MANIFEST_HASH) != desired_state:
+        return ObjectReport(identity, is_synced=False)
+    applied = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
+    if applied.get("observedGeneration") != generation_of(work):
+        return ObjectReport(identity, is_synced=True)
+    if applied.get("status") != TRUE:
+        message, reason = str(applied.get("message") or ""), "ManifestApplyFailed"
+        if ALREADY_EXISTS in message:
+            # An object of somebody else is in the way: not like ours, or not to be had at all.
+            is_had_if_same = TAKE_OVER in annotations_of(work)
+            reason = "FailedToTakeOver" if is_had_if_same else "NotTakenOver"
+        return ObjectReport(identity, True, FALSE, reason, message, generation=generation_of(work))
+    kind = GroupKind(identity.group, identity.kind)
+    availability = Availability.AVAILABLE
+    if kind not in _DATA and kind not in _TRACKED:
+        availability = Availability.UNTRACKABLE
+    elif kind in _TRACKED and report_of(work).health == UNHEALTHY:
+        availability = Availability.NOT_YET
+    return ObjectReport(identity, True, TRUE, "Applied", availability=availability)
+
+
+def cluster_conditions(report: ClusterReport, generation: int) -> tuple[Condition, ...]:
+    """Return the conditions of a binding after its rollout began, up to the first not met."""
+    overridden = Condition(
+        OVERRIDDEN, TRUE, "NoOverrideSpecified", "there are no overrides", generation
+    )
+    if not report.is_synced and report.sync_problem:
+        problem = report.sync_problem
+        synced = Condition(WORK_SYNCHRONIZED, FALSE, "SyncWorkFailed", problem, generation)
+        return (overridden, synced)
+    if not report.is_synced:
+        waiting = _named([each for each in report.objects if not each.is_synced])
+        message = f"still to be handed to the cluster: {waiting}"
+        synced = Condition(WORK_SYNCHRONIZED, FALSE, NOT_SYNCED_YET, message, generation)
+        return (overridden, synced)
+    message = "every object is handed to the cluster"
+    synced = Condition(WORK_SYNCHRONIZED, TRUE, "AllWorkSynced", message, generation)
+
+    if report.failed:
+        message = f"{_named(report.failed)}: {report.failed[0].message}"
+        applied = Condition(APPLIED, FALSE, "NotAllWorkHaveBeenApplied", message, generation)
+        return (overridden, synced, applied)
+    if not report.is_applied:
+        waiting = _named([each for each in report.objects if each.applied != TRUE])
+        message = f"not told of yet: {waiting}"
+        applied = Condition(APPLIED, UNKNOWN, "ApplyInProgress", message, generation)
+        return (overridden, synced, applied)
+    message = "every object is on the cluster"
+    applied = Condition(APPLIED, TRUE, "AllWorkHaveBeenApplied", message, generation)
+
+    if report.unavailable:
+        message = f"not available yet: {_named(report.unavailable)}"
+        available = Condition(AVAILABLE, FALSE, "NotAllWorkAreAvailable", message, generation)
+    elif not report.is_trackable:
+        message = "every object is on the cluster; some cannot tell whether they are available"
+        available = Condition(AVAILABLE, TRUE, NOT_TRACKABLE, message, generation)
+    else:
+        message = "every object is available"
+        available = Condition(AVAILABLE, TRUE, "AllWorkAreAvailable", message, generation)
+    return (overridden, synced, applied, available)
+
+
+def failed_placements(report: ClusterReport, since: str) -> list[Object]:
+    """Return the objects a cluster would not have, as statuses list them."""
+    return [
+        {
+            **each.identity.to_object(),
+            "condition": {
+                "type": APPLIED,
+                "status": FALSE,
+                "reason": each.reason,
+                "message": each.message,
+                "observedGeneration": each.generation,
+                "lastTransitionTime": since,
+            },
+        }
+        for each in report.failed[:MOST_FAILED]
+    ]
+
+
+def _named(reports: Sequence[ObjectReport]) -> str:
+    names = ", ".join(str(each.identity) for each in reports[:_MOST_NAMED])
+    more = f" and {len(reports) - _MOST_NAMED} more" if len(reports) > _MOST_NAMED else ""
+    return f"{names}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What is reported of one cluster; its conditions are those of its binding."""
+
+    cluster: str
+    conditions: tuple[Condition, ...]
+    resource_index: str = ""
+    failed: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything there is to report of a placement."""
+
+    picking: Picking
+    placement_type: str
+    clusters: Sequence[ClusterView] = ()
+    selected: Sequence[Identity] = ()
+    resource_index: str = ""
+    is_external: bool = False
+
+
+def placement_status(placement: Object, summary: Summary, now: float) -> Object:
+    """Return the status of a placement."""
+    before: Object = placement.get("status") or {}
+    generation = generation_of(placement)
+    conditions = placement_conditions(summary, generation)
+    status: Object = {
+        "conditions": exactly(before.get("conditions"), conditions, now),
+        "selectedResources": [each.to_object() for each in summary.selected],
+        "observedResourceIndex": summary.resource_index,
+        "placementStatuses": cluster_statuses(before, summary, generation, now),
+    }
+    return {key: value for key, value in status.items() if value}
+
+
+def with_invalid_selectors(placement: Object, problems: Sequence[str], now: float) -> Object:
+    """Return the status of a placement that cannot tell what it selects; the rest stays said."""
+    before: Object = placement.get("status") or {}
+    message = f"nothing new is placed: {'; '.join(problems)}"
+    condition = Condition(
+        SCHEDULED, FALSE, "InvalidResourceSelectors", message, generation_of(placement)
+    )
+    conditions = exactly(before.get("conditions"), [_prefixed(condition)], now)
+    return {**before, "conditions": conditions}
+
+
+def exactly(
+    before: Sequence[Object] | None, desired: Iterable[Condition], now: float
+) -> list[Object]:
+    """Return these conditions and no others; one that held before keeps its time."""
+    made = [find_condition(set_condition(before, c, now).conditions, c.type) for c in desired]
+    return [each for each in made if each is not None]
+
+
+def scheduled_condition(picking: Picking, generation: int) -> Condition:
+    """Return whether a placement has the clusters it asks for."""
+    if picking.is_fulfilled:
+        return Condition(SCHEDULED, TRUE, "SchedulingPolicyFulfilled", picking.message, generation)
+    return Condition(SCHEDULED, FALSE, "SchedulingPolicyUnfulfilled", picking.message, generation)
+
+
+def placement_conditions(summary: Summary, generation: int) -> Iterable[Condition]:
+    """Yield the conditions of a placement, up to the first that does not hold everywhere."""
+    yield _prefixed(scheduled_condition(summary.picking, generation))
+    if not summary.clusters:
+        return
+    if summary.is_external:
+        reason, message = "RolloutControlledByExternalController", "somebody else rolls it out"
+        yield _prefixed(Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation))
+        return
+    for kind in _CHAIN:
+        condition = over_all_clusters(kind, summary.clusters, generation)
+        yield _prefixed(condition)
+        if condition.status != TRUE:
+            return
+
+
+def over_all_clusters(kind: str, clusters: Sequence[ClusterView], generation: int) -> Condition:
+    """Sum up one condition over all clusters: the worst of them counts."""
+    found: dict[str, Condition | None] = {
+        each.cluster: next((c for c in each.conditions if c.type == kind), None)
+        for each in clusters
+    }
+    statuses = {name: c.status if c else UNKNOWN for name, c in found.items()}
+    worst = next((s for s in (FALSE, UNKNOWN) if s in statuses.values()), TRUE)
+    reason = _REASONS[kind][worst]
+    if worst == TRUE:
+        return Condition(kind, TRUE, reason, f"on all {len(clusters)} cluster(s)", generation)
+    short = [name for name, status in statuses.items() if status == worst]
+    details = [
+        f"{name}: {condition.message if (condition := found[name]) else 'nothing is known yet'}"
+        for name in short[:_MOST_NAMED]
+    ]
+    more = f" and {len(short) - _MOST_NAMED} more" if len(short) > _MOST_NAMED else ""
+    return Condition(kind, worst, reason, "; ".join(details) + more, generation)
+
+
+def cluster_statuses(before: Object, summary: Summary, generation: int, now: float) -> list[Object]:
+    """Return an entry for each cluster picked, and one for each that is asked for and missing."""
+    known: dict[str, Object] = {
+        str(each.get("clusterName") or ""): each for each in before.get("placementStatuses") or ()
+    }
+    statuses: list[Object] = []
+    for view in summary.clusters:
+        message = f"{view.cluster} is picked"
+        conditions = [Condition(SCHEDULED, TRUE, SCHEDULED, message, generation)]
+        for each in view.conditions:
+            conditions.append(replace(each, observed_generation=generation))
+            if each.status != TRUE:
+                break
+        shown = (known.get(view.cluster) or {}).get("conditions")
+        status: Object = {
+            "clusterName": view.cluster,
+            "observedResourceIndex": view.resource_index,
+            "conditions": exactly(shown, conditions, now),
+            "failedPlacements": list(view.failed),
+        }
+        statuses.append({key: value for key, value in status.items() if value})
+
+    picking = summary.picking
+    refused = [each for each in picking.unpicked if not each.is_picked]
+    for number in range(max(0, (picking.asked_for or 0) - len(picking.picked))):
+        decision = refused[number] if number < len(refused) else None
+        names_it = summary.placement_type == PICK_FIXED and decision is not None
+        name = decision.cluster if names_it and decision else ""
+        why = f"{decision.cluster}: {decision.reason}" if decision else "there are no others"
+        failed = Condition(SCHEDULED, FALSE, "ScheduleFailed", why, generation)
+        shown = (known.get(name) or {}).get("conditions")
+        entry: Object = {"clusterName": name} if name else {}
+        statuses.append({**entry, "conditions": exactly(shown, [failed], now)})
+    return statuses
+
+
+def _prefixed(condition: Condition) -> Condition:
+    return replace(condition, type=PREFIX + condition.type)
