@@ -47,7 +47,6 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trus
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import StoreError
 from clusterspace.fleet.gateway.answers.documents import Documents
-from clusterspace.fleet.gateway.answers.surveys import Surveys
 from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.directory import Directory
 from clusterspace.fleet.gateway.identity import FleetAuthenticator
@@ -504,7 +503,7 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
     known = Directory(hub, members, partial(user_settings, RULES))
     lines = _Lines()
     fleet = build_fleet(settings, hub, known, CLOCK)
-    documents = Documents(Surveys(CLOCK, seconds_each=settings.limits.document_seconds))
+    documents = Documents(CLOCK, seconds_each=settings.limits.document_seconds)
     handler = fleet_handler(
         FleetApp(fleet, documents),
         FleetAuthenticator(hub, CLOCK),

@@ -9,9 +9,9 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching, using
 
 from clusterspace.client.requests import ApiRequest
-from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.versions import Continue
+from clusterspace.fleet.gateway.names import HUB
 from clusterspace.testing.builders import config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -151,7 +151,7 @@ async def test_so_is_a_token_to_go_on_with(site: Site, token: str):
     heard: list[Any] = []
     for name in (THERE, MADE_UP):
         vector = versions.encode({HUB: "1", name: "1"})
-        place = versions.encode(Continue(name, "", vector))
+        place = versions.encode_continue(Continue(name, "", vector))
         answer = await site.ask("GET", f"{MAPS}?limit=5&continue={place}", token=token)
         heard.append(without(name, answer))
 

@@ -27,7 +27,7 @@ from tests.component.gateway.watch_streams import Watching, watching
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.gateway.context import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import (
@@ -221,7 +221,7 @@ async def test_an_expired_version_is_believed_of_who_was_asked_for_one_and_of_no
 ):
     member.behave = listing()
     version = (await site.ask("GET", MAPS)).body["metadata"]["resourceVersion"]
-    assert HOSTILE in versions.decode(version, site.running.fleet.directory.everybody())
+    assert HOSTILE in versions.decode(version, site.running.fleet.directory.all_clusters())
     member.behave = refusing(410, "Expired")
 
     asked = await site.ask("GET", f"{MAPS}?resourceVersion={version}")
@@ -272,7 +272,7 @@ async def test_an_informer_that_waits_for_a_list_without_end_gets_the_rest(
             for change in ("ADDED", "DELETED")
         )
         end = found.ends[0]["object"]["metadata"]["resourceVersion"]
-        assert HOSTILE not in versions.decode(end, site.running.fleet.directory.everybody())
+        assert HOSTILE not in versions.decode(end, site.running.fleet.directory.all_clusters())
 
 
 async def test_our_own_informer_syncs_and_keeps_what_the_others_have(

@@ -23,9 +23,9 @@ from tests.bench.bench_fleet import join_all, running_fleet, settings_in
 from tests.bench.bench_hub import pod
 from tests.component.hub_wire import HubClient, WatchStream, config_map, tls_of
 
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
+from clusterspace.fleet.gateway.names import Naming, Subject
 
 MEMBERS = ("east", "west")
 CLIENTS = 1_000

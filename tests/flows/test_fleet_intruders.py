@@ -26,7 +26,7 @@ from tests.flows.fleet_intruders import (
 
 from clusterspace.apiserver.http.middleware.authorize import Decision
 from clusterspace.apiserver.http.users import User, act_at_hub
-from clusterspace.fleet.gateway.answers.asking import Asking
+from clusterspace.fleet.gateway.context import FleetContext
 from clusterspace.fleet.gateway.directory import Link
 from clusterspace.fleet.gateway.identity import HubReviews
 
@@ -102,7 +102,7 @@ async def test_everybody_is_shown_all_that_is_theirs(site: Site):
 ADMINISTRATOR = User("root", ("system:masters",))
 
 
-def as_administrator(_: Asking, link: Link) -> object:
+def as_administrator(_: FleetContext, link: Link) -> object:
     if link.is_hub:
         return act_at_hub(ADMINISTRATOR)
     return MASTERS_TRAVEL.headers(ADMINISTRATOR, link.cluster)
@@ -115,7 +115,7 @@ async def let_everybody_through(*_: object) -> Decision:
 async def test_a_gateway_that_asks_members_as_itself_is_found_out(
     site: Site, loot: Loot, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Asking, "identity_for", as_administrator)
+    monkeypatch.setattr(FleetContext, "identity_for", as_administrator)
 
     _, leaks = await run(site, loot, seed=7, count=ENOUGH)
 

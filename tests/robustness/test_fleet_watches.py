@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from tests.robustness.watch_clients import Client
 from tests.robustness.watch_fleet import Chaos, FragileFleet, fragile_fleet
 
-from clusterspace.fleet.gateway.watching import ClientStream
+from clusterspace.fleet.gateway.streams import ClientStream
 from clusterspace.testing.watch_histories import ClusterLog
 
 PATIENCE = 60.0

@@ -25,17 +25,16 @@ from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.background import keep_all, report
-from clusterspace.fleet.gateway.answers.asking import Fleet, FleetLimits
 from clusterspace.fleet.gateway.answers.documents import Documents
-from clusterspace.fleet.gateway.answers.surveys import Surveys
 from clusterspace.fleet.gateway.app import FleetApp
+from clusterspace.fleet.gateway.context import Fleet, FleetLimits
 from clusterspace.fleet.gateway.directory import Directory
-from clusterspace.fleet.gateway.flow import HUB
 from clusterspace.fleet.gateway.identity import (
     FleetAuthenticator,
     Gatekeeper,
     HubReviews,
 )
+from clusterspace.fleet.gateway.names import HUB
 from clusterspace.fleet.gateway.sessions import Sessions
 from clusterspace.fleet.gateway.troubles import Lapses
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
@@ -107,7 +106,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         rules = await member_rules(settings.hub, settings.member_cidrs)
         directory = Directory(hub, members, partial(user_settings, rules))
         fleet = build_fleet(settings, hub, directory, clock)
-        documents = Documents(Surveys(clock, seconds_each=settings.limits.document_seconds))
+        documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         # With an authenticator of its own: a user remembered for a new request must not vouch for

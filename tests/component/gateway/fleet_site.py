@@ -22,7 +22,7 @@ from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import NotFound
-from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.gateway.context import FleetLimits
 from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.fleet.gateway.troubles import Lapses, ListKey
 from clusterspace.fleet.membership import manifests, names

@@ -28,7 +28,7 @@ from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.watch import LineSplitter
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.gateway.answers.asking import FleetLimits
+from clusterspace.fleet.gateway.context import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
@@ -184,7 +184,7 @@ async def test_an_informer_is_told_once_that_it_has_everything(site: Site):
     assert len(found.ends) == 1
     end = initial[-1]["object"]
     assert (end["kind"], end["apiVersion"]) == ("ConfigMap", "v1")
-    everybody = site.running.fleet.directory.everybody()
+    everybody = site.running.fleet.directory.all_clusters()
     vector = versions.decode(end["metadata"]["resourceVersion"], everybody)
     assert set(vector) - {HOSTILE} == {"karmada", "east", "west"}
     names = {each["object"]["metadata"].get("name") for each in initial}

@@ -148,7 +148,7 @@ def fleet(
       export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
       kubectl get pods -A
     """
-    from clusterspace.fleet.gateway.answers.asking import FleetLimits
+    from clusterspace.fleet.gateway.context import FleetLimits
     from clusterspace.roots.clients import part_settings
     from clusterspace.roots.fleet import FleetSettings, serve_until_stopped
 

@@ -1,93 +1,99 @@
-"""Mounts the flow under the gateway's URL space: a call to its route, its route to its answer."""
+"""Mounts the gateway under its URL space: a request to its route, its route to its answer."""
 
-from dataclasses import replace
 from functools import cache
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import refusal
-from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
-from clusterspace.fleet.gateway.answers.asking import Asking, Fleet
 from clusterspace.fleet.gateway.answers.documents import Documents
-from clusterspace.fleet.gateway.answers.every import list_every
-from clusterspace.fleet.gateway.answers.every_watch.watch import watch_every
-from clusterspace.fleet.gateway.answers.follow_ups import kept_in_place
-from clusterspace.fleet.gateway.answers.one import answer_one
+from clusterspace.fleet.gateway.answers.list_all import list_all
 from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
-from clusterspace.fleet.gateway.answers.search import answer_found
-from clusterspace.fleet.gateway.flow import BodyNames, Reach, Route, Subject
+from clusterspace.fleet.gateway.answers.single import answer_found, answer_single
+from clusterspace.fleet.gateway.answers.watch_all import watch_all
+from clusterspace.fleet.gateway.context import Fleet, FleetContext
 from clusterspace.fleet.gateway.identity import proxy_request
+from clusterspace.fleet.gateway.names import BodyNames, Subject
 from clusterspace.fleet.gateway.renaming import inbound
-from clusterspace.fleet.gateway.routes import QUESTIONS, FleetRequest, read_fleet_request, route_for
+from clusterspace.fleet.gateway.routes import (
+    QUESTIONS,
+    FleetRequestInfo,
+    Reach,
+    Route,
+    read_fleet_request,
+    route_for,
+)
 
 
-def read_fleet_info(request: Request) -> RequestInfo:
-    """Return what a request asks, without the words that say of which cluster."""
-    return read_fleet_request(request.method, request.path, request.query).info
+def read_fleet_info(request: Request) -> FleetRequestInfo:
+    """Read what a request asks from its URL, without the words that say of which cluster.
+
+    The URL is read here and nowhere else: what goes through the chain and reaches the app is this.
+    """
+    return read_fleet_request(request.method, request.path, request.query)
 
 
 class FleetApp:
-    """Answers authenticated calls; what they may do is for each cluster to decide."""
+    """Answers authenticated requests; what they may do is for each cluster to decide."""
 
     def __init__(self, fleet: Fleet, documents: Documents) -> None:
         self._fleet = fleet
         self._documents = documents
 
-    async def __call__(self, context: RequestContext) -> Response | None:
-        """Answer a call; what clusters answered counts until the client has it."""
-        hold = self._fleet.memory.open_hold(context.user.name)
-        context.request.after_answer(hold.close)
-        return await self._answer(replace(await self._route(context), hold=hold))
-
-    async def _answer(self, asking: Asking) -> Response | None:
-        route = asking.route
+    async def __call__(self, http: RequestContext) -> Response | None:
+        """Answer a request; what clusters answered counts until the client has it."""
+        hold = self._fleet.memory.open_hold(http.user.name)
+        http.request.after_answer(hold.close)
+        route = await self._route(http)
+        context = FleetContext(self._fleet, http, route, hold)
         if is_review(route):
-            return await answer_review(asking)
+            return await answer_review(context)
         if route.reach is Reach.ONE:
-            return await answer_one(asking, route.naming)
+            return await answer_single(context, route.naming)
         if not route.info.is_resource:
-            return await self._documents.answer(asking)
-        if route.reach is not Reach.EVERY:
-            return await answer_found(asking)
+            return await self._documents.answer(context)
+        if route.reach is not Reach.ALL:
+            return await answer_found(context)
         if route.info.is_watch:
-            return await watch_every(asking)
-        return await list_every(asking)
+            return await watch_all(context)
+        return await list_all(context)
 
-    async def _route(self, context: RequestContext) -> Asking:
-        raw = context.request
-        request = read_fleet_request(raw.method, raw.path, raw.query)
-        body = await self._body_of(context, request)
+    async def _route(self, http: RequestContext) -> Route:
+        info = http.info
+        if not isinstance(info, FleetRequestInfo):
+            raise TypeError("the chain in front of a fleet reads requests with read_fleet_info")
+        body = b""
+        if info.verb == "create" and not info.name and not info.is_prefix:
+            # Nothing else says what the new object is called, and thereby in which cluster.
+            await self._refuse_strangers(http, info)
+            body = await http.read_body()
 
         @cache
         def body_names() -> BodyNames:
-            return inbound.names_in(body, context.header("content-type"), Subject.of(request.info))
-
-        federation = self._fleet.federation
-        context.cluster = request.clusterspace or ""  # for the record, if there is no route
+            return inbound.names_in(body, http.header("content-type"), Subject.of(info))
 
         def route_named() -> tuple[Route, str]:
-            route = route_for(request, federation=federation, body_names=body_names)
-            is_made = bool(body) and request.info.group not in QUESTIONS
+            federation = self._fleet.federation
+            route = route_for(info, federation=federation, body_names=body_names)
+            is_made = bool(body) and info.group not in QUESTIONS
             return route, body_names().name if is_made else ""
 
-        route, context.new_name = await context.run(route_named)
-        asking = kept_in_place(Asking(self._fleet, context, request, route))
-        context.cluster = asking.route.naming.cluster
-        return asking
+        http.cluster = info.clusterspace or ""  # for the record, if there is no route
+        route, http.new_name = await http.run(route_named)
+        route = self._fleet.sessions.keep_in_place(http, route)
+        http.cluster = route.naming.cluster
+        return route
 
-    async def _body_of(self, context: RequestContext, request: FleetRequest) -> bytes:
-        """Return the body of a create: nothing else says what the new object is called."""
-        is_create = request.info.verb == "create" and not request.info.name
-        if request.is_prefix or not is_create:
-            return b""
-        if UNAUTHENTICATED in context.user.groups:
-            # A body takes memory and a place in flight for as long as it is sent. A stranger who
-            # may neither create such a thing on the hub nor reach a member is refused before that.
-            reviews, user = self._fleet.reviews, context.user
-            decision = await reviews.decide(user, request.info)
-            reach = proxy_request("create", request.clusterspace or "")
-            if not decision.allowed and not (await reviews.decide(user, reach)).allowed:
-                raise refusal(user, request.info, decision.reason)
-        return await context.read_body()
+    async def _refuse_strangers(self, http: RequestContext, info: FleetRequestInfo) -> None:
+        """Refuse a stranger who may neither create such a thing on the hub nor reach a member.
+
+        A body takes memory and a place in flight for as long as it is sent: this comes before it.
+        """
+        if UNAUTHENTICATED not in http.user.groups:
+            return
+        reviews = self._fleet.reviews
+        decision = await reviews.decide(http.user, info)
+        reach = proxy_request("create", info.clusterspace or "")
+        if not decision.allowed and not (await reviews.decide(http.user, reach)).allowed:
+            raise refusal(http.user, info, decision.reason)

@@ -24,7 +24,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.informers import Informer, Update
 from clusterspace.errors import BadRequest, ClusterError, Details, NotFound
-from clusterspace.fleet.gateway.flow import HUB
+from clusterspace.fleet.gateway.names import HUB
 from clusterspace.fleet.gateway.troubles import Troubles
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
@@ -120,7 +120,7 @@ class Directory:
         """Return the names of all members, reachable or not."""
         return tuple(sorted(self._known))
 
-    def everybody(self) -> tuple[str, ...]:
+    def all_clusters(self) -> tuple[str, ...]:
         """Return the names of all clusters, the control plane first."""
         return (HUB, *self.members())
 

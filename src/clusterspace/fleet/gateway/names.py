@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.fleet.gateway.flow import HUB
+from clusterspace.apiserver.http.request_info import RequestInfo
+
+HUB: Final = "karmada"
+"""What the control plane is called where a cluster is named."""
 
 MARKER: Final = ".clusterspace."
 
@@ -57,3 +60,45 @@ def in_order(clusters: Iterable[str]) -> list[str]:
 def position(cluster: str) -> tuple[bool, str]:
     """Return where a cluster comes in an answer; a sort key."""
     return cluster != HUB, cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the objects of one cluster are called in a request and in its answer."""
+
+    cluster: str
+    qualifies_names: bool = False
+    """Whether names carry the cluster: `nginx.clusterspace.member1`."""
+    qualifies_namespaces: bool = False
+    """Whether namespaces do: `default.clusterspace.member1`."""
+    qualifies_marked: bool = False
+    """Whether names do that would be taken for those of another cluster: in lists of the hub."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything is called what the cluster itself calls it."""
+        return not (self.qualifies_names or self.qualifies_namespaces or self.qualifies_marked)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyNames:
+    """What the body of a request calls its object; empty where it does not say."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What kind of object a body is about, as its URL says: patches do not say it themselves."""
+
+    group: str
+    version: str
+    resource: str
+    subresource: str = ""
+
+    @classmethod
+    def of(cls, info: RequestInfo) -> "Subject":
+        """Return what this request is about."""
+        return cls(info.group, info.version, info.resource, info.subresource)

@@ -14,7 +14,7 @@ by its connection, which it shares with nobody; unless something on the way shar
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,7 +23,16 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.errors import MalformedSelector
-from clusterspace.kube.selectors import LabelSelector, Operator, Requirement, label_selector_of
+from clusterspace.fleet.gateway.merge.failures import Reply
+from clusterspace.fleet.gateway.names import HUB, Naming
+from clusterspace.fleet.gateway.routes import Reach, Route
+from clusterspace.kube.selectors import (
+    LabelSelector,
+    Operator,
+    Requirement,
+    label_selector_of,
+    parse_label_selector,
+)
 
 REMEMBERED_SECONDS: Final = 60.0
 """A command asks at once, but waits up to this long for the first pod to appear."""
@@ -38,6 +47,8 @@ _PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for")
 _TYPED: Final = ("*/*", "application/vnd.kubernetes.protobuf")
 """What clients accept that know the kinds they ask for."""
 _RUN: Final = "gateway.run"
+_NARROWING: Final = ("fieldSelector", "continue", "limit")
+"""What nobody says who only goes on to the pods of an object."""
 
 _WITH_SELECTORS: Final = frozenset(
     {
@@ -108,8 +119,8 @@ def selector_in(group: str, resource: str, body: bytes) -> LabelSelector | None:
         return None
     try:
         spec = _workloads.decode(body).spec
-        held = spec.selector if spec is not None else None
-        selector = label_selector_of({"matchLabels": held} if kind in _WITH_LABELS else held)
+        written = spec.selector if spec is not None else None
+        selector = label_selector_of({"matchLabels": written} if kind in _WITH_LABELS else written)
     except (msgspec.DecodeError, MalformedSelector):
         return None
     return selector if selector.requirements else None
@@ -126,8 +137,8 @@ class Sessions:
     def note(self, run: Run, namespace: str, selector: LabelSelector, cluster: str) -> None:
         """Remember that a run has found an object with this selector in a cluster."""
         key, now = _key(run, namespace, selector), self._clock.monotonic()
-        held = self._found.get(key)
-        is_same = held is None or now >= held.until or held.cluster == cluster
+        known = self._found.get(key)
+        is_same = known is None or now >= known.until or known.cluster == cluster
         self._found[key] = _Found(cluster if is_same else None, now + REMEMBERED_SECONDS)
         self._found.move_to_end(key)
         if len(self._found) > self._most:
@@ -138,8 +149,40 @@ class Sessions:
 
         None when it has found none, or two.
         """
-        held = self._found.get(_key(run, namespace, selector))
-        return held.cluster if held and self._clock.monotonic() < held.until else None
+        known = self._found.get(_key(run, namespace, selector))
+        return known.cluster if known and self._clock.monotonic() < known.until else None
+
+    def note_found(self, context: RequestContext, route: Route, reply: Reply) -> None:
+        """Remember where a command has found an object that has pods.
+
+        The hub's own objects are templates, and their pods are wherever they were propagated to.
+        """
+        info, run = route.info, run_of(context)
+        is_found = reply.failure is None and reply.cluster != HUB
+        if run is None or not is_found or info.verb != "get" or info.subresource:
+            return
+        selector = selector_in(info.group, info.resource, reply.body)
+        if selector is not None:
+            self.note(run, info.namespace, selector, reply.cluster)
+
+    def keep_in_place(self, context: RequestContext, route: Route) -> Route:
+        """Return a route for pods as one to the cluster its command is at, where that is known."""
+        info = route.info
+        is_pods = (info.group, info.resource, info.subresource) == ("", "pods", "")
+        is_read = info.verb in ("list", "watch") and not info.name
+        if route.reach is not Reach.ALL or not (is_pods and is_read and info.namespace):
+            return route
+        run = run_of(context)
+        if run is None or any(info.query.get(key) for key in _NARROWING):
+            return route
+        try:
+            selector = parse_label_selector(info.query.get("labelSelector"))
+        except MalformedSelector:
+            return route  # for the clusters to refuse
+        cluster = self.find(run, info.namespace, selector)
+        if cluster is None:
+            return route
+        return replace(route, reach=Reach.ONE, naming=Naming(cluster, qualifies_names=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from clusterspace.errors import MethodNotAllowed
-from clusterspace.fleet.gateway.flow import HUB, BodyNames, Naming, Reach
-from clusterspace.fleet.gateway.routes import read_fleet_request, route_for
+from clusterspace.fleet.gateway.names import HUB, BodyNames, Naming
+from clusterspace.fleet.gateway.routes import Reach, read_fleet_request, route_for
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/{space}deployments"
 ALL_DEPLOYMENTS = "/apis/apps/v1/{space}deployments"
@@ -104,7 +104,7 @@ def test_a_name_reaches_the_cluster_it_ends_with(row: Row, cluster: str) -> None
 def test_lists_and_watches_reach_every_cluster(row: Row) -> None:
     route = asked(row, "")
 
-    assert route.reach is Reach.EVERY
+    assert route.reach is Reach.ALL
     assert route.info.verb == row.operation
     assert route.info.path == row.collection.format(space="")
 

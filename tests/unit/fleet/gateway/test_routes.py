@@ -5,11 +5,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterspace.errors import BadRequest, MalformedSelector, MethodNotAllowed, NotFound
-from clusterspace.fleet.gateway.flow import HUB, BodyNames, Naming, Reach, Route
-from clusterspace.fleet.gateway.names import qualify
+from clusterspace.fleet.gateway.names import HUB, BodyNames, Naming, qualify
 from clusterspace.fleet.gateway.routes import (
-    FleetRequest,
-    naming_in,
+    FleetRequestInfo,
+    Reach,
+    Route,
     read_fleet_request,
     route_for,
 )
@@ -18,7 +18,7 @@ PODS = "/api/v1/namespaces/default/pods"
 KARMADA = "/apis/cluster.karmada.io/v1alpha1/clusters"
 
 
-def read(method: str, url: str) -> FleetRequest:
+def read(method: str, url: str) -> FleetRequestInfo:
     path, _, query = url.partition("?")
     return read_fleet_request(method, path, query)
 
@@ -74,19 +74,17 @@ def test_the_explicit_segment_is_gone_before_anyone_looks(
 ) -> None:
     request = read("GET", url)
 
-    assert request.info.path == own_path
+    assert request.path == own_path
     assert request.clusterspace == "m1"
-    assert route_for(request, federation=federation) == Route(
-        request.info, Reach.ONE, plainly("m1")
-    )
+    assert route_for(request, federation=federation) == Route(request, Reach.ONE, plainly("m1"))
 
 
 def test_a_resource_that_is_called_clusterspaces_can_be_served() -> None:
     listed = read("GET", "/apis/example.com/v1/namespaces/ns/clusterspaces")
     one = read("GET", "/apis/example.com/v1/namespaces/ns/clusterspaces/mine")
 
-    assert (listed.info.resource, listed.clusterspace) == ("clusterspaces", None)
-    assert (one.info.name, one.clusterspace) == ("mine", None)
+    assert (listed.resource, listed.clusterspace) == ("clusterspaces", None)
+    assert (one.name, one.clusterspace) == ("mine", None)
 
 
 def test_two_explicit_segments_are_refused() -> None:
@@ -158,7 +156,7 @@ def test_a_path_without_a_clusterspace_keeps_its_escapes_too() -> None:
 def test_the_prefix_of_all_clusters_is_no_prefix(prefix: str) -> None:
     assert routed("GET", f"{prefix}{PODS}") == routed("GET", PODS)
     assert routed("GET", f"{prefix}/api/v1/clusterspaces/m1/nodes").naming == plainly("m1")
-    assert routed("GET", f"{prefix}/version").reach is Reach.EVERY
+    assert routed("GET", f"{prefix}/version").reach is Reach.ALL
 
 
 def test_the_clusters_of_karmada_are_objects_like_others() -> None:
@@ -291,7 +289,7 @@ def test_a_request_in_a_clusters_own_words_is_not_changed(base: str, scope: str,
     assume(base.startswith("/apis") or not scope or tail != "/namespaces/p")
     request = read("GET", f"{base}{scope}{tail}")
 
-    assert route_for(request, federation=True).info == request.info
+    assert route_for(request, federation=True).info == request
 
 
 @given(bases, scopes, st.sampled_from(["/pods/{name}", "/pods/{name}/log", "/a/{name}/b/c"]))
@@ -360,7 +358,7 @@ def test_a_selector_that_names_an_object_names_its_cluster(
     ],
 )
 def test_a_selector_that_names_no_object_reaches_every_cluster(query: str) -> None:
-    assert routed("GET", f"{PODS}?{query}").reach is Reach.EVERY
+    assert routed("GET", f"{PODS}?{query}").reach is Reach.ALL
 
 
 def test_a_selector_of_one_bare_name_is_read_like_a_bare_name() -> None:
@@ -469,7 +467,7 @@ def test_a_create_without_a_name_is_taught_the_other_ways() -> None:
 def test_whether_a_namespace_is_there_is_asked_of_everyone(federation: bool) -> None:
     for url in ["/api/v1/namespaces/x", "/api/v1/namespaces?fieldSelector=metadata.name%3Dx"]:
         assert routed("GET", url, federation=federation).reach is Reach.ANY
-    assert routed("GET", "/api/v1/namespaces", federation=federation).reach is Reach.EVERY
+    assert routed("GET", "/api/v1/namespaces", federation=federation).reach is Reach.ALL
 
 
 def test_a_namespace_of_another_group_is_an_object_like_others() -> None:
@@ -484,7 +482,7 @@ def test_what_i_may_do_is_asked_of_every_cluster(federation: bool) -> None:
     url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     there = BodyNames(namespace="shop.clusterspace.m1")
 
-    assert routed("POST", url, BodyNames(), federation=federation).reach is Reach.EVERY
+    assert routed("POST", url, BodyNames(), federation=federation).reach is Reach.ALL
     assert routed("POST", url, there, federation=federation).naming.cluster == "m1"
 
 
@@ -507,13 +505,13 @@ def test_nothing_is_deleted_in_every_cluster(url: str, federation: bool) -> None
 
 @pytest.mark.parametrize("url", ["/version", "/api", "/apis/apps/v1", "/openapi/v3", "/healthz"])
 def test_other_paths_are_about_the_whole_fleet(url: str) -> None:
-    assert routed("GET", url, federation=False).reach is Reach.EVERY
+    assert routed("GET", url, federation=False).reach is Reach.ALL
 
 
 def test_in_a_collection_members_are_told_apart_and_the_hub_keeps_its_names() -> None:
     every, unsaid = routed("GET", PODS), routed("GET", f"{PODS}/p", federation=False)
 
-    assert naming_in(every, "m1") == by_name("m1")
-    assert naming_in(every, HUB) == Naming(HUB, qualifies_marked=True)
-    assert naming_in(unsaid, "m1") == plainly("m1")
-    assert naming_in(routed("GET", f"{PODS}/p.clusterspace.m1"), "m1") == by_name("m1")
+    assert every.naming_in("m1") == by_name("m1")
+    assert every.naming_in(HUB) == Naming(HUB, qualifies_marked=True)
+    assert unsaid.naming_in("m1") == plainly("m1")
+    assert routed("GET", f"{PODS}/p.clusterspace.m1").naming_in("m1") == by_name("m1")

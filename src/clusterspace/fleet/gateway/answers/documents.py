@@ -1,178 +1,249 @@
-"""What is about the fleet itself: discovery, schemas, version, health."""
+"""What is about the fleet itself: discovery, schemas, version, health.
 
+What each cluster serves and which release it runs is remembered, and the last word counts. A
+cluster that cannot be asked still serves what it served: what a client may ask for must not change
+because one cluster is slow.
+"""
+
+import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.negotiation import JSON, aggregated_version
 from clusterspace.apiserver.http.relays import Passage, relay
 from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
-from clusterspace.errors import ClusterError
-from clusterspace.fleet.gateway.answers.asking import Asking
-from clusterspace.fleet.gateway.answers.surveys import Surveys
+from clusterspace.client.answers import unreadable
+from clusterspace.client.connection import Connection
+from clusterspace.client.discovery import Discovery
+from clusterspace.client.requests import ApiRequest
+from clusterspace.errors import ApiError, ClusterError
+from clusterspace.fleet.gateway.context import FleetContext
 from clusterspace.fleet.gateway.directory import Link
+from clusterspace.fleet.gateway.fanout import find_targets
 from clusterspace.fleet.gateway.merge import discovery
 from clusterspace.fleet.gateway.merge.discovery import FleetApi
 from clusterspace.kube import discovery_documents, statuses
+from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
-from clusterspace.kube.resources import GroupVersion
+from clusterspace.kube.resources import GroupVersion, ResourceInfo
 from clusterspace.telemetry import metrics
 
 HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
 
-class Documents:
-    """Answers what names no resource."""
+FRESH_SECONDS: Final = 5.0
+"""New kinds are served within this time; an answer that has not changed costs a cluster nothing."""
 
-    def __init__(self, surveys: Surveys) -> None:
-        self._surveys = surveys
-        self.is_ready = False
-        """Whether /readyz says yes."""
+PAUSE_SECONDS: Final = 10.0
+"""After which a cluster is asked again that did not answer."""
 
-    async def answer(self, asking: Asking) -> Response | None:
-        """Answer a GET for a path that is no resource."""
-        context, path = asking.context, asking.route.info.path
-        if context.info.method not in ("GET", "HEAD"):
-            raise statuses.method_not_allowed()
-        if path in HEALTH:
-            return self._health(context, path)
-        decision = await asking.fleet.reviews.decide(context.user, asking.route.info)
-        if not decision.allowed:
-            raise refusal(context.user, asking.route.info, decision.reason)
-        if path == "/metrics":
-            return Response(200, headers_for(context, metrics.CONTENT_TYPE), metrics.render())
-        return await self._of_fleet(asking, path.strip("/").split("/"))
+_MOST_BYTES: Final = 4 * 1024 * 1024
 
-    def _health(self, context: RequestContext, path: str) -> Response:
-        if path == "/readyz" and not self.is_ready:
-            raise statuses.unavailable("the fleet API server is starting or stopping")
-        return text_response(context, 200, "ok")
-
-    async def _of_fleet(self, asking: Asking, segments: list[str]) -> Response | None:
-        reached = await _reach(asking)
-        links = reached.links
-        match segments:
-            case ["version"]:
-                return await self._version(asking.context, links)
-            case ["openapi", "v2"]:
-                return await self._pass_on(asking, links[0], asking.context.request.path)
-            case ["openapi", "v3"]:
-                return await self._schema_index(asking.context, links)
-            case ["openapi", "v3", *document]:
-                return await self._schema(asking, links, "/".join(document))
-            case ["api" | "apis", *_]:
-                return _discover(asking.context, await self._api(reached), segments)
-            case _:
-                return _unknown(asking.context)
-
-    async def _api(self, reached: "_Reached") -> FleetApi:
-        return discovery.merge(await self._surveys.served.of(reached.links, reached.silent))
-
-    async def _version(self, context: RequestContext, links: list[Link]) -> Response:
-        found = discovery.merge_releases(await self._surveys.versions.of(links))
-        if found is None:
-            raise statuses.unavailable("no cluster tells its version")
-        return value_response(context, 200, found)
-
-    async def _schema_index(self, context: RequestContext, links: list[Link]) -> Response:
-        indexes = await self._surveys.schemas.of(links)
-        versions = await self._surveys.versions.of(links)
-        known = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
-        return _tagged(
-            context, discovery.schema_index(discovery.merge_schemas(indexes, known)), JSON
-        )
-
-    async def _schema(self, asking: Asking, links: list[Link], path: str) -> Response | None:
-        indexes = await self._surveys.schemas.of(links)
-        versions = await self._surveys.versions.of(links)
-        known = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
-        wanted = asking.route.info.query.get("hash")
-        picked = discovery.pick_schema(path, wanted, indexes, known)
-        if picked is None:
-            return _unknown(asking.context)
-        link = next(each for each in links if each.cluster == picked.cluster)
-        return await self._pass_on(asking, link, picked.url)
-
-    async def _pass_on(self, asking: Asking, link: Link, target: str) -> Response | None:
-        identity = asking.identity_for(link)
-        passage = Passage(link.connection, target, identity, link.is_hub, asking.hold)
-        return await relay(asking.context, passage)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
-    """The clusters the caller may reach: those that can be asked, and those that cannot now."""
+class _Surveyed(Generic[Found]):
+    connection: Connection
+    found: Found
+    until: float
 
-    links: list[Link]
-    silent: tuple[str, ...]
-
-
-async def _reach(asking: Asking) -> _Reached:
-    """Return the ways to all clusters the caller may reach, the control plane among them."""
-    targets = await asking.targets(asking.fleet.directory.everybody())
-    silent = [each.cluster for each in targets.skipped if isinstance(each.error, ClusterError)]
-    return _Reached(await asking.links(targets.chosen), tuple(silent))
+    def is_fresh(self, connection: Connection, now: float) -> bool:
+        """Whether the same cluster would hardly say anything else now."""
+        return self.connection is connection and now < self.until
 
 
-def _discover(context: RequestContext, api: FleetApi, segments: list[str]) -> Response:
-    match segments:
-        case ["api" | "apis"]:
-            return _root(context, api, is_core=segments == ["api"])
-        case ["apis", name]:
-            group = api.find_group(name)
-            return _found(context, discovery_documents.group_document(group) if group else None)
-        case ["api", version]:
-            return _version_list(context, api, GroupVersion("", version))
-        case ["apis", name, version]:
-            return _version_list(context, api, GroupVersion(name, version))
-        case _:
-            return _unknown(context)
+class Survey(Generic[Found]):
+    """One question, put to every cluster now and then."""
+
+    def __init__(
+        self, ask: Callable[[Connection], Awaitable[Found]], clock: Clock, *, seconds_each: float
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._seconds = seconds_each
+        self._known: dict[str, _Surveyed[Found]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._not_before: dict[str, float] = {}
+        """When a cluster that failed is asked again."""
+
+    async def of(self, links: Sequence[Link], silent: Iterable[str] = ()) -> dict[str, Found]:
+        """Return what each cluster says, or said last; those that never said anything are out.
+
+        `silent` are clusters that cannot be asked now.
+        """
+        async with asyncio.TaskGroup() as group:
+            for link in links:
+                group.create_task(self._refresh(link), name=f"survey {link.cluster}")
+        clusters = (*(link.cluster for link in links), *silent)
+        return {each: self._known[each].found for each in clusters if each in self._known}
+
+    async def _refresh(self, link: Link) -> None:
+        async with self._locks.setdefault(link.cluster, asyncio.Lock()):
+            known = self._known.get(link.cluster)
+            if known is not None and known.is_fresh(link.connection, self._clock.monotonic()):
+                return
+            if self._clock.monotonic() < self._not_before.get(link.cluster, 0.0):
+                return
+            try:
+                async with asyncio.timeout(self._seconds):
+                    found = await self._ask(link.connection)
+            except (ApiError, ClusterError, TimeoutError):
+                # Whoever asks next does not wait for it again: one slow cluster costs one client.
+                self._not_before[link.cluster] = self._clock.monotonic() + PAUSE_SECONDS
+                return
+            self._not_before.pop(link.cluster, None)
+            until = self._clock.monotonic() + FRESH_SECONDS
+            self._known[link.cluster] = _Surveyed(link.connection, found, until)
 
 
-def _root(context: RequestContext, api: FleetApi, *, is_core: bool) -> Response:
+def _document(path: str) -> Callable[[Connection], Awaitable[Object]]:
+    async def ask(connection: Connection) -> Object:
+        headers = (("Accept", "application/json"),)
+        answer = await connection.ask(
+            ApiRequest("GET", path, headers=headers, most_bytes=_MOST_BYTES)
+        )
+        try:
+            return msgspec.json.decode(answer.body, type=dict[str, Any])
+        except UNREADABLE as error:
+            raise unreadable(connection.cluster, f"{path} is no document", error) from error
+
+    return ask
+
+
+class Documents:
+    """Answers what names no resource."""
+
+    def __init__(self, clock: Clock, *, seconds_each: float) -> None:
+        self.is_ready = False
+        """Whether /readyz says yes."""
+        self._discoveries: WeakKeyDictionary[Connection, Discovery] = WeakKeyDictionary()
+        self._served = Survey(self._discover, clock, seconds_each=seconds_each)
+        self._versions = Survey(_document("/version"), clock, seconds_each=seconds_each)
+        self._schemas = Survey(_document("/openapi/v3"), clock, seconds_each=seconds_each)
+
+    async def _discover(self, connection: Connection) -> tuple[ResourceInfo, ...]:
+        known = self._discoveries.get(connection)
+        if known is None:
+            # Kept, because it knows the tags of the documents it has.
+            known = self._discoveries[connection] = Discovery(connection, fresh_seconds=0)
+        return (await known.served()).resources
+
+    async def answer(self, context: FleetContext) -> Response | None:
+        """Answer a GET for a path that is no resource."""
+        http, info = context.http, context.info
+        if info.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
+        if info.path in HEALTH:
+            if info.path == "/readyz" and not self.is_ready:
+                raise statuses.unavailable("the fleet API server is starting or stopping")
+            return text_response(http, 200, "ok")
+        decision = await context.fleet.reviews.decide(http.user, info)
+        if not decision.allowed:
+            raise refusal(http.user, info, decision.reason)
+        if info.path == "/metrics":
+            return Response(200, headers_for(http, metrics.CONTENT_TYPE), metrics.render())
+        return await self._of_fleet(context, info.path.strip("/").split("/"))
+
+    async def _of_fleet(self, context: FleetContext, segments: list[str]) -> Response | None:
+        """Answer with what the clusters say that the caller may reach, the control plane first."""
+        http, directory = context.http, context.fleet.directory
+        targets = await find_targets(context, directory.all_clusters())
+        links = [await directory.link(each) for each in targets.chosen]
+        silent = [each.cluster for each in targets.skipped if isinstance(each.error, ClusterError)]
+
+        async def api() -> FleetApi:
+            return discovery.merge(await self._served.of(links, silent))
+
+        match segments:
+            case ["version"]:
+                version = discovery.merge_releases(await self._versions.of(links))
+                if version is None:
+                    raise statuses.unavailable("no cluster tells its version")
+                return value_response(http, 200, version)
+            case ["openapi", "v2"]:
+                return await _pass_on(context, links[0], http.request.path)
+            case ["openapi", "v3", *document]:
+                return await self._schema(context, links, "/".join(document))
+            case ["api" | "apis"]:
+                return _root(http, await api(), is_core=segments == ["api"])
+            case ["apis", name]:
+                group = (await api()).find_group(name)
+                found = None if group is None else discovery_documents.group_document(group)
+            case ["api", version]:
+                found = _resource_list(await api(), GroupVersion("", version))
+            case ["apis", name, version]:
+                found = _resource_list(await api(), GroupVersion(name, version))
+            case _:
+                found = None
+        return _unknown(http) if found is None else value_response(http, 200, found)
+
+    async def _schema(
+        self, context: FleetContext, links: Sequence[Link], path: str
+    ) -> Response | None:
+        """Answer with a document as the best cluster has it; without a path, with their index."""
+        indexes = await self._schemas.of(links)
+        versions = await self._versions.of(links)
+        releases = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
+        if not path:
+            documents = discovery.merge_schemas(indexes, releases)
+            return _tagged(context.http, discovery.schema_index(documents), JSON)
+        picked = discovery.pick_schema(path, context.info.query.get("hash"), indexes, releases)
+        if picked is None:
+            return _unknown(context.http)
+        link = next(each for each in links if each.cluster == picked.cluster)
+        return await _pass_on(context, link, picked.url)
+
+
+async def _pass_on(context: FleetContext, link: Link, target: str) -> Response | None:
+    identity = context.identity_for(link)
+    passage = Passage(link.connection, target, identity, link.is_hub, context.hold)
+    return await relay(context.http, passage)
+
+
+def _resource_list(api: FleetApi, served: GroupVersion) -> Object | None:
+    found = api.find_version(served)
+    return None if found is None else discovery_documents.resource_list(served.group, found)
+
+
+def _root(http: RequestContext, api: FleetApi, *, is_core: bool) -> Response:
     for sentence in api.disagreements:
-        context.warn(sentence)
-    wanted = aggregated_version(context.header("accept"))
+        http.warn(sentence)
+    wanted = aggregated_version(http.header("accept"))
     if wanted:
         groups = [each for each in api.groups if (each.name == "") is is_core]
         kind, group = discovery_documents.AGGREGATED_KIND, discovery_documents.AGGREGATED_GROUP
         media_type = f"{JSON};g={group};v={wanted};as={kind}"
-        return _tagged(context, discovery_documents.aggregated(groups, wanted), media_type)
+        return _tagged(http, discovery_documents.aggregated(groups, wanted), media_type)
     if is_core:
-        address = context.header("host")
-        return value_response(context, 200, discovery_documents.core_versions(api.groups, address))
-    return value_response(context, 200, discovery_documents.group_list(api.groups))
+        address = http.header("host")
+        return value_response(http, 200, discovery_documents.core_versions(api.groups, address))
+    return value_response(http, 200, discovery_documents.group_list(api.groups))
 
 
-def _version_list(context: RequestContext, api: FleetApi, served: GroupVersion) -> Response:
-    found = api.find_version(served)
-    body = None if found is None else discovery_documents.resource_list(served.group, found)
-    return _found(context, body)
+def _unknown(http: RequestContext) -> Response:
+    return text_response(http, 404, "404 page not found\n")
 
 
-def _found(context: RequestContext, body: Object | None) -> Response:
-    return _unknown(context) if body is None else value_response(context, 200, body)
-
-
-def _unknown(context: RequestContext) -> Response:
-    return text_response(context, 404, "404 page not found\n")
-
-
-def _tagged(context: RequestContext, document: Object, media_type: str) -> Response:
+def _tagged(http: RequestContext, document: Object, media_type: str) -> Response:
     """Answer with a document that clients keep, and ask about by its tag."""
     body = msgspec.json.encode(document)
     tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
     headers = [
-        *(pair for pair in headers_for(context, media_type) if pair[0] != "Cache-Control"),
+        *(pair for pair in headers_for(http, media_type) if pair[0] != "Cache-Control"),
         ("Cache-Control", "public"),
         ("ETag", tag),
         ("Vary", "Accept"),
     ]
-    if context.header("if-none-match") == tag:
+    if http.header("if-none-match") == tag:
         return Response(304, headers)
     return Response(200, headers, body)

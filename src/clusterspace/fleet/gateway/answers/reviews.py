@@ -1,27 +1,33 @@
-"""May I: a question that each cluster answers for itself, and the fleet for all of them."""
+"""May I: a question that each cluster answers for itself, and the fleet for all of them.
 
-from collections.abc import Sequence
-from typing import Any, Final
+The answer is yes when every cluster says yes; else it says who does and who does not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 import msgspec
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS
 from clusterspace.apiserver.http.responses import value_response
-from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved, RequestEntityTooLarge
-from clusterspace.fleet.gateway import fanout
-from clusterspace.fleet.gateway.answers.asking import Asking
+from clusterspace.fleet.gateway.context import FleetContext
 from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.flow import HUB, Naming, Reach, Reply, Route, Subject
-from clusterspace.fleet.gateway.merge import failures, reviews
-from clusterspace.fleet.gateway.merge.reviews import Opinion
+from clusterspace.fleet.gateway.fanout import ask_one, fan_out, find_targets
+from clusterspace.fleet.gateway.merge import failures
+from clusterspace.fleet.gateway.merge.failures import Reply
+from clusterspace.fleet.gateway.names import HUB, Naming
 from clusterspace.fleet.gateway.renaming import inbound
-from clusterspace.kube.objects import find_at
+from clusterspace.fleet.gateway.routes import Reach, Route
+from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.objects import Object, find_at
 
 _RESOURCE: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 """Verbs that reach a cluster by the right of their own name; all others look."""
+_MOST_NAMED: Final = 10
 
 
 def is_review(route: Route) -> bool:
@@ -31,72 +37,100 @@ def is_review(route: Route) -> bool:
     return is_asked and not route.is_relayed
 
 
-async def answer_review(asking: Asking) -> Response:
+async def answer_review(context: FleetContext) -> Response:
     """Ask every cluster the question is about; one that is out of reach has no say."""
-    is_about_one = asking.route.reach is Reach.ONE
-    clusters = (asking.route.naming.cluster,) if is_about_one else asking.fleet.everybody()
-    if is_about_one:
-        await asking.require(asking.route.naming.cluster, "get")
-    targets = await asking.targets(clusters)
-    body = await asking.context.read_body()
-    if asking.context.is_heavy:
+    http, clusters = context.http, context.fleet.all_clusters()
+    if context.route.reach is Reach.ONE:
+        clusters = (context.route.naming.cluster,)
+        await context.require(clusters[0], "get")
+    targets = await find_targets(context, clusters)
+    body = await http.read_body()
+    if http.is_heavy:
         # Every cluster is asked, and nobody asks about a thousand things at once.
         raise RequestEntityTooLarge("Request entity too large: the review has too many parts")
 
     async def ask(link: Link) -> Reply:
-        return asking.note(await _ask(asking, link, body))
+        version_for = await context.version_for(link.cluster)
+        own = inbound.rewrite(
+            body,
+            http.header("content-type"),
+            Naming(link.cluster),
+            context.subject,
+            version_for=version_for,
+        )
+        query, seconds = context.info.query, context.fleet.limits.list_seconds
+        reply = await ask_one(
+            link, lambda link: context.request_to(link, query, body=own, seconds=seconds)
+        )
+        if reply.failure is None:
+            try:
+                read_opinion(reply)
+            except ClusterMisbehaved as nonsense:
+                reply = Reply(link.cluster, reply.status, failure=nonsense)
+        return context.note(reply)
 
-    at_once = asking.fleet.limits.clusters_at_once
-    replies = await fanout.ask_all(await asking.links(targets.chosen), ask, at_once=at_once)
-    asking.refuse_or_warn(verdict := failures.judge(replies, targets.skipped))
-    status = reviews.merge(await _within_reach(asking, verdict.answered))
-    answered: dict[str, Any] = msgspec.json.decode(verdict.answered[0].body)
-    return value_response(asking.context, 201, {**answered, "status": status})
-
-
-async def _ask(asking: Asking, link: Link, body: bytes) -> Reply:
-    """Return a review that says something; any other answer is a failure."""
-    version_for = await asking.version_for(link.cluster)
-    naming, subject = Naming(link.cluster), Subject.of(asking.route.info)
-    content_type = asking.context.header("content-type")
-    own = inbound.rewrite(body, content_type, naming, subject, version_for=version_for)
-    query, seconds = asking.route.info.query, asking.fleet.limits.list_seconds
-
-    def make_ask(link: Link) -> ApiRequest:
-        return asking.ask(link, query, body=own, seconds=seconds)
-
-    reply = await fanout.ask_one(link, make_ask)
-    if reply.failure is not None:
-        return reply
-    try:
-        reviews.read_opinion(reply)
-    except ClusterMisbehaved as nonsense:
-        return Reply(link.cluster, reply.status, failure=nonsense)
-    return reply
-
-
-async def _within_reach(asking: Asking, replies: Sequence[Reply]) -> list[Opinion]:
-    """Return what clusters say; a yes is none where the hub lets the caller only look."""
-    opinions = [reviews.read_opinion(reply) for reply in replies]
-    verb = _reach_verb_in(replies[0].body)
+    answered = (await fan_out(context, targets, ask, failures.judge)).answered
+    review: dict[str, Any] = msgspec.json.decode(answered[0].body)
+    # A yes is none where the hub lets the caller only look.
+    opinions = [read_opinion(reply) for reply in answered]
     members = [each.cluster for each in opinions if each.cluster != HUB]
-    reachable = await asking.fleet.gatekeeper.admit(asking.context.user, verb, members)
-
-    def limited(opinion: Opinion) -> Opinion:
+    reachable = await context.fleet.gatekeeper.admit(http.user, _reach_verb_in(review), members)
+    for index, opinion in enumerate(opinions):
         refused = None if opinion.cluster == HUB else reachable.find_refusal(opinion.cluster)
-        if refused is None:
-            return opinion
-        why = refused or f"not allowed to reach cluster {opinion.cluster} for this"
-        return Opinion(opinion.cluster, is_allowed=False, reason=why)
-
-    return [limited(each) for each in opinions]
+        if refused is not None:
+            why = refused or f"not allowed to reach cluster {opinion.cluster} for this"
+            opinions[index] = Opinion(opinion.cluster, is_allowed=False, reason=why)
+    return value_response(http, 201, {**review, "status": merge_opinions(opinions)})
 
 
-def _reach_verb_in(review: bytes) -> str:
+def _reach_verb_in(review: Object) -> str:
     """Return the right on `clusters/proxy` that what a review asks about would take."""
-    asked: Any = msgspec.json.decode(review)
-    if find_at(asked, "spec", "resourceAttributes", "subresource") in CONNECTS:
+    if find_at(review, "spec", "resourceAttributes", "subresource") in CONNECTS:
         return "create"
     kinds = ("resourceAttributes", "nonResourceAttributes")
-    verbs = [find_at(asked, "spec", kind, "verb") for kind in kinds]
+    verbs = [find_at(review, "spec", kind, "verb") for kind in kinds]
     return next((verb for verb in verbs if verb in _WRITES), "get")
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one cluster says of somebody's right to do something."""
+
+    cluster: str
+    is_allowed: bool
+    reason: str = ""
+
+
+def read_opinion(reply: Reply) -> Opinion:
+    """Read an access review that a cluster answered; ClusterMisbehaved when it is none."""
+    try:
+        review: Any = msgspec.json.decode(reply.body)
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(reply.cluster, "its access review cannot be read") from error
+    allowed = find_at(review, "status", "allowed") if isinstance(review, dict) else None
+    if not isinstance(allowed, bool):
+        raise ClusterMisbehaved(reply.cluster, "its access review decides nothing")
+    reason = find_at(cast("Object", review), "status", "reason")
+    return Opinion(reply.cluster, allowed, str(reason or ""))
+
+
+def merge_opinions(opinions: Sequence[Opinion]) -> Mapping[str, Any]:
+    """Return the status of the fleet's own answer; there must be an opinion.
+
+    A right that some clusters refuse is none of the whole fleet's: whoever relies on a yes would
+    be refused halfway.
+    """
+    willing = [each.cluster for each in opinions if each.is_allowed]
+    refusing = [each for each in opinions if not each.is_allowed]
+    if not refusing:
+        return {"allowed": True, "reason": opinions[0].reason}
+    if not willing:
+        return {"allowed": False, "reason": refusing[0].reason}
+    denied = _enumerated([each.cluster for each in refusing])
+    return {"allowed": False, "reason": f"denied in {denied}; allowed in {_enumerated(willing)}"}
+
+
+def _enumerated(clusters: Sequence[str]) -> str:
+    more = len(clusters) - _MOST_NAMED
+    listed = ", ".join(clusters[:_MOST_NAMED])
+    return f"{listed} and {more} more" if more > 0 else listed

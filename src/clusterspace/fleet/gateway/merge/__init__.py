@@ -7,5 +7,4 @@ versions.py   per-cluster resourceVersions in one opaque string, and where a lis
 watches.py    many event streams to one, with vectors that can be gone on from
 events.py     one event: read as its cluster wrote it, written as the client wants it
 discovery.py  what the fleet serves: the union; whose schemas it shows, which release it claims
-reviews.py    may I, asked of a fleet
 """

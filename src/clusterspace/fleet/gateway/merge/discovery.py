@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 from clusterspace.fleet.gateway import names
-from clusterspace.fleet.gateway.flow import HUB
+from clusterspace.fleet.gateway.names import HUB
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import (

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from clusterspace.errors import ApiError, ClusterMisbehaved, MalformedObject
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge import tables
 from clusterspace.fleet.gateway.merge.lists import VERSION, ClusterList, Row, read_cluster_list
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits
 from clusterspace.fleet.gateway.renaming.edits import Fields
 from clusterspace.fleet.gateway.renaming.rules import renamer

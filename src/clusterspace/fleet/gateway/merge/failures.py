@@ -5,7 +5,7 @@ a 404, or a gap in a list, for a deletion.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -28,7 +28,7 @@ from clusterspace.errors import (
     Unauthorized,
 )
 from clusterspace.fleet.gateway import names
-from clusterspace.fleet.gateway.flow import Reply, Skipped
+from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.kube import statuses
 
 RETRY_AFTER_SECONDS: Final = 1
@@ -37,6 +37,28 @@ RETRY_AFTER_SECONDS: Final = 1
 _MOST_NAMED: Final = 10
 _LONGEST_WHY: Final = 100
 """With these two a Warning stays far below the 4096 characters a server sends at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one cluster answered: a whole answer of any status, or the reason why there is none."""
+
+    cluster: str
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = field(default=b"", repr=False)
+    failure: ApiError | ClusterError | None = None
+    listed: ClusterList | None = field(default=None, repr=False)
+    """The list that the body is, once it has been taken apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A cluster that is not asked, or whose answer does not count, and why."""
+
+    cluster: str
+    why: str
+    error: ApiError | ClusterError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +110,13 @@ def judge(
     replies: Sequence[Reply],
     skipped: Sequence[Skipped] = (),
     *,
-    held: Collection[str] = (),
+    copied: Collection[str] = (),
     is_given_up: IsGivenUp = _nobody_is,
 ) -> Verdict:
     """Decide about a list or a watch of every cluster.
 
     Whatever a cluster says, the others are shown, with a Warning about it. A reflector keeps a
-    copy and would delete there what is missing here: `held` are the clusters it may have objects
+    copy and would delete there what is missing here: `copied` are the clusters it may have objects
     of. It is told to come back while one of those fails, until that is given up; but not for
     clusters that refuse: whom a cluster admits does not change from one list to the next.
     """
@@ -107,14 +129,14 @@ def judge(
     if not answered:
         return _nobody_answers(missing, is_given_up)
     if gap := [
-        each for each in waited_for if each.cluster in held and each.loss is not _Loss.REFUSES
+        each for each in waited_for if each.cluster in copied and each.loss is not _Loss.REFUSES
     ]:
         return Verdict(error=_unavailable(_summary(gap, asked)))
     return Verdict(answered, _missing_from(losses, asked))
 
 
 def judge_page(
-    lost: Sequence[Reply], asked: int, *, held: Collection[str], is_given_up: IsGivenUp
+    lost: Sequence[Reply], asked: int, *, copied: Collection[str], is_given_up: IsGivenUp
 ) -> Verdict:
     """Decide about a page that some clusters fail to go on with, of so many that were asked.
 
@@ -122,7 +144,7 @@ def judge_page(
     """
     _, missing = _sort_out(lost, ())
     waited_for = [each for each in missing if not is_given_up(each.cluster, each.error)]
-    if gap := [each for each in waited_for if each.cluster in held]:
+    if gap := [each for each in waited_for if each.cluster in copied]:
         return Verdict(error=_unavailable(_summary(gap, asked)))
     return Verdict(warning=_missing_from(missing, asked))
 

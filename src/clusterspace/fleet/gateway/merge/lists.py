@@ -11,8 +11,7 @@ import msgspec
 
 from clusterspace.apiserver.http.foreign_answers import require_elements
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.flow import Naming, Subject
-from clusterspace.fleet.gateway.names import MARKER
+from clusterspace.fleet.gateway.names import MARKER, Naming, Subject
 from clusterspace.fleet.gateway.renaming.edits import Fields, encode
 from clusterspace.fleet.gateway.renaming.rules import renamer
 from clusterspace.kube import plain_text

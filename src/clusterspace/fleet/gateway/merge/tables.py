@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterspace.fleet.gateway.flow import Subject
 from clusterspace.fleet.gateway.merge.lists import (
     ClusterList,
     ListMetadata,
@@ -19,6 +18,7 @@ from clusterspace.fleet.gateway.merge.lists import (
     write_list,
     written_metadata,
 )
+from clusterspace.fleet.gateway.names import Subject
 from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import Edit, Fields
 from clusterspace.fleet.gateway.renaming.rules import qualifier

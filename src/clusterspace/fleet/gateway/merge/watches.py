@@ -26,7 +26,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, Expired
-from clusterspace.fleet.gateway.flow import Naming
 from clusterspace.fleet.gateway.merge.events import (
     Change,
     Head,
@@ -38,6 +37,7 @@ from clusterspace.fleet.gateway.merge.events import (
 )
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.versions import RunningVector, placed
+from clusterspace.fleet.gateway.names import Naming
 from clusterspace.kube.objects import Object
 
 

@@ -19,8 +19,7 @@ from clusterspace.apiserver.http.bodies import media_type_of, read_yaml, refuse_
 from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import MalformedPatch, UnsupportedMediaType
-from clusterspace.fleet.gateway.flow import BodyNames, Naming, Subject
-from clusterspace.fleet.gateway.names import NAME_LABELS
+from clusterspace.fleet.gateway.names import NAME_LABELS, BodyNames, Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import EACH, Change, Fields, Node, Tree
 from clusterspace.fleet.gateway.renaming.rules import unqualifier

@@ -5,7 +5,7 @@ from typing import Any, cast
 import msgspec
 
 from clusterspace.errors import ClusterMisbehaved, MalformedObject
-from clusterspace.fleet.gateway.flow import Naming, Subject
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import Fields
 from clusterspace.kube.objects import Object, find_at

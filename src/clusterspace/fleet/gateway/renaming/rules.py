@@ -19,7 +19,7 @@ from clusterspace.builtins import resources as builtins
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest, MalformedObject
 from clusterspace.fleet.gateway import names
-from clusterspace.fleet.gateway.flow import HUB, Naming, Subject
+from clusterspace.fleet.gateway.names import HUB, Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits
 from clusterspace.fleet.gateway.renaming.edits import Change, Edit, Fields, Tree
 from clusterspace.kube.json_pointers import Steps, read_pointer

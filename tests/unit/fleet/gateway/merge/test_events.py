@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge.events import (
     Change,
     PlainStyle,
@@ -13,6 +12,7 @@ from clusterspace.fleet.gateway.merge.events import (
     read_items,
 )
 from clusterspace.fleet.gateway.merge.lists import read_cluster_list
+from clusterspace.fleet.gateway.names import Naming, Subject
 
 PODS = Subject("", "v1", "pods")
 THINGS = Subject("example.com", "v1", "things")

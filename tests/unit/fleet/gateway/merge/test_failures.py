@@ -23,9 +23,10 @@ from clusterspace.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from clusterspace.fleet.gateway.flow import Reply, Skipped
 from clusterspace.fleet.gateway.merge.failures import (
     RETRY_AFTER_SECONDS,
+    Reply,
+    Skipped,
     Verdict,
     failure_of_one,
     judge,
@@ -55,7 +56,7 @@ def bad(cluster: str, failure: ApiError | ClusterError) -> Reply:
 def listed(*replies: Reply, skipped: tuple[Skipped, ...] = (), reflector: bool = False) -> Verdict:
     """Judge for a person, or for a reflector that has objects of every cluster."""
     held = [each.cluster for each in (*replies, *skipped)] if reflector else ()
-    return judge(replies, skipped, held=held)
+    return judge(replies, skipped, copied=held)
 
 
 # Lists and watches.
@@ -132,8 +133,8 @@ def test_a_request_one_cluster_does_not_understand_is_a_warning_or_a_gap() -> No
 def test_a_reflector_is_served_without_those_it_has_nothing_of_or_that_were_given_up() -> None:
     replies = good("m1"), bad("m2", silent("m2")), bad("m3", ApiError("something broke"))
 
-    without_m2 = judge(replies, held=("m1", "m3"))
-    served = judge(replies, held=("m1", "m2", "m3"), is_given_up=lambda *_: True)
+    without_m2 = judge(replies, copied=("m1", "m3"))
+    served = judge(replies, copied=("m1", "m2", "m3"), is_given_up=lambda *_: True)
 
     assert without_m2.error is not None
     assert "m2" not in without_m2.error.message
@@ -144,8 +145,8 @@ def test_a_reflector_is_served_without_those_it_has_nothing_of_or_that_were_give
 def test_a_page_that_one_cluster_cannot_go_on_with_is_a_warning_or_a_gap() -> None:
     lost = [bad("m2", LACKING), bad("m3", ApiError("something broke"))]
 
-    told = judge_page(lost, 4, held=(), is_given_up=lambda *_: False)
-    refused = judge_page(lost, 4, held=("m2", "m3"), is_given_up=lambda *_: False)
+    told = judge_page(lost, 4, copied=(), is_given_up=lambda *_: False)
+    refused = judge_page(lost, 4, copied=("m2", "m3"), is_given_up=lambda *_: False)
 
     assert told.error is None
     assert "1 of 4 clusters unreachable: m3 (" in told.warning

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge.lists import (
     ClusterList,
     ListMetadata,
     merge_lists,
     read_cluster_list,
 )
+from clusterspace.fleet.gateway.names import Naming, Subject
 
 POD = Subject("", "v1", "pods")
 VECTOR = ListMetadata("vector")

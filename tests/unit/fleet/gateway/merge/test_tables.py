@@ -7,9 +7,9 @@ import pytest
 from tests.corpus import load_scenario
 
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge import tables
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.kube.tables import Column
 
 GATES = Subject("example.com", "v1", "gates")

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from clusterspace.errors import Expired
-from clusterspace.fleet.gateway.flow import Naming, Subject
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.events import PlainStyle, Style
 from clusterspace.fleet.gateway.merge.lists import ClusterList, read_cluster_list
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.testing.watch_histories import ClusterLog, Logged, Segment, Told, read_told
 
 MAPS = Subject("", "v1", "configmaps")

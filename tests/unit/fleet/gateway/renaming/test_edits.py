@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from clusterspace.errors import MalformedObject
-from clusterspace.fleet.gateway.flow import Naming, Subject
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import EACH
 

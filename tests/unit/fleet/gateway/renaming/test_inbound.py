@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kube.protobuf.recordings import KUBECTL, Recording
 
 from clusterspace.errors import BadRequest, Expired, MalformedObject, UnsupportedMediaType
-from clusterspace.fleet.gateway.flow import BodyNames, Naming, Subject
+from clusterspace.fleet.gateway.names import BodyNames, Naming, Subject
 from clusterspace.fleet.gateway.renaming import inbound, outbound
 from clusterspace.kube.objects import name_of, with_metadata
 from clusterspace.kube.protobuf.decoding import decode

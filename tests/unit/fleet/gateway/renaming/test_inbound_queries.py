@@ -4,7 +4,7 @@ import pytest
 
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import MalformedSelector
-from clusterspace.fleet.gateway.flow import Naming
+from clusterspace.fleet.gateway.names import Naming
 from clusterspace.fleet.gateway.renaming import inbound
 
 NAMES = Naming("m1", qualifies_names=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.flow import Naming, Subject
+from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.fleet.gateway.renaming import outbound
 
 POD = Subject("", "v1", "pods")

@@ -14,7 +14,8 @@ from clusterspace.apiserver.http.foreign_answers import (
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON, YAML, Representation
 from clusterspace.apiserver.http.responses import as_yaml, headers_for, warning_headers
-from clusterspace.fleet.gateway.flow import HUB, Reply
+from clusterspace.fleet.gateway.merge.failures import Reply
+from clusterspace.fleet.gateway.names import HUB
 
 _AT_ONCE: Final = 64 * 1024
 _MOST_NAMED: Final = 10

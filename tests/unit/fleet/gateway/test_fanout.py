@@ -1,7 +1,7 @@
 """Who is asked, who is skipped, and why."""
 
 from clusterspace.errors import ClusterTimeout, Forbidden
-from clusterspace.fleet.gateway.targets import Candidate, pick_targets
+from clusterspace.fleet.gateway.fanout import Candidate, pick_targets
 
 
 def test_those_in_whose_way_nothing_stands_are_asked_in_order():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest
-from clusterspace.fleet.gateway.answers.pages import (
+from clusterspace.fleet.gateway.answers.list_all import (
     Slice,
     Stop,
     how_many_next,
@@ -14,8 +14,8 @@ from clusterspace.fleet.gateway.answers.pages import (
     read_limit,
     without_paging,
 )
-from clusterspace.fleet.gateway.flow import Naming
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
+from clusterspace.fleet.gateway.names import Naming
 
 
 def part(cluster: str, count: int, token: str = "") -> ClusterList:

@@ -1,0 +1,312 @@
+"""All clusters: lists, whole or page by page, of all that answer in time.
+
+A list with a limit walks the clusters in the order of answers. The first page asks them all, for it
+tells the version of each; a later one asks the cluster it goes on in, then those behind it.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.request_info import Query
+from clusterspace.client.requests import ApiRequest
+from clusterspace.errors import BadRequest, Expired, Forbidden
+from clusterspace.fleet.gateway import responses
+from clusterspace.fleet.gateway.context import FleetContext
+from clusterspace.fleet.gateway.directory import Link
+from clusterspace.fleet.gateway.fanout import ask_all, ask_for_list, fan_out, find_targets
+from clusterspace.fleet.gateway.merge import failures, lists, tables, versions
+from clusterspace.fleet.gateway.merge.failures import Reply
+from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
+from clusterspace.fleet.gateway.merge.versions import Continue
+from clusterspace.fleet.gateway.renaming import inbound
+from clusterspace.kube import statuses
+from clusterspace.kube.objects import find_at
+
+NOT_OLDER: Final = "NotOlderThan"
+_PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
+_MOST_DIGITS: Final = 18
+_MOST_TOGETHER: Final = 8
+
+
+async def list_all(context: FleetContext) -> Response | None:
+    """Answer a list with the objects of every cluster."""
+    walk = _Walk(context)
+    token = context.info.query.get("continue")
+    metadata = await (
+        walk.next_page(versions.decode_continue(token)) if token else walk.first_page()
+    )
+    merge = tables.merge if context.representation.is_table else lists.merge_lists
+    pieces = merge(walk.taken, subject=context.subject, metadata=metadata)
+    return await responses.send_merged(context.http, pieces, walk.replies, context.representation)
+
+
+class _Walk:
+    """One page of a list on its way through the clusters."""
+
+    def __init__(self, context: FleetContext) -> None:
+        self._context = context
+        self._query = context.info.query
+        self._limit = read_limit(self._query)
+        self.taken: list[ClusterList] = []
+        """What is on the page so far."""
+        self.replies: list[Reply] = []
+
+    async def first_page(self) -> ListMetadata:
+        """Ask every cluster; their versions together are the version of the list."""
+        context, query = self._context, self._query
+        wanted = await context.positions(query.get("resourceVersion"))
+        match = query.get("resourceVersionMatch")
+        targets = await find_targets(context, context.fleet.all_clusters())
+
+        def slice_of(cluster: str) -> Slice:
+            return Slice(self._limit, "", wanted.get(cluster, ""), match)
+
+        copied: Collection[str] = ()
+        if self._is_for_reflector:
+            # The clusters it may have a copy of, and would delete it. Who names a vector has just
+            # what is in it. Who names none may have anything.
+            is_vector = query.get("resourceVersion") not in ("", "0")
+            copied = wanted.keys() if is_vector else context.fleet.all_clusters()
+        judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
+        fanned = await fan_out(context, targets, self._asking_for(slice_of), judge)
+        self.replies += fanned.replies
+        listed = [each.listed for each in fanned.replies if each.listed is not None]
+        pinned = {each.cluster: each.metadata.resource_version for each in listed}
+        return _metadata(pinned, await self._take(listed, pinned))
+
+    async def next_page(self, place: Continue) -> ListMetadata:
+        """Go on where the last page stopped, in the clusters the first one was of.
+
+        Those behind are asked for nothing older than the first page knew: no list runs too old.
+        """
+        context = self._context
+        pinned = await context.positions(place.versions)
+        # Whoever holds a token may have made it up.
+        targets = await find_targets(context, place.remaining(pinned))
+        refused = [each for each in targets.skipped if isinstance(each.error, Forbidden)]
+        if refused and (error := failures.judge((), refused).error):
+            raise error
+        skipped = [Reply(each.cluster, failure=each.error) for each in targets.skipped]
+        self._go_on_without(skipped, len(pinned))
+
+        remaining = list(targets.chosen)
+        token = place.token if remaining[:1] == [place.cluster] else ""
+        count = 1  # alone at first: a cluster that was reached in a page may well fill the next
+        while remaining:
+            asked, remaining = remaining[:count], remaining[count:]
+            replies = await self._ask(asked, pinned, Slice(self._room, token))
+            for reply in replies:
+                if isinstance(reply.failure, Expired) and self._is_for_reflector:
+                    raise _expired(reply, place)
+            self._go_on_without([each for each in replies if each.listed is None], len(pinned))
+            listed = [each.listed for each in replies if each.listed is not None]
+            stop = await self._take(listed, pinned)
+            if stop is None and self._limit and self._room <= 0 and remaining:
+                stop = Stop(remaining[0])
+            if stop is not None:
+                return _metadata(pinned, stop)
+            token = ""
+            count = how_many_next(self._room, [each.count for each in listed])
+        return _metadata(pinned, None)
+
+    def _go_on_without(self, lost: Sequence[Reply], of: int) -> None:
+        """Go on without clusters that a list began with and cannot go on in, or refuse to.
+
+        People are told. Who keeps a copy has a part of theirs already, and would take the version
+        of the list for all of it; once such a cluster is set aside the list has to begin anew, in
+        one piece, which then has all of it or nothing.
+        """
+        if not lost:
+            return
+        context = self._context
+        copied = context.fleet.all_clusters() if self._is_for_reflector else ()
+        context.refuse_or_warn(
+            failures.judge_page(lost, of, copied=copied, is_given_up=context.is_given_up)
+        )
+        if self._is_for_reflector:
+            raise Expired(statuses.CONTINUE_TOO_OLD)
+
+    @property
+    def _room(self) -> int:
+        return self._limit and self._limit - sum(each.count for each in self.taken)
+
+    async def _take(
+        self, listed: Sequence[ClusterList], pinned: Mapping[str, str]
+    ) -> "Stop | None":
+        """Put on the page what fits; return where it stops, if it does."""
+        if not self._limit:
+            self.taken += listed
+            return None
+        plan = plan_page(listed, self._room, is_fresh=not self.taken)
+        self.taken += plan.taken
+        if plan.stop is None or not plan.is_cut:
+            return plan.stop
+        cluster = plan.stop.cluster
+        (again,) = await self._ask((cluster,), pinned, Slice(self._room))
+        if again.listed is None:
+            return plan.stop  # it has just failed: the next page will tell
+        self.taken.append(again.listed)
+        if token := again.listed.metadata.continue_token:
+            return Stop(cluster, token)
+        clusters = [each.cluster for each in listed]
+        behind = clusters[clusters.index(cluster) + 1 :]
+        return Stop(behind[0]) if behind else None
+
+    async def _ask(
+        self, clusters: Sequence[str], pinned: Mapping[str, str], start: "Slice"
+    ) -> list[Reply]:
+        def slice_of(cluster: str) -> Slice:
+            return Slice(start.limit, start.token, pinned[cluster], NOT_OLDER)
+
+        replies = await ask_all(self._context, clusters, self._asking_for(slice_of))
+        self.replies += replies
+        return replies
+
+    def _asking_for(self, slice_of: "Callable[[str], Slice]") -> Callable[[Link], Awaitable[Reply]]:
+        context = self._context
+        shared = without_paging(self._query)
+        seconds = context.fleet.limits.list_seconds
+
+        def request_to(link: Link) -> ApiRequest:
+            own = inbound.rewrite_query(shared, context.route.naming_in(link.cluster))
+            query = slice_of(link.cluster).added_to(own)
+            return context.request_to(link, query, seconds=seconds)
+
+        return lambda link: ask_for_list(
+            context, link, request_to, token=slice_of(link.cluster).token
+        )
+
+    @property
+    def _is_for_reflector(self) -> bool:
+        """Whether whoever asks keeps a copy, and would delete there what is missing here.
+
+        Such a client names a version. When that is too old it lists without one, page by page;
+        people do so too, by kubectl, which says that it is kubectl, or asks for a Table.
+        """
+        if self._query.get("resourceVersion") or self._query.get("sendInitialEvents"):
+            return True
+        context = self._context
+        is_person = context.representation.is_table or bool(context.http.header("kubectl-command"))
+        return bool(self._limit) and not is_person
+
+
+def _metadata(pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:
+    # A cluster without versions has its place in the list, and none in what is gone on from.
+    vector = versions.encode({each: version for each, version in pinned.items() if version})
+    if stop is None:
+        return ListMetadata(vector)
+    place = Continue(stop.cluster, stop.token, versions.encode(pinned))
+    return ListMetadata(vector, versions.encode_continue(place))
+
+
+def _expired(reply: Reply, place: Continue) -> Expired:
+    """Return the 410 of a cluster, with the place where its list may go on all the same."""
+    status: Any = msgspec.json.decode(reply.body or b"null")
+    token = find_at(status, "metadata", "continue") if isinstance(status, dict) else None
+    fresh = Continue(reply.cluster, str(token), place.versions) if token else None
+    return Expired(
+        statuses.CONTINUE_TOO_OLD,
+        continue_token=versions.encode_continue(fresh) if fresh else "",
+    )
+
+
+# -- which items of which clusters make a page: pure decisions about lists that are here -----------
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a page ends before all is listed."""
+
+    cluster: str
+    token: str = ""
+    """The cluster's own continue token; empty for its first item."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlan:
+    """What to put on a page."""
+
+    taken: tuple[ClusterList, ...]
+    stop: Stop | None = None
+    is_cut: bool = False
+    """Whether some of the items of the cluster it stops at still fit: ask it for just those."""
+
+    @property
+    def count(self) -> int:
+        """How many items there are so far."""
+        return sum(each.count for each in self.taken)
+
+
+def plan_page(lists: Sequence[ClusterList], room: int, *, is_fresh: bool) -> PagePlan:
+    """Fill a page that has room for so many items with lists, in the order given.
+
+    The first list of a fresh page is taken whatever its size: a server that gives more than it was
+    asked for would give as much the next time.
+    """
+    taken: list[ClusterList] = []
+    for each in lists:
+        if each.count > room and (taken or not is_fresh):
+            return PagePlan(tuple(taken), Stop(each.cluster), is_cut=room > 0)
+        taken.append(each)
+        room -= each.count
+        if each.metadata.continue_token:
+            return PagePlan(tuple(taken), Stop(each.cluster, each.metadata.continue_token))
+    return PagePlan(tuple(taken))
+
+
+def how_many_next(room: int, counts: Sequence[int]) -> int:
+    """Return how many clusters to ask together for the rest of a page.
+
+    As many as would fill it if they are like those asked before, `counts` items each: what does
+    not fit is listed in vain. No room means that there is no bound.
+
+    >>> how_many_next(400, [100]), how_many_next(10, [500]), how_many_next(0, [3])
+    (4, 1, 8)
+    """
+    usual = sum(counts) // len(counts) if counts else 0
+    if not room or not usual:
+        return _MOST_TOGETHER
+    return max(1, min(_MOST_TOGETHER, room // usual))
+
+
+def read_limit(query: Query) -> int:
+    """Return how many items a page may have; 0 when there is no bound.
+
+    With the version "0" any state will do, and servers answer from memory, whole.
+    """
+    text = query.get("limit")
+    if not text or query.get("resourceVersion") == "0":
+        return 0
+    if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise BadRequest(f"limit: {text[:64]!r} is not a number of items")
+    return int(text)
+
+
+def without_paging(query: Query) -> Query:
+    """Return the parameters that are the same for every cluster and every page."""
+    return Query(tuple(pair for pair in query.pairs if pair[0] not in _PAGING))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Which of its items a cluster is asked for."""
+
+    limit: int = 0
+    token: str = ""
+    version: str = ""
+    match: str = ""
+
+    def added_to(self, query: Query) -> Query:
+        """Return the parameters that ask for it."""
+        asked = {
+            "limit": str(self.limit) if self.limit else "",
+            "continue": self.token,
+            "resourceVersion": "" if self.token else self.version,
+            "resourceVersionMatch": "" if self.token or not self.version else self.match,
+        }
+        return Query((*query.pairs, *((key, value) for key, value in asked.items() if value)))

@@ -1,0 +1,280 @@
+"""One cluster: named by the request, or looked for among those the caller may reach.
+
+It is asked as if it were alone, and answered in the words of the client.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from clusterspace.apiserver.http.foreign_answers import (
+    clean_event,
+    clean_table,
+    headers_to_return,
+    require_fit,
+)
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import YAML
+from clusterspace.apiserver.http.relays import (
+    UNKNOWN_THERE,
+    is_short,
+    open_answer,
+    refuse_stranger,
+    relay,
+)
+from clusterspace.apiserver.http.request_info import Query, read_request
+from clusterspace.apiserver.http.responses import as_yaml
+from clusterspace.apiserver.http.tunnels import tunnel
+from clusterspace.client.requests import ApiRequest
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterMisbehaved,
+    CredentialsUnusable,
+    NotServed,
+    Unauthorized,
+)
+from clusterspace.fleet.gateway import responses
+from clusterspace.fleet.gateway.context import FleetContext
+from clusterspace.fleet.gateway.directory import Link
+from clusterspace.fleet.gateway.fanout import ask_one, fan_out, find_targets
+from clusterspace.fleet.gateway.merge import failures
+from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
+from clusterspace.fleet.gateway.merge.lists import read_cluster_list
+from clusterspace.fleet.gateway.names import HUB, Naming, Subject
+from clusterspace.fleet.gateway.renaming import inbound, outbound
+from clusterspace.fleet.gateway.renaming.rules import NOT_OBJECTS
+from clusterspace.fleet.gateway.routes import Reach, path_in_cluster
+from clusterspace.fleet.gateway.streams import lines_of
+from clusterspace.kube import statuses
+from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.resources import GroupResource
+from clusterspace.kube.selectors import parse_field_selector
+
+_OBJECT_BYTES: Final = 4 * 1024 * 1024
+"""More than any object has: one is looked for, in every cluster at once."""
+_SHORT_BYTES: Final = 1024 * 1024
+"""For the refusal of a watch, or a watch that is over at once."""
+
+
+async def answer_single(context: FleetContext, naming: Naming) -> Response | None:
+    """Answer with what one cluster answers."""
+    context.http.cluster = naming.cluster
+    try:
+        link = await context.link(naming.cluster)
+        # A long answer ends when its caller may no longer reach the cluster.
+        context.http.guards.append(lambda: context.link(naming.cluster))
+        return await _answer(context, naming, link)
+    except ClusterError as error:
+        if naming.cluster != HUB:
+            context.fleet.directory.troubles.note_single(naming.cluster, error)
+        raise failures.failure_of_one(error, is_write=context.info.is_write) from error
+
+
+async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response | None:
+    http, info = context.http, context.info
+    query = info.query
+    if not context.route.is_relayed:
+        version_for = await context.version_for(
+            naming.cluster, query.get("resourceVersion").encode()
+        )
+        query = inbound.rewrite_query(query, naming, version_for=version_for)
+    passage = context.passage(link, query)
+    if http.request.is_upgrade:
+        path, _, inner_query = passage.target.partition("?")
+        return await tunnel(http, passage, read_request(info.method, path, inner_query))
+    if context.route.is_relayed or info.subresource in NOT_OBJECTS:
+        return await relay(http, passage)
+    if info.method in ("GET", "HEAD") and naming.is_plain:
+        return await relay(http, passage)
+    if info.is_watch:
+        return await _relay_events(context, link, naming, query)
+
+    # The whole answer is read, and put into the client's words.
+    subject = context.subject
+    sent, content_type = await http.read_body(), http.header("content-type")
+    version_for = await context.version_for(naming.cluster, sent)
+    body = await http.run(
+        lambda: inbound.rewrite(sent, content_type, naming, subject, version_for=version_for)
+    )
+    seconds = context.fleet.limits.request_seconds
+    reply = await ask_one(
+        link, lambda link: context.request_to(link, query, body=body, seconds=seconds)
+    )
+    if not isinstance(reply.failure, ClusterError):
+        context.note(reply)
+    _refuse_failure(reply)
+    context.fleet.sessions.note_found(http, context.route, reply)
+    http.weigh(reply.body)
+
+    def respond_renamed() -> Response:
+        rewritten = outbound.rewrite(reply.body, naming, subject)
+        if context.representation.is_table and not link.is_hub and reply.status < 400:
+            rewritten = clean_table(link.cluster, rewritten)
+        return responses.send_one(http, reply, rewritten, link.speaker)
+
+    response = await http.run(respond_renamed)
+    is_yaml = context.representation.media_type == YAML and bool(response.body)
+    return await as_yaml(http, response) if is_yaml else response
+
+
+def _refuse_failure(reply: Reply) -> None:
+    """Raise what is no answer of the cluster's; a refusal in good form may pass."""
+    if isinstance(reply.failure, Unauthorized):
+        raise CredentialsUnusable(reply.cluster, UNKNOWN_THERE)
+    if isinstance(reply.failure, NotServed) and not reply.failure.details:
+        raise reply.failure  # a plain sentence, as servers say of groups they do not have
+    is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
+    if reply.failure is not None and not is_answer:
+        raise reply.failure
+
+
+# -- its events, as they come ----------------------------------------------------------------------
+
+
+async def _relay_events(
+    context: FleetContext, link: Link, naming: Naming, query: Query
+) -> Response | None:
+    """Pass a watch on, renaming what its events are about."""
+    http, subject = context.http, context.subject
+    request = context.request_to(link, query, seconds=context.fleet.limits.request_seconds)
+    request = replace(request, headers=(*request.headers, ("accept-encoding", "identity")))
+    has_rows = context.representation.is_table
+
+    def shown(line: bytes) -> bytes:
+        if not line.strip():
+            return b""
+        fit = line if link.is_hub else clean_event(link.cluster, line, has_rows=has_rows)
+        return renamed_event(fit, naming, subject)
+
+    async with AsyncExitStack() as stack:
+        answer = await open_answer(stack, link.connection, request)
+        require_fit(http, link.cluster, answer.status)
+        if is_short(answer):
+            whole = await answer.read(_SHORT_BYTES, request.hold)
+            refuse_stranger(link.cluster, whole)
+            reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
+            body = outbound.rewrite(whole.body, naming, subject) if whole.status >= 400 else b""
+            if whole.status < 400:
+                body = b"".join(map(shown, whole.body.split(b"\n")))
+            return responses.send_one(http, reply, body, link.speaker)
+        stream = http.request.start_stream(
+            200, headers_to_return(http, answer.headers, link.speaker)
+        )
+        try:
+            reading = lines_of(link.cluster, answer, context.fleet.memory)
+            async with aclosing(reading) as batches:
+                async for lines in batches:
+                    stream.write(b"".join(map(shown, lines)))
+                    await stream.drain()
+        except ClusterError:
+            # Cut, not ended: a client that saw an end would believe it had seen everything.
+            stream.abort()
+            return None
+        stream.end()
+        return None
+
+
+class _Event(msgspec.Struct):
+    """One line of a watch; the object is not decoded here."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_events: Final = msgspec.json.Decoder(_Event)
+
+
+def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:
+    """Return one event with its object renamed."""
+    try:
+        event = _events.decode(line)
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(naming.cluster, f"its event cannot be read: {error}") from error
+    renamed = outbound.rewrite(bytes(event.object), naming, subject)
+    return b'{"type":%b,"object":%b}\n' % (msgspec.json.encode(event.type), renamed.rstrip())
+
+
+# -- the cluster that has it -----------------------------------------------------------------------
+
+
+async def answer_found(context: FleetContext) -> Response | None:
+    """Find the cluster that has the object, then ask it what was asked."""
+    any_will_do = context.route.reach is Reach.ANY
+    clusters = context.fleet.all_clusters()
+    if any_will_do and HUB not in clusters:
+        clusters = (HUB, *clusters)
+    selector = parse_field_selector(context.info.query.get("fieldSelector"))
+    name = context.info.name or selector.requires_exact("metadata.name") or ""
+
+    async def look(link: Link) -> Reply:
+        reply = context.note(await _look(context, link, name))
+        context.note_list(reply)
+        return reply
+
+    def judge(replies: Sequence[Reply], skipped: Sequence[Skipped]) -> Verdict:
+        return failures.judge_search(
+            replies,
+            skipped,
+            name=name,
+            any_will_do=any_will_do,
+            home=HUB if context.fleet.federation else "",
+            is_given_up=context.is_given_up,
+        )
+
+    fanned = await fan_out(context, await find_targets(context, clusters), look, judge)
+    found = fanned.answered[0]
+    context.fleet.sessions.note_found(context.http, context.route, found)
+    return await answer_single(context, Naming(found.cluster))
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_read_named: Final = msgspec.json.Decoder(_Named).decode
+
+
+async def _look(context: FleetContext, link: Link, name: str) -> Reply:
+    """Return the object, or what selects it alone; nothing selected is not found."""
+    info = context.info
+    # The object itself, whatever of it is asked for.
+    whole = replace(info, subresource="", rest=(), is_watch_path=False)
+    request = ApiRequest(
+        "GET",
+        quote(path_in_cluster(whole), safe="/:") if info.name else context.path,
+        () if info.name else (("fieldSelector", info.query.get("fieldSelector")),),
+        headers=(("accept", "application/json"), *context.identity_for(link)),
+        seconds=context.fleet.limits.list_seconds,
+        most_bytes=_OBJECT_BYTES,
+        hold=context.hold,
+    )
+    reply = await ask_one(link, lambda _: request)
+    if reply.failure is not None:
+        return reply
+    if info.name:
+        # It is the object only if it says so: else every name would be everywhere.
+        try:
+            found = _read_named(reply.body)
+        except UNREADABLE:
+            found = _Named()
+        if (found.metadata.name, found.api_version) == (info.name, context.api_version):
+            return reply
+        why = "answered with something else than was asked for"
+        failure = ClusterMisbehaved(reply.cluster, why, code=reply.status)
+        return Reply(reply.cluster, failure=failure)
+    try:
+        count = read_cluster_list(reply.body, Naming(reply.cluster)).count
+    except ClusterMisbehaved as nonsense:
+        return Reply(reply.cluster, failure=nonsense)
+    missing = statuses.not_found(GroupResource(info.group, info.resource), name)
+    return reply if count else Reply(reply.cluster, failure=missing)

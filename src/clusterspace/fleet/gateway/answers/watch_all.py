@@ -1,0 +1,329 @@
+"""All clusters: watches, of all that are there now and of those that join.
+
+    options ──> where each cluster begins, and who is missing ──> one stream, fed by each cluster
+
+All that is found out before the first event is refused with a status; afterwards a stream can only
+end, which clients go on from, or end with 410, after which they list again.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.tasks import Supervisor
+from clusterspace.apiserver.http.negotiation import JSON
+from clusterspace.apiserver.http.request_info import Query
+from clusterspace.apiserver.http.responses import headers_for
+from clusterspace.errors import (
+    ApiError,
+    BadRequest,
+    Cause,
+    ClusterError,
+    Expired,
+    Forbidden,
+    TaskFailed,
+)
+from clusterspace.fleet.gateway.answers.cluster_feeds import (
+    ClusterFeed,
+    ClusterRequests,
+    MergedStream,
+)
+from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER
+from clusterspace.fleet.gateway.context import FleetContext
+from clusterspace.fleet.gateway.directory import Link, Membership
+from clusterspace.fleet.gateway.fanout import fan_out, find_targets
+from clusterspace.fleet.gateway.merge import failures
+from clusterspace.fleet.gateway.merge.events import PlainStyle, TableStyle
+from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
+from clusterspace.fleet.gateway.merge.lists import ClusterList
+from clusterspace.fleet.gateway.merge.watches import WatchMerger
+from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway.streams import ClientStream
+from clusterspace.kube import causes, statuses
+from clusterspace.kube.resources import GroupKind
+
+_log = structlog.get_logger(__name__)
+
+_MOST_DIGITS: Final = 9
+_SHORTEST_SECONDS: Final = 1800.0
+"""A watch without a timeout lives this long and up to twice it, so that reconnects spread out."""
+BOOKMARK_SECONDS: Final = 60.0
+_LAST_BOOKMARK_SECONDS: Final = 2.0
+"""A planned end is announced this long before it, so that the client goes on from there."""
+
+
+# -- what a client asks for: read once, refused as Kubernetes refuses ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How a watch is to begin, what it is to show, and when it is to end."""
+
+    version: str = ""
+    sends_initial: bool | None = None
+    """Whether it begins with everything there is, and says when that is complete."""
+    wants_bookmarks: bool = False
+    seconds: int = 0
+    """After which it ends; 0 leaves that to us."""
+    include: str = ""
+    """How much of an object stands beside its row in a Table."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it goes on from a version."""
+        return self.version not in ("", "0") and not self.sends_initial
+
+    @property
+    def starts_now(self) -> bool:
+        """Whether it is of what happens from now on, and nothing else."""
+        return not self.resumes and self.sends_initial is False
+
+
+def read_options(query: Query) -> WatchOptions:
+    """Read the parameters of a watch; raise Invalid with every combination that makes no sense."""
+    if found := list(_causes(query)):
+        raise statuses.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", found)
+    seconds = query.get("timeoutSeconds")
+    if seconds and not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= _MOST_DIGITS):
+        raise BadRequest(f"timeoutSeconds: {seconds[:64]!r} is not a number of seconds")
+    is_said = bool(query.get("sendInitialEvents"))
+    return WatchOptions(
+        version=query.get("resourceVersion"),
+        sends_initial=query.is_true("sendInitialEvents") if is_said else None,
+        wants_bookmarks=query.is_true("allowWatchBookmarks"),
+        seconds=int(seconds or 0),
+        include=query.get("includeObject"),
+    )
+
+
+def _causes(query: Query) -> Iterator[Cause]:
+    field, match = "resourceVersionMatch", query.get("resourceVersionMatch")
+    if not query.get("sendInitialEvents"):
+        if match:
+            why = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+            yield causes.forbidden(field, why)
+        return
+    if match != NOT_OLDER:
+        why = f"sendInitialEvents requires setting {field} to {NOT_OLDER}"
+        yield causes.forbidden(field, why)
+    if match not in ("", NOT_OLDER):
+        yield causes.not_supported(field, match, (NOT_OLDER,))
+
+
+# -- where each cluster begins, and who is missing -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known of every cluster before the first event."""
+
+    followed: Mapping[str, str]
+    """The version of each cluster that the client goes on from."""
+    listed: Sequence[ClusterList]
+    """The first page of each cluster that the client has nothing of yet."""
+    silent: Sequence[str]
+    """Clusters the client has nothing of, which cannot be asked now."""
+    copied: Collection[str] = ()
+    """Clusters whose objects the client would delete if they were not among the initial events."""
+
+
+async def _open(context: FleetContext, options: WatchOptions) -> Opening:
+    """Find out where each cluster begins, and refuse what would be taken for whole and is not."""
+    fleet = context.fleet
+    all_clusters = fleet.all_clusters()
+    wanted = await context.positions(options.version)
+    followed = wanted if options.resumes else {}
+    targets = await find_targets(context, all_clusters)
+    _require_all(followed, all_clusters, targets.skipped)
+    copied: Collection[str] = ()
+    if options.sends_initial:
+        # Only who waits for the end of the initial events deletes what was not among them.
+        copied = wanted.keys() if options.version not in ("", "0") else all_clusters
+
+    async def first_page(link: Link) -> Reply:
+        if link.cluster in followed:
+            return Reply(link.cluster, 200)  # it goes on from where it was: nothing to be asked
+        requests = ClusterRequests(context, link.cluster)
+        version = wanted.get(link.cluster, "")
+        return await requests.first_page(link, version, is_all=not options.starts_now)
+
+    def judge(replies: Sequence[Reply], skipped: Sequence[Skipped]) -> Verdict:
+        return failures.judge(replies, skipped, copied=copied, is_given_up=context.is_given_up)
+
+    fanned = await fan_out(context, targets, first_page, judge)
+    for reply in fanned.answered:
+        if fleet.lapses.refuses_watches(context.list_key(reply.cluster)):
+            why = "does not allow this watch; its objects are shown as they were"
+            context.http.warn(f"cluster {reply.cluster}: {why}")
+    lost = [each.cluster for each in fanned.replies if failures.may_recover(each.failure)]
+    lost += [each.cluster for each in targets.skipped if failures.may_recover(each.error)]
+    return Opening(
+        followed=followed,
+        listed=[each.listed for each in fanned.replies if each.listed is not None],
+        silent=[each for each in lost if each not in followed],
+        copied=copied,
+    )
+
+
+def _require_all(
+    followed: Mapping[str, str], all_clusters: Iterable[str], skipped: Iterable[Skipped]
+) -> None:
+    """Refuse to go on without a cluster the client has objects of, or from the middle of one."""
+    for cluster, version in followed.items():
+        if not version:
+            why = f"only a part of cluster {cluster} had been told"
+            raise Expired(f"the resourceVersion cannot be continued from: {why}; list again")
+    out_of_reach = {each.cluster for each in skipped if isinstance(each.error, Forbidden)}
+    missing = sorted(followed.keys() - (set(all_clusters) - out_of_reach))
+    if missing:
+        raise Expired(f"cluster {missing[0]} is out of reach now; list again")
+
+
+# -- the stream of one client, from its first event to its end -------------------------------------
+
+
+async def watch_all(context: FleetContext) -> None:
+    """Answer a watch with the events of every cluster, until somebody ends it."""
+    options = read_options(context.info.query)
+    # Listened to from before the clusters are counted: whoever joins meanwhile is told of.
+    with context.fleet.directory.listening() as membership:
+        # What clusters listed is let go of page by page: nobody but the feeds has the opening.
+        watch = await _start(context, options)
+        context.http.on_end = watch.client.end
+        context.http.guards.append(watch.leave_unreachable)
+        with context.fleet.streams.holding(watch.client):
+            await watch.run(membership)
+
+
+async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
+    opening = await _open(context, options)
+    hub = (await context.fleet.directory.link(HUB)).connection
+    stream = context.http.request.start_stream(200, headers_for(context.http, JSON))
+    is_table = context.representation.is_table
+    merger = WatchMerger(
+        TableStyle(context.subject, shows_objects=options.include != "None")
+        if is_table
+        else PlainStyle(context.subject),
+        wants_bookmarks=options.wants_bookmarks,
+        wants_initial_end=bool(options.sends_initial),
+        most_objects=context.fleet.limits.watched_objects,
+    )
+    client = ClientStream(stream, slow_seconds=context.fleet.limits.slow_seconds)
+    merged = MergedStream(merger, client, hub.clock, hub.random, opening.copied)
+    return _Watch(context, options, opening, merged)
+
+
+class _Watch:
+    """One client's stream, from its first event to its end."""
+
+    def __init__(
+        self, context: FleetContext, options: WatchOptions, opening: Opening, stream: MergedStream
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._stream = stream
+        self._merger = stream.merger
+        self._clock = stream.clock
+        self.client = stream.client
+        self._feeds = {feed.cluster: feed for feed in self._begin(opening)}
+
+    def _begin(self, opening: Opening) -> Iterable[ClusterFeed]:
+        """Take in every cluster before anything is told of any: their columns belong together."""
+        context, merger = self._context, self._merger
+        for page in opening.listed:
+            merger.learn(page)
+        for cluster, version in opening.followed.items():
+            merger.follow(context.route.naming_in(cluster), version)
+            yield ClusterFeed(context, cluster, self._stream)
+        for page in opening.listed:
+            if self._options.starts_now:
+                merger.follow(page.naming, page.metadata.resource_version)
+                yield ClusterFeed(context, page.cluster, self._stream)
+            else:
+                merger.splice(page.naming, is_awaited=True)
+                yield ClusterFeed(
+                    context,
+                    page.cluster,
+                    self._stream,
+                    first_page=page,
+                    is_awaited=bool(self._options.sends_initial),
+                )
+        for cluster in opening.silent:
+            merger.splice(context.route.naming_in(cluster))
+            yield ClusterFeed(context, cluster, self._stream)
+
+    async def run(self, membership: Membership) -> None:
+        """Send what every cluster sends, until the time is over or the stream is ended."""
+        async with Supervisor(self._clock, _report) as tasks:
+            for feed in self._feeds.values():
+                tasks.keep(f"watch {feed.cluster}", feed.run)
+            tasks.keep("join and leave", lambda: self._join_and_leave(membership, tasks))
+            await self._stay()
+        self.client.end()
+
+    async def _join_and_leave(self, membership: Membership, tasks: Supervisor) -> None:
+        while True:
+            change = await membership.get()
+            if change.has_left and change.cluster in self._feeds:
+                await self._leave(change.cluster)
+            elif not change.has_left and change.cluster not in self._feeds:
+                await self._join(change.cluster, tasks)
+
+    async def leave_unreachable(self) -> None:
+        """Let go of the members that the caller may no longer reach, as if they had left."""
+        members = [each for each in self._feeds if each != HUB]
+        user, gatekeeper = self._context.http.user, self._context.fleet.gatekeeper
+        reachable = await gatekeeper.admit(user, "get", members)
+        for cluster in members:
+            if reachable.find_refusal(cluster) is not None and cluster in self._feeds:
+                out_of_reach = Expired(f"cluster {cluster} is out of reach now; list again")
+                await self._leave(cluster, out_of_reach)
+
+    async def _leave(self, cluster: str, reason: Expired | None = None) -> None:
+        # In a turn: a feed that is in the middle of a page, or takes one back, comes to its end
+        # first. Afterwards it finds that its cluster has left, and touches the merger no more.
+        async with self.client.turn:
+            try:
+                self.client.write(self._merger.leave(cluster))
+            except Expired as left:
+                self.client.end(reason or left)
+            else:
+                self._feeds.pop(cluster).has_left = True
+
+    async def _join(self, cluster: str, tasks: Supervisor) -> None:
+        """Splice a cluster in, unless the caller may not reach it."""
+        try:
+            skipped = (await find_targets(self._context, (cluster,))).skipped
+        except (ApiError, ClusterError) as error:
+            # The hub cannot say who may reach it: the client's next stream will ask again.
+            _log.debug("cluster not spliced in", cluster=cluster, reason=str(error))
+            self.client.end()
+            return
+        if any(isinstance(each.error, Forbidden) for each in skipped):
+            return
+        self._merger.splice(self._context.route.naming_in(cluster))
+        feed = self._feeds[cluster] = ClusterFeed(self._context, cluster, self._stream)
+        tasks.keep(f"watch {cluster}", feed.run)
+
+    async def _stay(self) -> None:
+        """Wait for the end, with a bookmark now and then for those who asked."""
+        ended, clock = self.client.ended, self._clock
+        seconds = self._options.seconds or _SHORTEST_SECONDS * (1 + self._stream.random.random())
+        deadline = clock.monotonic() + seconds
+        last_bookmark = deadline - _LAST_BOOKMARK_SECONDS
+        owes_bookmark = self._options.wants_bookmarks and last_bookmark > clock.monotonic()
+        while not ended.done() and (now := clock.monotonic()) < deadline:
+            until = min(now + BOOKMARK_SECONDS, last_bookmark) if owes_bookmark else deadline
+            await asyncio.wait([ended], timeout=until - now)
+            if owes_bookmark and not ended.done():
+                # In the middle of a page nobody could go on from a bookmark anyway.
+                if not self.client.turn.locked():
+                    self.client.write(self._merger.bookmark())
+                owes_bookmark = until < last_bookmark
+
+
+def _report(failure: TaskFailed) -> None:
+    _log.error("task of a watch failed", reason=str(failure), exc_info=failure.__cause__)
