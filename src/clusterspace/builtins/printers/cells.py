@@ -36,7 +36,7 @@ class Printer:
     """The columns of a kind."""
 
     printed: tuple[PrintedColumn, ...]
-    conditions: Conditions | None = None
+    conditions: Conditions = lambda _: ()
     """What there is to say about the row as a whole; most kinds have nothing."""
 
     @property
@@ -53,8 +53,7 @@ class Printer:
     ) -> Object:
         """Return the whole row of one object, ready for a Table."""
         cells = self.cells_of(kube_object, now)
-        conditions = () if self.conditions is None else self.conditions(kube_object)
-        return table_row(cells, kube_object, include, conditions)
+        return table_row(cells, kube_object, include, self.conditions(kube_object))
 
 
 def printer(*printed: PrintedColumn) -> Printer:
