@@ -95,7 +95,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Identity:
+class ResourceIdentifier:
     """Which object: its kind, at the version it was selected by, and its name."""
 
     group: str
@@ -125,10 +125,10 @@ class Identity:
         return f"{self.kind} {where}{self.name}"
 
 
-def identity_of(kube_object: Object) -> Identity:
+def identity_of(kube_object: Object) -> ResourceIdentifier:
     """Return which object this is."""
     kind = GroupVersionKind.of(str(kube_object.get("apiVersion")), str(kube_object.get("kind")))
-    return Identity(
+    return ResourceIdentifier(
         kind.group, kind.version, kind.kind, namespace_of(kube_object), name_of(kube_object)
     )
 

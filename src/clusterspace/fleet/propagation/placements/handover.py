@@ -26,7 +26,7 @@ from clusterspace.apis.fleet_placements import (
     MANIFEST_HASHES,
     PARENT,
     TAKE_OVER,
-    Identity,
+    ResourceIdentifier,
     apply_strategy_of,
     hashes_text,
     is_of,
@@ -57,7 +57,7 @@ _MANAGED_BY: Final = "clusterresourceplacement"
 class PlacedObject:
     """Where one object is to be, and in which state there."""
 
-    identity: Identity
+    identity: ResourceIdentifier
     states: Mapping[str, str]
     """Hashes by cluster."""
     uid: str = ""
@@ -77,13 +77,13 @@ class PlacedObject:
 class Obstacle:
     """An object that this placement may not have, and why."""
 
-    identity: Identity
+    identity: ResourceIdentifier
     message: str
 
 
-def merge_states(by_cluster: Mapping[str, Contents]) -> dict[Identity, dict[str, str]]:
+def merge_states(by_cluster: Mapping[str, Contents]) -> dict[ResourceIdentifier, dict[str, str]]:
     """Turn what each cluster is to have into where each object is to be."""
-    found: dict[Identity, dict[str, str]] = {}
+    found: dict[ResourceIdentifier, dict[str, str]] = {}
     for cluster, contents in sorted(by_cluster.items()):
         for identity, state in contents.items():
             found.setdefault(identity, {})[cluster] = state

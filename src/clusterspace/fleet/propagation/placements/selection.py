@@ -11,7 +11,7 @@ from clusterspace.apis.confinement import is_reserved_namespace
 from clusterspace.apis.fleet_placements import (
     NAMESPACE_WITH_RESOURCES,
     NAMESPACE_WITH_SELECTORS,
-    Identity,
+    ResourceIdentifier,
     identity_of,
 )
 from clusterspace.apis.interpreter.manifests import pruned
@@ -134,7 +134,7 @@ class Selection:
     """Namespaces whose content goes along: what appears there is selected, too."""
     problems: tuple[str, ...] = ()
 
-    def identities(self) -> frozenset[Identity]:
+    def identities(self) -> frozenset[ResourceIdentifier]:
         """Return which objects are selected."""
         return frozenset(map(identity_of, self.templates))
 
@@ -174,7 +174,7 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
         ),
         "",
     )
-    found: dict[Identity, Object] = {}
+    found: dict[ResourceIdentifier, Object] = {}
     namespaces: set[str] = set()
     problems: list[str] = []
     for selector in selectors:
@@ -211,9 +211,9 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
     )
 
 
-def _content_of(namespace: str, templates: PlaceableTemplates) -> dict[Identity, Object]:
+def _content_of(namespace: str, templates: PlaceableTemplates) -> dict[ResourceIdentifier, Object]:
     """Return what is in a namespace, but for what clusters make there by themselves."""
-    found: dict[Identity, Object] = {}
+    found: dict[ResourceIdentifier, Object] = {}
     for request in templates.within(namespace):
         template = templates.find_at(request.place)
         if template is None or not may_be_placed(template):

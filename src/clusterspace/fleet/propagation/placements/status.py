@@ -17,7 +17,7 @@ from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
     PICK_FIXED,
     TAKE_OVER,
-    Identity,
+    ResourceIdentifier,
     generation_of,
 )
 from clusterspace.apis.interpreter import kinds
@@ -114,7 +114,7 @@ class Availability(Enum):
 class ObjectReport:
     """What became of one object on one cluster."""
 
-    identity: Identity
+    identity: ResourceIdentifier
     is_synced: bool
     applied: str = UNKNOWN
     reason: str = ""
@@ -158,9 +158,9 @@ class ClusterReport:
 
 def report_cluster(
     desired: Contents,
-    works: Mapping[Identity, Object],
-    obstacles: Mapping[Identity, str],
-    problems: Mapping[Identity, str],
+    works: Mapping[ResourceIdentifier, Object],
+    obstacles: Mapping[ResourceIdentifier, str],
+    problems: Mapping[ResourceIdentifier, str],
 ) -> ClusterReport:
     """Sum up one cluster: what it is to have, its Works, and what stands in the way."""
     reports: list[ObjectReport] = []
@@ -174,7 +174,9 @@ def report_cluster(
     return ClusterReport(tuple(reports), trouble[0] if trouble else "")
 
 
-def report_object(identity: Identity, desired_state: str, work: Object | None) -> ObjectReport:
+def report_object(
+    identity: ResourceIdentifier, desired_state: str, work: Object | None
+) -> ObjectReport:
     """Report what became of one object; what a Work says of an earlier state is no answer."""
     if work is None or is_being_deleted(work):
         return ObjectReport(identity, is_synced=False)
@@ -281,7 +283,7 @@ class Summary:
     picking: Picking
     placement_type: str
     clusters: Sequence[ClusterView] = ()
-    selected: Sequence[Identity] = ()
+    selected: Sequence[ResourceIdentifier] = ()
     resource_index: str = ""
     is_external: bool = False
 

@@ -26,7 +26,7 @@ from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
     RESOURCE_SNAPSHOTS,
     UNSCHEDULED,
-    Identity,
+    ResourceIdentifier,
     generation_of,
     identity_of,
     is_external,
@@ -258,7 +258,7 @@ class ClusterPicker:
 class SelectedResources:
     """What a placement selects now, and every state of it that is in a snapshot."""
 
-    templates: Mapping[Identity, Object]
+    templates: Mapping[ResourceIdentifier, Object]
     index: int
     contents: Mapping[int, Contents]
     """By number of the snapshot; the newest is at `index`."""
@@ -341,10 +341,10 @@ class _Observed:
 
     placement: Object
     resources: SelectedResources
-    works: Mapping[str, Mapping[Identity, Object]]
+    works: Mapping[str, Mapping[ResourceIdentifier, Object]]
     """By cluster."""
-    obstacles: Mapping[Identity, str]
-    problems: Mapping[Identity, str]
+    obstacles: Mapping[ResourceIdentifier, str]
+    problems: Mapping[ResourceIdentifier, str]
     """Why the engine cannot hand objects to clusters, as it notes on its bindings."""
 
     @property
@@ -416,17 +416,17 @@ class Rollout:
         return RolledOut(tuple(views), min(waits, default=None))
 
     def _observe(self, placement: Object, resources: SelectedResources) -> _Observed:
-        works: dict[str, dict[Identity, Object]] = {}
+        works: dict[str, dict[ResourceIdentifier, Object]] = {}
         for work in self._works.cache.objects_at(BY_PARENT, name_of(placement)):
             for manifest in manifests_of(work):
                 works.setdefault(cluster_of_work(work), {})[identity_of(manifest)] = work
-        obstacles: dict[Identity, str] = {}
+        obstacles: dict[ResourceIdentifier, str] = {}
         for identity in sorted({each for held in resources.contents.values() for each in held}):
             placed, template = _placed(resources, identity, {}), resources.templates.get(identity)
             obstacle = obstacle_to(placed, placement, self._find_existing(placed), template)
             if obstacle is not None:
                 obstacles[obstacle.identity] = obstacle.message
-        problems: dict[Identity, str] = {}
+        problems: dict[ResourceIdentifier, str] = {}
         for binding in self._engine_bindings(placement):
             conditions = find_at(binding, "status", "conditions")
             condition = find_condition(conditions, WORKS_WRITTEN) or {}
@@ -527,7 +527,7 @@ class Rollout:
 
 
 def _placed(
-    resources: SelectedResources, identity: Identity, states: Mapping[str, str]
+    resources: SelectedResources, identity: ResourceIdentifier, states: Mapping[str, str]
 ) -> PlacedObject:
     template = resources.templates.get(identity)
     is_namespace = identity.group_version_kind == NAMESPACE

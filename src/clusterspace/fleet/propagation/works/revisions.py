@@ -17,7 +17,7 @@ from clusterspace.apis.confinement import why_at_home
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
     RESOURCE_SNAPSHOTS,
-    Identity,
+    ResourceIdentifier,
     hashes_of,
     identity_of,
     index_of,
@@ -42,7 +42,7 @@ from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of, wit
 
 BY_PARENT: Final = "placement"
 
-Contents: TypeAlias = Mapping[Identity, str]
+Contents: TypeAlias = Mapping[ResourceIdentifier, str]
 """Objects, each with the hash of its state."""
 
 
@@ -72,7 +72,7 @@ class _Page:
 
     raw: bytes
     index: int
-    manifests: Mapping[tuple[Identity, str], bytes]
+    manifests: Mapping[tuple[ResourceIdentifier, str], bytes]
 
 
 class Revisions:
@@ -82,7 +82,7 @@ class Revisions:
         self._cache = caches.informer(RESOURCE_SNAPSHOTS, indexes=PARENT_INDEX).cache
         self._pages: dict[str, _Page] = {}
 
-    def find(self, parent: str, identity: Identity, state_hash: str) -> Object | None:
+    def find(self, parent: str, identity: ResourceIdentifier, state_hash: str) -> Object | None:
         """Return an object in a certain state, or None when no snapshot is known that has it."""
         for page in self._pages_of(parent):
             raw = page.manifests.get((identity, state_hash))
@@ -107,7 +107,7 @@ class Revisions:
         raw, page = self._cache.find_raw(key) or b"{}", self._pages.get(key)
         if page is not None and page.raw is raw:
             return page
-        manifests: dict[tuple[Identity, str], bytes] = {}
+        manifests: dict[tuple[ResourceIdentifier, str], bytes] = {}
         for each in _decoder.decode(raw).spec.selectedResources:
             manifest = decode_object(bytes(each))
             manifests[identity_of(manifest), manifest_hash(manifest)] = bytes(each)

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.fleet.propagation.placements.objects import placement, stored
 
 from clusterspace.apis import stamps
-from clusterspace.apis.fleet_placements import PARENT, TAKE_OVER, Identity, hashes_of
+from clusterspace.apis.fleet_placements import PARENT, TAKE_OVER, ResourceIdentifier, hashes_of
 from clusterspace.fleet.propagation.bindings import Claim, with_claim
 from clusterspace.fleet.propagation.placements.handover import (
     PlacedObject,
@@ -18,8 +18,8 @@ from clusterspace.fleet.propagation.placements.handover import (
 from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
 from clusterspace.testing.builders import config_map
 
-SETTINGS = Identity("", "v1", "ConfigMap", "app", "settings")
-ROLE = Identity("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "reader")
+SETTINGS = ResourceIdentifier("", "v1", "ConfigMap", "app", "settings")
+ROLE = ResourceIdentifier("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "reader")
 PLACED = PlacedObject(SETTINGS, {"east": "aa", "west": "bb"}, uid="1")
 
 
@@ -122,7 +122,7 @@ def test_an_object_that_something_else_needs_is_left_alone() -> None:
 
 
 def test_two_kinds_of_one_name_cannot_share_a_binding() -> None:
-    other = Identity("moon.io", "v1", "ConfigMap", "app", "settings")
+    other = ResourceIdentifier("moon.io", "v1", "ConfigMap", "app", "settings")
 
     assert why(handed(), placed=PlacedObject(other, {})) == "v1 ConfigMap has the same name"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.fleet.propagation.placements.objects import placement
 
-from clusterspace.apis.fleet_placements import MANIFEST_HASH, TAKE_OVER, Identity
+from clusterspace.apis.fleet_placements import MANIFEST_HASH, TAKE_OVER, ResourceIdentifier
 from clusterspace.apis.works import identifier_of
 from clusterspace.fleet.propagation.placements.picking import ClusterDecision, Picking
 from clusterspace.fleet.propagation.placements.status import (
@@ -22,9 +22,9 @@ from clusterspace.kube.conditions import Condition
 from clusterspace.kube.objects import Object
 from clusterspace.testing.builders import config_map, deployment
 
-SETTINGS = Identity("", "v1", "ConfigMap", "app", "settings")
-WEB = Identity("apps", "v1", "Deployment", "app", "web")
-JOB = Identity("batch", "v1", "Job", "app", "once")
+SETTINGS = ResourceIdentifier("", "v1", "ConfigMap", "app", "settings")
+WEB = ResourceIdentifier("apps", "v1", "Deployment", "app", "web")
+JOB = ResourceIdentifier("batch", "v1", "Job", "app", "once")
 TAKEN = "resource(kind=ConfigMap, app/settings) already exists in the cluster west and so on"
 
 
@@ -54,7 +54,7 @@ def work(
 
 
 def report(
-    *works: tuple[Identity, Object | None], obstacles: Any = None, problems: Any = None
+    *works: tuple[ResourceIdentifier, Object | None], obstacles: Any = None, problems: Any = None
 ) -> ClusterReport:
     wanted = {identity: "aa" for identity, _ in works}
     held = {identity: each for identity, each in works if each is not None}
