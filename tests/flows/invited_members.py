@@ -149,7 +149,7 @@ class Invited:
     @asynccontextmanager
     async def controllers(self, **settings: Any) -> AsyncGenerator[None]:
         """Run the controllers of the hub, those of MemberClusters among them."""
-        invited = MemberClusterSettings(**{"look_again_seconds": 0.1, **settings})
+        invited = MemberClusterSettings(**{"requeue_seconds": 0.1, **settings})
         async with self.fleet.controllers(member_clusters=invited):
             yield
 

@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from clusterspace import __version__
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.stalls import measure_stalls
@@ -95,7 +94,6 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[str]:
 async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
     """Run a hub for as long as the block lasts."""
     clock = SystemClock()
-    metrics.set_build_info(__version__)
     installation = Installation(settings.data_dir)
     installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))

@@ -13,6 +13,8 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from clusterspace import __version__
+
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 REGISTRY: Final = CollectorRegistry()
@@ -55,6 +57,7 @@ _build_info = Gauge(
     ("version", "python"),
     registry=REGISTRY,
 )
+_build_info.labels(__version__, platform.python_version()).set(1)
 
 _requests = Counter(
     "apiserver_request_total",
@@ -190,7 +193,10 @@ class RequestLabels:
 
 
 def request_finished(labels: RequestLabels, code: int, seconds: float) -> None:
-    """Count a request and, unless it was a watch, its time."""
+    """Count a request and, unless it was a watch, its time.
+
+    A message that was no request at all has no verb, and is counted as `other`.
+    """
     values = labels.values()
     _requests.labels(*values, str(code) if 100 <= code < 600 else OTHER).inc()
     if labels.verb != "watch":
@@ -276,11 +282,6 @@ class ReconcileMetrics:
         """Count an attempt and its time."""
         _reconciles.labels(self._controller, str(result.value)).inc()
         self._seconds.observe(seconds)
-
-
-def set_build_info(version: str) -> None:
-    """Say which build this is."""
-    _build_info.labels(version, platform.python_version()).set(1)
 
 
 def render() -> bytes:

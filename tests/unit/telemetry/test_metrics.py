@@ -4,6 +4,7 @@ from enum import Enum
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from clusterspace import __version__
 from clusterspace.aio.queues import QueueObserver
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import QueueMetrics, ReconcileMetrics, RequestLabels
@@ -103,14 +104,12 @@ def test_attempts_of_a_controller_are_counted_by_how_they_ended():
 
 
 def test_the_page_can_be_read_by_prometheus_and_names_the_build():
-    metrics.set_build_info("1.2.3")
-
     families = {
         family.name: family for family in text_string_to_metric_families(metrics.render().decode())
     }
 
     (sample,) = families["clusterspace_build_info"].samples
-    assert sample.labels["version"] == "1.2.3"
+    assert sample.labels["version"] == __version__
     assert "text/plain" in metrics.CONTENT_TYPE
     assert not [name for name in families if name.endswith("_created")]
 

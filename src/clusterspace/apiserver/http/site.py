@@ -9,6 +9,7 @@ from clusterspace.apiserver.http.arrivals import Arrivals
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.requests import Handler
 from clusterspace.telemetry import metrics
+from clusterspace.telemetry.metrics import RequestLabels
 
 
 class Observer:
@@ -58,6 +59,10 @@ class CountedConnections(Observer):
     def handshake_failed(self) -> None:
         """Count it as one that said nothing, or nothing that could be understood."""
         metrics.connection_refused("handshake")
+
+    def request_refused(self, code: int) -> None:
+        """Count it among the requests, of which it was none."""
+        metrics.request_finished(RequestLabels(""), code, 0.0)
 
     def connection_stalled(self) -> None:
         """Count it as one that did not read."""

@@ -1,10 +1,12 @@
 """Mounts the gateway under its URL space: a request to its route, its route to its answer."""
 
 from functools import cache
+from typing import Final
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import refusal
+from clusterspace.apiserver.http.request_info import CONNECTS, RequestInfo
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
 from clusterspace.fleet.gateway.answers.documents import Documents
@@ -24,6 +26,11 @@ from clusterspace.fleet.gateway.routes import (
     read_fleet_request,
     route_for,
 )
+from clusterspace.telemetry import metrics
+from clusterspace.telemetry.metrics import RequestLabels
+
+_MOST_LABELLED: Final = 1000
+_SUBRESOURCES: Final = CONNECTS | {"binding", "eviction", "log", "scale", "status", "token"}
 
 
 def read_fleet_info(request: Request) -> FleetRequestInfo:
@@ -34,19 +41,57 @@ def read_fleet_info(request: Request) -> FleetRequestInfo:
     return read_fleet_request(request.method, request.path, request.query)
 
 
+class _ServedResources:
+    """The resources that some cluster has answered for: labels are made of these only.
+
+    What a client makes up must not become a label, and a member that answers whatever is asked must
+    not make them without end: after a thousand, requests for others are counted without a name.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str, str]] = set()
+
+    def labels(self, info: RequestInfo, *, is_served: bool = False) -> RequestLabels:
+        """Return what a request is counted as; `is_served` says that a cluster has answered it."""
+        resource = (info.group, info.version, info.resource)
+        if is_served and len(self._known) < _MOST_LABELLED:
+            self._known.add(resource)
+        if resource not in self._known:
+            return RequestLabels(info.verb)
+        scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
+        subresource = info.subresource if info.subresource in _SUBRESOURCES else ""
+        return RequestLabels(info.verb, *resource, subresource, scope)
+
+
 class FleetApp:
     """Answers authenticated requests; what they may do is for each cluster to decide."""
 
     def __init__(self, fleet: Fleet, documents: Documents) -> None:
         self._fleet = fleet
         self._documents = documents
+        self._served = _ServedResources()
 
     async def __call__(self, http: RequestContext) -> Response | None:
         """Answer a request; what clusters answered counts until the client has it."""
         hold = self._fleet.memory.open_hold(http.user.name)
         http.request.after_answer(hold.close)
-        route = await self._route(http)
-        context = FleetContext(self._fleet, http, route, hold)
+        context = FleetContext(self._fleet, http, await self._route(http), hold)
+        info = context.route.info
+        if not info.is_watch:
+            response = await self._answer(context)
+            is_served = info.is_resource and (response is None or response.status < 400)
+            http.labels = self._served.labels(info, is_served=is_served)
+            return response
+        # Who watches has listed before, so what it watches is known by then.
+        http.labels = labels = self._served.labels(info)
+        metrics.watch_started(labels.group, labels.version, labels.resource)
+        try:
+            return await self._answer(context)
+        finally:
+            metrics.watch_ended(labels.group, labels.version, labels.resource)
+
+    async def _answer(self, context: FleetContext) -> Response | None:
+        route = context.route
         if is_review(route):
             return await answer_review(context)
         if route.reach is Reach.ONE:

@@ -1,0 +1,219 @@
+"""Whatever the metrics page promises is measured: hub, controllers, gateway and agents move it."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from prometheus_client.registry import Collector
+from tests.component.gateway.fleet_site import MASTERS_TRAVEL, TOKENS, Site, write_member
+from tests.component.gateway.watch_streams import watching
+from tests.component.serving.wire import RawClient, get
+from tests.flows.fleets import Fleet, Side
+from tests.flows.invited_members import Invited
+
+from clusterspace.client.endpoints import LOOPBACK
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.requests import ResourcePath
+from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.membership import manifests, names
+from clusterspace.roots.fleet import FleetSettings, running_fleet
+from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.telemetry import metrics
+from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.steps import until
+
+PAGE = Path("docs/reference/metrics.md")
+CONSTANT = {"clusterspace_build_info"}
+"""Always 1, by its own description: that it is there is all it tells."""
+
+
+Samples = dict[tuple[str, str, frozenset[tuple[str, str]]], float]
+
+
+class Moves:
+    """Which metrics have changed since it was made."""
+
+    def __init__(self) -> None:
+        self._first = self._samples()
+        self._gauges = metrics.REGISTRY.restricted_registry(
+            [family.name for family in metrics.REGISTRY.collect() if family.type == "gauge"]
+        )
+        self.moved: set[str] = set()
+
+    def look(self) -> None:
+        self._compare(self._samples())
+
+    async def look_at_gauges(self) -> None:
+        """Look again and again at what goes up and comes down, until cancelled."""
+        while True:
+            self._compare(self._samples(self._gauges))
+            await asyncio.sleep(0.01)
+
+    def _compare(self, samples: Samples) -> None:
+        changed = (each for each, value in samples.items() if self._first.get(each, 0.0) != value)
+        self.moved.update(family for family, _, _ in changed)
+
+    @staticmethod
+    def _samples(registry: Collector = metrics.REGISTRY) -> Samples:
+        return {
+            (family.name, sample.name, frozenset(sample.labels.items())): sample.value
+            for family in registry.collect()
+            for sample in family.samples
+        }
+
+
+def documented() -> set[str]:
+    """Return the names on the page as the registry has them: counters without their ending."""
+    listed = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE)
+    return {name.removesuffix("_total") for name in listed}
+
+
+@asynccontextmanager
+async def product(directory: Path) -> AsyncGenerator[Site]:
+    """Run a hub on a disk and a gateway before it; `east` is a simulated member with a node."""
+    async with AsyncExitStack() as stack:
+        (directory / "hub").mkdir()
+        tokens = directory / "tokens.csv"
+        tokens.write_text(TOKENS)
+        hub = HubSettings(
+            directory / "hub",
+            port=0,
+            token_auth_file=tokens,
+            member_cidrs=LOOPBACK,
+            identities=MASTERS_TRAVEL,
+        )
+        await stack.enter_async_context(running_hub(hub))
+        reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")
+        client = await stack.enter_async_context(client_for_test(reached))
+        fleet = Fleet(Side(reached, client), directory, stack)
+        for name in ("east", "west"):
+            await stack.enter_async_context(
+                running_sim(SimSettings(name, directory / name, nodes=1))
+            )
+        gateway = FleetSettings(
+            part_of_hub(directory / "hub", "fleet"),
+            directory / "fleet",
+            port=0,
+            member_cidrs=LOOPBACK,
+            limits=FleetLimits(list_seconds=5.0),
+            identities=MASTERS_TRAVEL,
+        )
+        running = await stack.enter_async_context(running_fleet(gateway))
+        site = Site(fleet, running)
+        stack.push_async_callback(site.close)
+        for name in ("east", "west"):
+            own = read_kubeconfig([directory / name / "kubeconfig"]).settings(cluster=name)
+            side = Side(own, await stack.enter_async_context(client_for_test(own)))
+            site.members[name] = side
+        yield site
+
+
+async def test_every_documented_metric_moves_when_the_product_runs(tmp_path: Path) -> None:
+    async with product(tmp_path) as site, asyncio.TaskGroup() as group:
+        moves = Moves()
+        looking = group.create_task(moves.look_at_gauges())
+        invited = Invited(site.fleet)
+        async with invited.controllers():
+            await site.fleet.join("east", site.members["east"])
+            await site.wait_for("east")
+            await ask_the_gateway(site)
+            await break_connections(site)
+            await watch_without_reading(site)
+            await fail_to_place(site, moves)
+            await invite_and_let_go(invited, site.members["west"])
+            await fall_silent(site, moves)
+        looking.cancel()
+        moves.look()
+
+    page = documented()
+    assert page, "the page lists nothing"
+    assert page - moves.moved - CONSTANT == set()
+
+
+async def ask_the_gateway(site: Site) -> None:
+    for side in (site.hub, site.members["east"]):
+        await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+    before = lists_of_config_maps()
+    assert (await site.ask("GET", "/api/v1/namespaces/shop/configmaps")).code == 200
+    # By the hub, by east, and by the gateway that asked both.
+    assert lists_of_config_maps() - before == 3
+    assert (await site.ask("GET", "/api/v1/namespaces/shop/inventions")).code == 404
+    assert b"inventions" not in metrics.render()
+    async with watching(site.connection("root-token"), "/api/v1/configmaps?watch=1"):
+        pass
+    assert (await site.ask("GET", "/api/v1/pods", token="wrong")).code == 401
+
+
+def lists_of_config_maps() -> float:
+    labels = {"verb": "list", "group": "", "version": "v1", "resource": "configmaps"}
+    labels |= {"subresource": "", "scope": "namespace", "code": "200"}
+    return metrics.REGISTRY.get_sample_value("apiserver_request_total", labels) or 0.0
+
+
+async def break_connections(site: Site) -> None:
+    url = urlsplit(site.url)
+    _, writer = await asyncio.open_connection(url.hostname, url.port)
+    writer.write(b"this is no handshake\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+async def watch_without_reading(site: Site) -> None:
+    """Watch ConfigMaps on the hub and read nothing, while much is written."""
+    url = urlsplit(site.hub.settings.server)
+    tls = ssl.create_default_context(cafile=str(site.directory / "hub" / "pki" / "ca.crt"))
+    client = RawClient(*await asyncio.open_connection(url.hostname, url.port, ssl=tls))
+    try:
+        path = "/api/v1/namespaces/shop/configmaps?watch=1"
+        await client.send(get(path, "Authorization: Bearer root-token"))
+        await client.head()
+        client.stop_reading()
+        before = metrics.REGISTRY.get_sample_value("clusterspace_watchers_evicted_total")
+        place = ResourcePath(CONFIG_MAPS, "shop")
+        for number in range(40):
+            large = config_map(f"large-{number}", namespace="shop", data={"k": "v" * 900_000})
+            await site.hub.client.create(place, large)
+            evicted = metrics.REGISTRY.get_sample_value("clusterspace_watchers_evicted_total")
+            if evicted != before:
+                return
+        raise AssertionError("the watch was never too slow")
+    finally:
+        client.vanish()
+
+
+async def fail_to_place(site: Site, moves: Moves) -> None:
+    """Have a member join that cannot be reached: what is to be looked at there is tried again."""
+    await write_member(site.hub.client, "nowhere", "https://127.0.0.1:9")
+
+    def is_retried() -> bool:
+        moves.look()
+        return "workqueue_retries" in moves.moved and "workqueue_depth" in moves.moved
+
+    await until(is_retried)
+
+
+async def invite_and_let_go(invited: Invited, member: Side) -> None:
+    await invited.invite()
+    async with invited.agent(member):
+        await invited.until_joined()
+        await invited.let_go()
+        await invited.until_gone()
+
+
+async def fall_silent(site: Site, moves: Moves) -> None:
+    """Have most of the fleet be clusters whose agents say nothing: the hub suspects itself."""
+    for name in ("a", "b", "c", "d", "e"):
+        made = manifests.cluster(name, name, manifests.Endpoint(""), manifests.NOWHERE)
+        made["spec"]["syncMode"] = "Pull"
+        await site.hub.client.create(names.cluster_place(name).collection, made)
+
+    def suspects() -> bool:
+        return "clusterspace_hub_suspects_itself" in moves.moved
+
+    await until(suspects)
