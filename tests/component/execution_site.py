@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from clusterspace.aio.clocks import SystemClock
@@ -20,7 +19,7 @@ from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.execution.controller import Executor, Office
+from clusterspace.fleet.execution.controller import MemberExecution
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -180,35 +179,35 @@ async def two_clusters(directory: Path) -> AsyncGenerator[Site]:
 
 
 @asynccontextmanager
-async def executing(site: Site, *, member: ClusterClient | None = None) -> AsyncGenerator[Executor]:
-    """Run one life of an executor."""
-    clock = SystemClock()
-    events = EventRecorder(site.hub, component="execution", clock=clock)
+async def executing(
+    site: Site, *, member: ClusterClient | None = None
+) -> AsyncGenerator[MemberExecution]:
+    """Run one life of the execution for one member."""
+    events = EventRecorder(site.hub, component="execution", clock=SystemClock())
     works = Informer(site.hub, ResourcePath(WORKS))
     clusters = Informer(site.hub, ResourcePath(CLUSTERS))
-    office = Office(
-        hub=site.hub,
+    execution = MemberExecution(
+        CLUSTER,
+        member or site.member,
+        site.hub,
+        events,
         works=works.cache,
-        find_cluster=lambda: clusters.cache.find(CLUSTER),
-        events=events,
-        clock=clock,
-        random=Random(1),
+        clusters=clusters.cache,
     )
-    executor = Executor(CLUSTER, member or site.member, office)
-    works.add_handler(executor.work_changed)
+    works.add_handler(execution.work_changed)
 
     def cluster_changed(update: Any) -> None:
         if update.key == CLUSTER and not update.is_deletion:
-            executor.cluster_changed(update.decode_before(), update.decode_after())
+            execution.cluster_changed(update.decode_before(), update.decode_after())
 
     clusters.add_handler(cluster_changed)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.run()) for each in (works, clusters, events)]
         await works.wait_synced()
         await clusters.wait_synced()
-        tasks.append(group.create_task(executor.run()))
+        tasks.append(group.create_task(execution.run()))
         try:
-            yield executor
+            yield execution
         finally:
             for task in tasks:
                 task.cancel()

@@ -24,7 +24,7 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.manager import ControllerManager
 from clusterspace.errors import ClusterUnreachable, Conflict
-from clusterspace.fleet.execution.controller import Executors, HubView
+from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
 from clusterspace.fleet.propagation.detector.controller import Detector
 from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
@@ -264,11 +264,10 @@ def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[s
         BindingWorks(hub, caches, events, clock),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),
+        Execution(hub, caches, events, site.reach),
     )
-    clusters, works = caches.informer(CLUSTERS), caches.informer(WORKS)
-    executors = Executors(HubView(hub, clusters, works, events, clock, random), site.reach)
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
-    return {"execution": executors.run, **manager.tasks()}
+    return dict(manager.tasks())
 
 
 @asynccontextmanager

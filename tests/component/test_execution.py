@@ -19,7 +19,7 @@ from clusterspace.apis.clusters import WORKS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions, PatchType, WriteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.fleet.execution.controller import Executor
+from clusterspace.fleet.execution.controller import MemberExecution
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -47,16 +47,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[tuple[Site, Executor]]:
+) -> AsyncIterator[tuple[Site, MemberExecution]]:
     async with (
         two_clusters(tmp_path_factory.mktemp("site")) as site,
-        executing(site) as executor,
+        executing(site) as execution,
     ):
-        yield site, executor
+        yield site, execution
 
 
 @pytest.fixture
-def site(running: tuple[Site, Executor]) -> Site:
+def site(running: tuple[Site, MemberExecution]) -> Site:
     return running[0]
 
 

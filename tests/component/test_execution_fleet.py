@@ -1,4 +1,4 @@
-"""Executors start and stop as Clusters come and go."""
+"""Executions start and stop as Clusters come and go."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,24 +10,22 @@ import pytest
 from tests.component.execution_site import CLUSTER, Site, new_name, stays, two_clusters, work_of
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.manager import ControllerManager
 from clusterspace.errors import CredentialsUnusable
-from clusterspace.fleet.execution.controller import Executors, HubView
+from clusterspace.fleet.execution.controller import Execution
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 
 
 @asynccontextmanager
-async def running_executors(site: Site) -> AsyncGenerator[None]:
+async def running_execution(site: Site) -> AsyncGenerator[None]:
     clock = SystemClock()
-    clusters, works = (
-        Informer(site.hub, ResourcePath(CLUSTERS)),
-        Informer(site.hub, ResourcePath(WORKS)),
-    )
+    caches = HubCaches(site.hub)
     events = EventRecorder(site.hub, component="execution", clock=clock)
 
     async def reach(cluster: Object) -> ClusterClient:
@@ -35,15 +33,14 @@ async def running_executors(site: Site) -> AsyncGenerator[None]:
             raise CredentialsUnusable(name_of(cluster), "the hub holds no credentials for it")
         return site.member
 
-    view = HubView(site.hub, clusters, works, events, clock, Random(1))
-    executors = Executors(view, reach)
+    execution = Execution(site.hub, caches, events, reach)
+    manager = ControllerManager(caches, events, [execution], clock=clock, random=Random(1))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each.run()) for each in (clusters, works, executors)]
+        task = group.create_task(manager.run())
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
+            task.cancel()
 
 
 def other_cluster(mode: str) -> Object:
@@ -61,7 +58,7 @@ async def test_works_are_carried_out_while_another_cluster_cannot_be_reached(
     async with two_clusters(tmp_path) as site:
         await site.hub.create(ResourcePath(CLUSTERS), other_cluster("Push"))
         early = await site.order(work_of(config_map(new_name())))
-        async with running_executors(site):
+        async with running_execution(site):
             await site.applied(name_of(early))
             late = await site.order(work_of(config_map(new_name())))
             await site.applied(name_of(late))
@@ -71,7 +68,7 @@ async def test_works_are_carried_out_while_another_cluster_cannot_be_reached(
 async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
     tmp_path: Path, ending: str
 ) -> None:
-    async with two_clusters(tmp_path) as site, running_executors(site):
+    async with two_clusters(tmp_path) as site, running_execution(site):
         first = await site.order(work_of(config_map(new_name())))
         await site.applied(name_of(first))
         place = ResourcePath(CLUSTERS, name=CLUSTER)

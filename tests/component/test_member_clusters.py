@@ -20,6 +20,7 @@ from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.reconcile import Request, RequeueAfter, Result
 from clusterspace.errors import Invalid
 from clusterspace.fleet.membership import names
@@ -96,10 +97,13 @@ async def doorway(tmp_path: Path) -> AsyncGenerator[Doorway]:
     ):
         clock = ShiftedClock()
         events = EventRecorder(hub, component="test", clock=clock)
+        caches = HubCaches(hub)
         reconciler = MemberClusterController(
-            hub, events, clock, MemberClusterSettings(force_seconds=60)
+            hub, caches, events, clock, MemberClusterSettings(force_seconds=60)
         )
-        agent = MembershipAgent(hub, member, clock=clock, random=Random(1), patience_seconds=10)
+        agent = MembershipAgent(
+            hub, caches, "west", member, clock=clock, random=Random(1), patience_seconds=10
+        )
         yield Doorway(settings, hub, reconciler, agent, clock)
 
 

@@ -163,7 +163,7 @@ class Invited:
             Invitation(name, hub),
             status_seconds=0.2,
             thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-            beat=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
+            lease=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
         )
         task = asyncio.create_task(run_agent(settings, SystemClock()))
         try:

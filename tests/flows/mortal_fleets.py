@@ -7,7 +7,7 @@ agents that die.
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +28,9 @@ from tests.flows.stages import (
     running_members,
 )
 
-from clusterspace.aio.clocks import SystemClock
+from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
-from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
@@ -38,10 +38,10 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.fleet.execution.controller import Executors, HubView
+from clusterspace.controllers.reconcile import Reconciler
+from clusterspace.fleet.execution.controller import Execution
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.roots.controllers import propagation_controllers
-from clusterspace.roots.member_execution import run_member_execution
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
 from clusterspace.testing.steps import until_equal
@@ -90,7 +90,8 @@ class MortalFleet(Stage):
             for each in self._propagation(fuse if is_push else Fuse()):
                 group.create_task(_until_killed(each))
             for name, connection in self.agents.items():
-                group.create_task(_until_killed(self._agent(name, connection, fuse)))
+                for each in self._agent(name, connection, fuse):
+                    group.create_task(_until_killed(each))
 
     def _propagation(self, fuse: Fuse) -> list[Callable[[], Awaitable[None]]]:
         clock, random = SystemClock(), Random(next(_ids))
@@ -106,19 +107,23 @@ class MortalFleet(Stage):
             name: MortalClient(each.client.connection, fuse) for name, each in self.members.items()
         }
         reconcilers = propagation_controllers(hub, caches, events, clock, random)
-        clusters, works = caches.informer(CLUSTERS), caches.informer(WORKS)
-        executors = Executors(HubView(hub, clusters, works, events, clock, random), reach)
-        controllers = (Controller.of(each, clock=clock, random=random) for each in reconcilers)
-        return [executors.run, *(each.run for each in controllers), *caches.tasks().values()]
+        execution = Execution(hub, caches, events, reach)
+        return _runs(caches, [*reconcilers, execution], clock, random)
 
     def _agent(
         self, name: str, connection: Connection, fuse: Fuse
-    ) -> Callable[[], Awaitable[None]]:
+    ) -> list[Callable[[], Awaitable[None]]]:
         clock = SystemClock()
         hub = MortalClient(connection, fuse)
         member = MortalClient(self.members[name].client.connection, fuse)
         events = EventRecorder(self.hub, component="mortal", clock=clock)
-        return lambda: run_member_execution(hub, name, member, events, clock)
+        caches = HubCaches(hub)
+
+        async def reach(_cluster: Object) -> ClusterClient:
+            return member
+
+        execution = Execution(hub, caches, events, reach, agent_of=name)
+        return _runs(caches, [execution], clock, Random(next(_ids)))
 
     async def held_by(self, member: str) -> dict[str, Object]:
         """Return what a member holds of the story, and of what stands beside it."""
@@ -133,6 +138,15 @@ class MortalFleet(Stage):
             for name, each in (await self.held_by(member)).items()
             if name != STORY
         }
+
+
+def _runs(
+    caches: HubCaches, reconcilers: Sequence[Reconciler], clock: Clock, random: Random
+) -> list[Callable[[], Awaitable[None]]]:
+    """Return what runs of controllers; nobody starts again what was killed."""
+    controllers = [Controller.of(each, clock=clock, random=random) for each in reconcilers]
+    beside = [run for each in reconcilers for run in each.tasks().values()]
+    return [*beside, *(each.run for each in controllers), *caches.tasks().values()]
 
 
 async def _until_killed(run: Callable[[], Awaitable[None]]) -> None:

@@ -55,7 +55,7 @@ async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
         member.settings,
         status_seconds=0.2,
         thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-        beat=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
+        lease=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
         registration_seconds=0.2,
     )
     task = asyncio.create_task(run_agent(settings, SystemClock()))

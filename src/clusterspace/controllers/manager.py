@@ -38,8 +38,9 @@ class ControllerManager:
         self._caches = caches
         self._events = events
         self._clock = clock
+        self._reconcilers = tuple(reconcilers)
         self._controllers: dict[str, Controller] = {}
-        for each in reconcilers:
+        for each in self._reconcilers:
             if each.name in self._controllers:
                 raise ValueError(f"two controllers are called {each.name}")
             self._controllers[each.name] = Controller.of(each, clock=clock, random=random)
@@ -47,7 +48,8 @@ class ControllerManager:
     def tasks(self) -> Tasks:
         """Return everything that is to run, by the names it has in logs."""
         controllers = {name: each.run for name, each in self._controllers.items()}
-        return {"events": self._events.run, **self._caches.tasks(), **controllers}
+        beside = {name: run for each in self._reconcilers for name, run in each.tasks().items()}
+        return {"events": self._events.run, **self._caches.tasks(), **beside, **controllers}
 
     async def run(self) -> None:
         """Run until cancelled; what fails is reported and started again."""

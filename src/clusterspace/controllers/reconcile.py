@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from clusterspace.client.requests import key_of
+from clusterspace.controllers.background import Tasks
 from clusterspace.controllers.informers import Handler, Update
 from clusterspace.errors import Terminal
 from clusterspace.kube.objects import Object, metadata_of
@@ -21,6 +22,7 @@ __all__ = [
     "Watch",
     "itself",
     "more_than_status_changed",
+    "nothing",
     "request_for",
 ]
 
@@ -85,6 +87,11 @@ class Source(Protocol):
 def itself(update: Update) -> Iterable[Request]:
     """Map a change to the object that changed."""
     return (request_for(update.key),)
+
+
+def nothing(_: Update) -> Iterable[Request]:
+    """Map a change to no object: its source is read, and has to be synced for that."""
+    return ()
 
 
 def more_than_status_changed(update: Update) -> bool:
@@ -153,3 +160,7 @@ class Reconciler(ABC):
     async def reconcile(self, request: Request) -> Result:
         """Bring one object to where it should be."""
         ...
+
+    def tasks(self) -> Tasks:
+        """Return what else has to run beside its attempts, by the names it has in logs."""
+        return {}

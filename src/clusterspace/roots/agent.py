@@ -14,25 +14,28 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.background import keep_all, report
+from clusterspace.controllers.background import Tasks, keep_all, report
 from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.manager import ControllerManager
 from clusterspace.errors import UnusableKubeconfig
+from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import LeaseRenewal, RenewalSettings
+from clusterspace.fleet.membership.manifests import REGISTRATION_PLACE
+from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
 from clusterspace.fleet.membership.registration import (
     LOOK_SECONDS,
-    REGISTRATION_PLACE,
     AgentCredentials,
+    Registration,
     RegistrationRenewal,
     read_registration,
 )
-from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusWriter
+from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusSettings
+from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect
-from clusterspace.roots.member_clusters import membership_agent_tasks
-from clusterspace.roots.member_execution import run_member_execution
 from clusterspace.roots.processes import stop_event
 
 _log = structlog.get_logger(__name__)
@@ -57,82 +60,8 @@ class AgentSettings:
     """Instead of a registration."""
     status_seconds: float = FREQUENCY_SECONDS
     thresholds: Thresholds = field(default_factory=Thresholds)
-    beat: RenewalSettings = field(default_factory=RenewalSettings)
+    lease: RenewalSettings = field(default_factory=RenewalSettings)
     registration_seconds: float = LOOK_SECONDS
-
-
-class Agent:
-    """Everything one agent does."""
-
-    def __init__(self, settings: AgentSettings, member: ClusterClient, clock: Clock) -> None:
-        self._settings = settings
-        self._member = member
-        self._clock = clock
-
-    async def work(self) -> None:
-        """Work until cancelled, or until the registration is gone."""
-        if self._settings.invitation is None:
-            await self._work_registered()
-        else:
-            await self._work_invited(self._settings.invitation)
-
-    async def _work_invited(self, invitation: Invitation) -> None:
-        hub = connect(invitation.hub, self._clock)
-        _log.info("agent is working", cluster=invitation.cluster_name, hub=invitation.hub.server)
-        try:
-            async with Supervisor(self._clock, report) as tasks:
-                self._start(tasks, hub, invitation.cluster_name)
-                await asyncio.Event().wait()
-        finally:
-            await hub.connection.close()
-
-    async def _work_registered(self) -> None:
-        secret = await self._member.find(REGISTRATION_PLACE)
-        if secret is None:
-            why = "the cluster is not registered: `clusterspace register` does that"
-            raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
-        registration = read_registration(secret)
-        credentials = AgentCredentials(registration.authority, registration.keyed)
-        connection = Connection(
-            registration.hub, clock=self._clock, random=SystemRandom(), credentials=credentials
-        )
-        hub = ClusterClient(connection)
-        renewal = RegistrationRenewal(
-            self._member,
-            hub,
-            credentials,
-            look_seconds=self._settings.registration_seconds,
-        )
-        _log.info(
-            "agent is working", cluster=registration.cluster_name, hub=registration.hub.server
-        )
-        try:
-            async with Supervisor(self._clock, report) as tasks:
-                self._start(tasks, hub, registration.cluster_name)
-                await renewal.run()
-        finally:
-            await connection.close()
-        _log.info("the registration is gone: the agent ends", cluster=registration.cluster_name)
-
-    def _start(self, tasks: Supervisor, hub: ClusterClient, name: str) -> None:
-        settings, clock = self._settings, self._clock
-        events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-        statuses = StatusWriter(hub, events, clock=clock, thresholds=settings.thresholds)
-        status = PullStatus(
-            hub,
-            name,
-            self._member,
-            statuses,
-            frequency_seconds=settings.status_seconds,
-        )
-        beat = LeaseRenewal(hub, name, clock=clock, settings=settings.beat)
-        own = {
-            "events": events.run,
-            "status": status.run,
-            "lease": beat.run,
-            "execution": lambda: run_member_execution(hub, name, self._member, events, clock),
-        }
-        keep_all(tasks, {**own, **membership_agent_tasks(hub, name, self._member, clock)})
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:
@@ -140,7 +69,56 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         member = connect(settings.member, clock)
         stack.push_async_callback(member.connection.close)
-        await Agent(settings, member, clock).work()
+        renewal: RegistrationRenewal | None = None
+        if settings.invitation is not None:
+            name = settings.invitation.cluster_name
+            hub = connect(settings.invitation.hub, clock)
+        else:
+            registration = await _find_registration(member)
+            name = registration.cluster_name
+            credentials = AgentCredentials(registration.authority, registration.keyed)
+            hub = connect(registration.hub, clock, credentials=credentials)
+            renewal = RegistrationRenewal(
+                member, hub, credentials, look_seconds=settings.registration_seconds
+            )
+        stack.push_async_callback(hub.connection.close)
+        _log.info("agent is working", cluster=name, hub=hub.connection.settings.server)
+        async with Supervisor(clock, report) as tasks:
+            keep_all(tasks, _agent_tasks(settings, hub, name, member))
+            await (renewal.run() if renewal is not None else asyncio.Event().wait())
+        _log.info("the registration is gone: the agent ends", cluster=name)
+
+
+async def _find_registration(member: ClusterClient) -> Registration:
+    secret = await member.find(REGISTRATION_PLACE)
+    if secret is None:
+        why = "the cluster is not registered: `clusterspace register` does that"
+        raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
+    return read_registration(secret)
+
+
+def _agent_tasks(
+    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
+) -> Tasks:
+    """Return everything one agent does: two clocks for the hub to see, and two controllers."""
+    clock, random = hub.connection.clock, SystemRandom()
+    events = EventRecorder(hub, component=_COMPONENT, clock=clock)
+    caches = HubCaches(hub)
+
+    async def reach(_cluster: Object) -> ClusterClient:
+        return member
+
+    reconcilers = (
+        MembershipAgent(hub, caches, name, member, clock=clock, random=random),
+        Execution(hub, caches, events, reach, agent_of=name),
+    )
+    manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
+    statuses = StatusSettings(settings.status_seconds, settings.thresholds)
+    return {
+        "status": PullStatus(hub, name, member, events, statuses).run,
+        "lease": LeaseRenewal(hub, name, clock=clock, settings=settings.lease).run,
+        **manager.tasks(),
+    }
 
 
 async def serve_until_stopped(settings: AgentSettings) -> None:

@@ -1,8 +1,6 @@
 """One manifest of a Work, put on the member: decided, paced, applied, remembered.
 
-Nothing is ever overwritten unseen: every update is one PUT at the version that was looked at. What
-was looked at may come from a cache that lags; then the member refuses the write with a conflict,
-and we ask it and decide anew. So a stale cache costs a request, and never somebody's change.
+Nothing is ever overwritten unseen: every update is one PUT at the version that was looked at.
 """
 
 from collections.abc import Hashable
@@ -102,10 +100,21 @@ class Applied:
 async def apply(
     member: Client, place: ResourcePath, manifest: Object, cached: Object | None
 ) -> Applied:
-    """Bring one member object to its manifest, beginning with what was last seen of it.
-
-    What was seen may be old: the member then refuses the write, and we look and decide anew.
-    """
+    """Bring one member object to its manifest, beginning with what was last seen of it."""
+    # What was seen may be old, or not be there any more. The member knows, and refuses the write;
+    # only then is it asked, and all is decided anew. So a stale cache costs a request, and never
+    # somebody's change:
+    #
+    #     we saw       there is       the write is refused with     then
+    #     nothing      an object      AlreadyExists                 decide whose it is
+    #     version 6    version 7      Conflict                      decide on version 7
+    #     version 6    nothing        NotFound                      create
+    #     nothing      no namespace   NotFound                      wait for the namespace
+    #
+    # A create whose answer was lost is the first line: what is found then bears our own stamps, is
+    # ours, says what we say, and nothing is written. In the same way two Works that place the same
+    # object meet here: the first has made it, the second finds the first one's stamps on it, and
+    # that is a conflict, said in its status, until the first one's Work goes.
     live = cached
     for _ in range(_ROUNDS - 1):
         try:
@@ -159,12 +168,7 @@ class _Settled:
 
 
 class Applier:
-    """Puts manifests on one member, and remembers which of them are as they should be.
-
-    That memory is lost with the process, and nothing but speed with it: after a start everything
-    is compared once, and what is equal is not written. It also means that drift which happened
-    while nobody was there is repaired, but neither paced nor recorded as drift.
-    """
+    """Puts manifests on one member, and remembers which of them are as they should be."""
 
     def __init__(
         self, member: Client, informers: MemberInformers, reporter: WorkReporter, clock: Clock
@@ -173,6 +177,11 @@ class Applier:
         self._informers = informers
         self._reporter = reporter
         self._pace = RepairPace(clock)
+        # By Work and place in it. One key is touched by one worker at a time, for a Work is. It is
+        # lost with the process, and nothing but speed with it: after a start everything is compared
+        # once, and what is equal is not written. Drift that happened while nobody was there is
+        # repaired then, but neither paced nor recorded as drift: we cannot know it from an order
+        # that was not carried out yet.
         self._settled: dict[tuple[str, int], _Settled] = {}
 
     def forget(self, work_name: str) -> None:
@@ -235,8 +244,13 @@ class Applier:
             return ManifestResult(manifest, live=live)
 
         # Once a generation is carried out, whatever is different was done by somebody on the
-        # member, or else the cache lags behind our own last write. The latter costs a PUT that is
-        # refused; the fresh look then finds nothing to do, and no drift is recorded.
+        # member, or else the cache lags behind our own last write:
+        #
+        #     we PUT version 7           settled is the shape of 7
+        #     a pod changes, we look     the cache says 6, which is not that shape: "drift"
+        #     we PUT over 6              refused; asked, the member says 7: nothing to do
+        #
+        # It costs one request, and is not recorded, for nothing was put back.
         drift = ""
         if settled is not None and settled.generation == generation:
             if live is None:
@@ -272,7 +286,8 @@ class Applier:
             return ManifestResult(
                 manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=place
             )
-        # A crash from here on forgets both notes: the object is compared once more, and left.
+        # No await from the answer of the member to here: the event of our own write, if it has not
+        # come yet, finds the note of its version and wakes nobody.
         self._informers.note_written(place, applied.live)
         self._settled[key] = _Settled(generation, shape_of(applied.live))
         if drift and applied.action in (Action.UPDATED, Action.CREATED):

@@ -1,21 +1,21 @@
 """The execution controller: one member's Works, carried out; and one such for each Push member.
 
-Pull clusters have an agent, which runs the one executor they need. An executor ends when its
-Cluster is gone, and not when it is leaving: what was placed has to be withdrawn first.
+Works are carried out beside each other, each by one worker at a time:
+
+    finalizer on the Work ──> manifests applied ──> dropped ones pruned ──> status written
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
 import structlog
 
-from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apis.clusters import (
+    CLUSTERS,
     EXECUTION_PREFIX,
     WORK_FINALIZER,
     WORKS,
@@ -25,19 +25,22 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.works import manifests_of, suspends_dispatching
 from clusterspace.client.requests import resource_path_of
-from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.controllers.background import report
+from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.controllers.background import Tasks, report
 from clusterspace.controllers.caches import Cache
 from clusterspace.controllers.controller import Controller, ControllerSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
-from clusterspace.controllers.informers import Informer, Update
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
 from clusterspace.controllers.reconcile import (
     Done,
+    Reconciler,
     Request,
     RequeueAfter,
     Result,
     Watch,
+    nothing,
     request_for,
 )
 from clusterspace.errors import ApiError, ClusterError
@@ -60,6 +63,10 @@ LOOK_ONCE_MORE_SECONDS: Final = 1.0
 _READY: Final = "Ready"
 
 
+# What of a Work decides whether it is reconciled. Statuses are not in it: we write them ourselves,
+# and a Work that was reconciled because of its status would be so for ever. Nor are labels and
+# annotations: what counts of these is in the manifests. `generation` grows with every change of
+# the spec.
 class _Metadata(msgspec.Struct, gc=False):
     generation: int = 0
     deletionTimestamp: str = ""  # noqa: N815 - the names of the wire
@@ -77,28 +84,8 @@ class _Head(msgspec.Struct, gc=False):
 _head_decoder: Final = msgspec.json.Decoder(_Head)
 
 
-@dataclass(frozen=True, slots=True)
-class Office:
-    """The hub's side of an executor: where orders are read and results are told."""
-
-    hub: Client
-    works: Cache
-    """Works, of this cluster at least."""
-    find_cluster: Callable[[], Object | None]
-    """Returns the Cluster as it was last seen."""
-    events: EventRecorder
-    clock: Clock
-    random: Random
-    tells_templates: bool = True
-    """Whether events go to templates too; agents may write none outside their namespace."""
-
-
-class Executor:
-    """Keeps one member as its Works say.
-
-        executor = Executor("west", member, office)
-        works.add_handler(executor.work_changed)
-        tasks.keep("west", executor.run)
+class MemberExecution:
+    """Keeps one member as its Works say: a controller of its own, which comes and goes.
 
     One runs for a member at a time: the leader's, which gives up its lease before another may take
     it, or the one agent of its Deployment, which is recreated and never rolled. A second one with
@@ -106,16 +93,28 @@ class Executor:
     is at a version that was seen, every deletion of a UID that was just looked at.
     """
 
-    def __init__(self, cluster_name: str, member: ClusterClient, office: Office) -> None:
-        hub, events, clock = office.hub, office.events, office.clock
+    def __init__(  # noqa: PLR0913 - what it needs, by name
+        self,
+        cluster_name: str,
+        member: ClusterClient,
+        hub: ClusterClient,
+        events: EventRecorder,
+        *,
+        works: Cache,
+        clusters: Cache,
+        records_on_templates: bool = True,
+    ) -> None:
+        clock = hub.connection.clock
         self.cluster_name = cluster_name
         self._namespace = execution_namespace(cluster_name)
-        self._office = office
+        self._hub = hub
+        self._clock = clock
+        self._works = works
         self._controller = Controller(
             f"execution-{cluster_name}",
             self.reconcile,
             clock=clock,
-            random=office.random,
+            random=hub.connection.random,
             settings=ControllerSettings(
                 workers=WORKERS, longest_retry_seconds=LONGEST_RETRY_SECONDS
             ),
@@ -124,19 +123,21 @@ class Executor:
             member, cluster_name, lambda name: self._controller.add(Request(name, self._namespace))
         )
         self._reporter = WorkReporter(
-            hub, events, clock, cluster_name, records_on_templates=office.tells_templates
+            hub, events, clock, cluster_name, records_on_templates=records_on_templates
         )
         self._applier = Applier(member, self._informers, self._reporter, clock)
-        self._budget = DeletionBudget(hub, office.find_cluster, events, clock)
+        self._budget = DeletionBudget(hub, lambda: clusters.find(cluster_name), events, clock)
         self._pruner = Pruner(hub, member, self._informers, self._budget)
-        # Both are lost with the process, and need not outlive it: after a start every Work is
-        # reconciled once, and joins its set again if it must.
+        # Works that wait for something the queue does not know of: `_failed` for the member to be
+        # reachable again, so that nobody sits out a long backoff then; `_paused` for deletions to
+        # be resumed. Both are lost with the process, and need not outlive it: after a start every
+        # Work is reconciled once, and joins its set again if it must.
         self._failed: set[Request] = set()
         self._paused: set[Request] = set()
 
     async def run(self) -> None:
         """Reconcile until cancelled. Works are enqueued by `work_changed`, before and meanwhile."""
-        async with Supervisor(self._office.clock, report) as tasks:
+        async with Supervisor(self._clock, report) as tasks:
             tasks.keep(f"{self.cluster_name} objects", self._informers.run)
             await self._controller.run()
 
@@ -147,9 +148,10 @@ class Executor:
             return
         if update.after is None:
             self._budget.forget_work(request.name)
-            self._controller.add(request)
+            self._controller.add(request)  # to forget what we remember of it
             return
-        # Counted here and not when its turn comes: the budget must see a wave before its first.
+        # Counted here, in the handler of the informer, and not when its turn in the queue comes:
+        # of a thousand Works that are deleted at once the first worker must already see all.
         head = _head_decoder.decode(update.after)
         goes = head.metadata.deletionTimestamp and not head.spec.preserveResourcesOnDeletion
         goes_since = parse_time(head.metadata.deletionTimestamp) if goes else None
@@ -163,13 +165,19 @@ class Executor:
             for request in tuple(self._failed):
                 self._controller.add(request)
         may_go_on = self._budget.cluster_changed(before, after)
+        # The first sight of the Cluster counts as a change: without it no deletion was permitted.
+        # One that leaves takes everything along, however much that is.
         if may_go_on or before is None or is_being_deleted(after):
             for request in tuple(self._paused):
                 self._controller.add(request)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the member to one Work."""
-        work = self._office.works.find(request.key)
+        # The cache may be behind the hub. An older generation is applied then, and the newer one
+        # when its event comes: the member goes through the states the Work went through. What
+        # cannot be undone, a deletion, is never begun on the word of this cache; and every write
+        # to the Work carries the version that was read here, so that a stale one is refused.
+        work = self._works.find(request.key)
         if work is None:
             self._failed.discard(request)
             self._paused.discard(request)
@@ -182,10 +190,12 @@ class Executor:
                 self._note_pruned(request, is_pruned=await self._pruner.finalize(work))
                 outcome = Done()
             else:
-                # Before the first object is made: a Work without it could be deleted, and nobody
-                # would know what it placed.
+                # Before the first object is made: a Work without it could be deleted between two
+                # of our writes, and nobody would know any more what it placed. A crash right
+                # after this leaves a finalizer on a Work that placed nothing, which costs whoever
+                # deletes it one look at the member.
                 place = resource_path_of(WORKS, work)
-                work = await ensure_finalizer(self._office.hub, place, work, WORK_FINALIZER)
+                work = await ensure_finalizer(self._hub, place, work, WORK_FINALIZER)
                 outcome = await self._dispatch(request, work)
         except (ApiError, ClusterError):
             self._failed.add(request)
@@ -194,11 +204,19 @@ class Executor:
         return outcome
 
     async def _dispatch(self, request: Request, work: Object) -> Result:
-        """Apply the manifests of a Work, prune what it dropped, write its status; in this order.
-
-        Of what it dropped only its status knows. So the status is written last, when all that had
-        to go is gone: until then every attempt, and every process, finds the old entries again.
-        """
+        """Apply the manifests of a Work, prune what it dropped, write its status; in this order."""
+        # What was applied once is known by nothing but the status: a manifest that is dropped from
+        # the spec is found there, and nowhere else. So the status is written last, when all that
+        # had to go is gone; until then every attempt, and every process, finds the old entries:
+        #
+        #     spec [a, b]  status [a, b]     as it should be
+        #     spec [a]     status [a, b]     b is dropped: looked at, recorded, deleted
+        #     killed here                    the next one finds the same: b is gone, or goes now
+        #     spec [a]     status [a]        done
+        #
+        # A crash between the writes to the member and this last one to the hub leaves a status
+        # that is behind the member. Nothing is decided by it but the above: after a start objects
+        # are compared, those that are as they should be are left alone, and the status is written.
         manifests = manifests_of(work)
         if suspends_dispatching(work):
             # Nothing is touched, but people see how the objects are.
@@ -209,13 +227,14 @@ class Executor:
             await self._applier.apply(work, manifest, ordinal)
             for ordinal, manifest in enumerate(manifests)
         ]
+        # After the applying: what replaces a dropped object is there before that one goes.
         is_pruned = await self._pruner.prune(work)
         self._note_pruned(request, is_pruned=is_pruned)
         blockers = [each.blocker for each in results if each.blocker is not None]
         is_new = self._informers.wait_for(name_of(work), blockers)
         self._reporter.record_results(work, results)
         if not is_pruned:
-            return Done()
+            return Done()  # woken when deletions go on; until then the status keeps what must go
         wait = await self._reporter.write_status(work, results)
         for each in results:
             if each.refusal is not None:
@@ -249,60 +268,74 @@ Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 
 
 @dataclass(frozen=True, slots=True)
-class HubView:
-    """What executors need of the hub: a client, the two collections they follow, the rest."""
-
-    hub: Client
-    clusters: Informer
-    works: Informer
-    events: EventRecorder
-    clock: Clock
-    random: Random
-
-
-@dataclass(frozen=True, slots=True)
 class _Running:
     member: ClusterClient
-    executor: Executor
+    execution: MemberExecution
     task: asyncio.Task[None]
 
 
-class Executors:
-    """Runs one executor for each Push cluster.
+class Execution(Reconciler):
+    """Runs a MemberExecution for each Push cluster; in an agent, for its own cluster alone.
 
-        executors = Executors(HubView(hub, clusters, works, events, clock, random), members.reach)
-        tasks.keep("execution", executors.run)
-
-    Both informers are run by whoever made them; they may serve others too.
+    It begins when the Cluster is there and ends when the Cluster is gone, and not when it is
+    leaving: what was placed has to be withdrawn first.
     """
 
-    def __init__(self, view: HubView, reach: Reach) -> None:
-        self._view = view
+    name = "execution"
+
+    def __init__(
+        self,
+        hub: ClusterClient,
+        caches: HubCaches,
+        events: EventRecorder,
+        reach: Reach,
+        agent_of: str = "",
+    ) -> None:
+        self._hub = hub
+        self._events = events
         self._reach = reach
+        self._agent_of = agent_of
+        # An agent may see nothing on the hub but its own Cluster and its own Works.
+        own = ListOptions(field_selector=f"metadata.name={agent_of}") if agent_of else None
+        namespace = execution_namespace(agent_of) if agent_of else ""
+        self._clusters = caches.informer(CLUSTERS, selection=own)
+        self._works = caches.informer(WORKS, namespace)
+        self._clusters.add_handler(self._cluster_changed)
+        self._works.add_handler(self._work_changed)
+        # Invariant: whatever is in `_running` hears of every change of its Works and its Cluster,
+        # through the two handlers above, from the moment it is put in. Handlers of informers
+        # cannot be taken off, so a MemberExecution has none of its own.
         self._running: dict[str, _Running] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._controller = Controller(
-            "executors", self.reconcile, clock=view.clock, random=view.random
-        )
-        self._controller.watch(Watch(view.clusters))
-        view.clusters.add_handler(self._cluster_changed)
-        view.works.add_handler(self._work_changed)
+        self._has_group = asyncio.Event()
 
-    async def run(self) -> None:
-        """Reconcile until cancelled."""
-        await self._view.works.wait_synced()
+    def watches(self) -> Iterable[Watch]:
+        """Return Clusters; their Works are only to have synced, each goes to its own execution."""
+        yield Watch(self._clusters)
+        yield Watch(self._works, to=nothing)
+
+    def tasks(self) -> Tasks:
+        """Return what the members' executions run in."""
+        return {"member executions": self._run_members}
+
+    async def _run_members(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                await self._controller.run()
+                self._has_group.set()
+                await asyncio.Event().wait()
         finally:
+            # Cancelled with all members' tasks in it. Started again, it begins with none, and the
+            # next check of each cluster starts its execution anew.
+            self._has_group.clear()
             self._group = None
             self._running.clear()
 
     async def reconcile(self, request: Request) -> Result:
-        """Start, replace or stop the executor of one cluster."""
-        cluster = self._view.clusters.cache.find(request.name)
-        if cluster is None or is_pull(cluster):
+        """Start, replace or stop the execution of one cluster."""
+        cluster = self._clusters.cache.find(request.name)
+        is_served = cluster is not None and is_pull(cluster) == bool(self._agent_of)
+        if cluster is None or not is_served:
             await self._stop(request.name)
             return Done()
         member = await self._reach(cluster)
@@ -311,56 +344,58 @@ class Executors:
             # The old one ends before the new one begins: it may still write to the address that
             # the cluster had before.
             await self._stop(request.name)
+            await self._has_group.wait()
             self._start(request.name, member)
         return RequeueAfter(CHECK_SECONDS)
 
     def _start(self, name: str, member: ClusterClient) -> None:
         if self._group is None:
             return
-        view = self._view
-        office = Office(
-            hub=view.hub,
-            works=view.works.cache,
-            find_cluster=lambda: view.clusters.cache.find(name),
-            events=view.events,
-            clock=view.clock,
-            random=view.random,
+        execution = MemberExecution(
+            name,
+            member,
+            self._hub,
+            self._events,
+            works=self._works.cache,
+            clusters=self._clusters.cache,
+            records_on_templates=not self._agent_of,
         )
-        executor = Executor(name, member, office)
         # No await between reading the cache and being in `_running`: a Work that changes in
         # between would reach neither.
         inside = execution_namespace(name) + "/"
-        cache = view.works.cache
+        cache = self._works.cache
         for key in [each for each in cache if each.startswith(inside)]:
-            executor.work_changed(Update(key, None, cache.find_raw(key)))
+            execution.work_changed(Update(key, None, cache.find_raw(key)))
 
         async def run() -> None:
             try:
-                await executor.run()
+                await execution.run()
             except Exception as failure:  # noqa: BLE001 - one member's trouble is not the others'
                 # It is replaced at the next check, and the others go on.
-                _log.error("executor failed", cluster=name, exc_info=failure)
+                _log.error("execution failed", cluster=name, exc_info=failure)
 
-        task = self._group.create_task(run(), name=f"executor {name}")
-        self._running[name] = _Running(member, executor, task)
-        _log.info("executor started", cluster=name)
+        task = self._group.create_task(run(), name=f"execution {name}")
+        self._running[name] = _Running(member, execution, task)
+        _log.info("execution started", cluster=name)
 
     async def _stop(self, name: str) -> None:
         running = self._running.pop(name, None)
         if running is None:
             return
+        # Cancelled wherever it is, as by a crash; awaited, since a request to the member may still
+        # be on its way until the task has ended.
         running.task.cancel()
         await asyncio.wait([running.task])
-        _log.info("executor stopped", cluster=name)
+        _log.info("execution stopped", cluster=name)
 
     def _cluster_changed(self, update: Update) -> None:
         running = self._running.get(update.key)
         after = update.decode_after()
         if running is not None and after is not None:
-            running.executor.cluster_changed(update.decode_before(), after)
+            running.execution.cluster_changed(update.decode_before(), after)
 
     def _work_changed(self, update: Update) -> None:
         namespace = request_for(update.key).namespace
         running = self._running.get(namespace.removeprefix(EXECUTION_PREFIX))
         if running is not None:
-            running.executor.work_changed(update)
+            running.execution.work_changed(update)

@@ -111,13 +111,20 @@ def approved_until(cluster: Object) -> float:
 
 
 class DeletionBudget:
-    """The budget of one member: knows its Works, and says whether an object may be deleted.
+    """The budget of one member: knows its Works, and says whether an object may be deleted."""
 
-    `permits` and `note_deletion` are called by many workers at once. A worker that was permitted
-    deletes without asking again, so the budget may be exceeded by what is under way; the great
-    waves it is for are seen whole before the first of them, for every Work that goes is counted
-    here as soon as its deletion is seen, and not when its turn comes.
-    """
+    # Three tasks meet here. The informer of Works says which of them go (`note_work`), the moment
+    # it hears; the informer of Clusters says when a pause began or ended (`cluster_changed`); and
+    # many workers ask (`permits`) and count (`note_deletion`). None of them awaits while it reads
+    # or writes the counts, so no lock is needed.
+    #
+    # A worker that was permitted deletes the objects of its Work without asking again, so what is
+    # under way in other workers may exceed the budget by as many Works as there are workers. Great
+    # waves, which the budget is for, are seen whole before their first: a Work that goes is counted
+    # as pending as soon as its deletion is heard of, and not when its turn in the queue comes.
+    #
+    # The window is lost with the process. A restart therefore forgives what was deleted in the last
+    # ten minutes, but not what is pending, and not a pause, which is on the Cluster.
 
     def __init__(
         self,
@@ -152,7 +159,7 @@ class DeletionBudget:
     def cluster_changed(self, before: Object | None, after: Object) -> bool:
         """Take in a change of the Cluster; return whether deletions may go on since."""
         if is_paused(after):
-            self._is_pausing = False
+            self._is_pausing = False  # the cache shows it, and shows its end when that comes
         was_paused = before is not None and is_paused(before)
         is_resumed = was_paused and not is_paused(after)
         if is_resumed:
@@ -163,7 +170,7 @@ class DeletionBudget:
         """Whether an object may be deleted now that was to go since this time; pause if not."""
         cluster = self._find_cluster()
         if cluster is None:
-            return False
+            return False  # not seen yet after a start, or gone: nobody can have approved of it
         approved = approved_until(cluster)
         if is_being_deleted(cluster) or goes_since <= approved:
             # Leaving takes all that was placed along, or hands it over: that choice was made.
@@ -180,7 +187,8 @@ class DeletionBudget:
             return True
         # Several workers may come here before the first has written the pause. The others are
         # refused as conflicts, since all commit against the same version; their Works are tried
-        # again, and find the pause.
+        # again, and find the pause. It is written before anything is refused because of it: a
+        # crash in between leaves no pause, and whoever comes next counts the same and pauses.
         condition = paused_condition(counts)
         conditions = set_condition(conditions_of(cluster), condition, self._clock.now()).conditions
         paused = with_value(cluster, conditions, "status", "conditions")

@@ -52,11 +52,14 @@ _stamped_decoder: Final = msgspec.json.Decoder(_Stamped)
 
 
 class MemberInformers:
-    """Follows one member's objects, and enqueues the Work that a change concerns, by its name.
+    """Follows one member's objects, and enqueues the Work that a change concerns, by its name."""
 
-    Caches may lag, and an object that is missing in one may well be there: `find` answers "not
-    seen", never "not there". Whoever is about to create or delete asks the member itself.
-    """
+    # Read and changed by the workers of one member and by the informers it runs, all in one event
+    # loop, and never across an await: each method below leaves the maps whole before it returns.
+    #
+    # Caches may lag, and an object that is missing in one may well be there: one whose managed
+    # label somebody took off leaves the selection, and is seen as deleted. So `find` answers "not
+    # seen", never "not there". Whoever is about to create or delete asks the member itself.
 
     def __init__(
         self, member: ClusterClient, cluster_name: str, enqueue: Callable[[str], None]
@@ -72,8 +75,11 @@ class MemberInformers:
         self._informers: dict[GroupVersionResource, Informer] = {}
         self._blocker_watches: dict[GroupVersionResource, BlockerWatch] = {}
         # The same relation from both ends: a Work waits for places, a place holds up Works.
+        # Invariant: a place is a key of `_works_waiting` exactly while its BlockerWatch expects it.
         self._works_waiting: dict[ResourcePath, set[str]] = {}
         self._blockers: dict[str, set[ResourcePath]] = {}
+        # The versions of our own last writes. An entry goes with the deletion of its object, so
+        # there are no more than objects we placed.
         self._written: dict[ResourcePath, str] = {}
 
     async def run(self) -> None:
@@ -103,6 +109,8 @@ class MemberInformers:
         kind = GroupVersionKind.of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
         known = self._resources.get(kind)
         if known is None:
+            # Several workers may ask for a new kind at once: they store the same, and `_follow`
+            # starts one informer, whoever comes first.
             known = await self._discovery.get_resource(kind)
             self._resources[kind] = known
             if frozenset(known.verbs) >= _WATCHED:
@@ -111,6 +119,7 @@ class MemberInformers:
 
     def forget_resources(self) -> None:
         """Ask the member anew what it serves: it has just refused a kind it once had."""
+        # Informers go on: the kind may come back, and one that cannot be listed waits and tries.
         self._resources.clear()
         self._discovery.forget()
 
@@ -126,17 +135,16 @@ class MemberInformers:
         """
         informer = self._informers.get(resource)
         if self._tasks is None or informer is None or informer.trouble is not None:
-            return
+            return  # nothing lists it, or the member refuses to: waiting would be for nothing
         with suppress(TimeoutError):
             async with asyncio.timeout(LIST_SECONDS):
                 await informer.wait_synced()
 
     def note_written(self, place: ResourcePath, stored: Object) -> None:
-        """Remember what we wrote ourselves: the event that tells of it enqueues nothing.
-
-        The event may also come before the answer to our write. Then the Work is enqueued once for
-        nothing: it finds the object as it should be.
-        """
+        """Remember what we wrote ourselves: the event that tells of it enqueues nothing."""
+        # The event may also come before the answer to our write. Then the Work is enqueued once for
+        # nothing: it finds the object as it should be. Whatever somebody writes after us has
+        # another version, and enqueues the Work even if it comes in the same batch as ours.
         self._written[place] = resource_version_of(stored)
 
     def wait_for(self, work_name: str, blockers: Iterable[ResourcePath]) -> bool:
@@ -145,6 +153,12 @@ class MemberInformers:
         Returns whether one of them is new. It may have changed just before we began to listen, so
         whoever waits for a new one should look once more by himself.
         """
+        # Told by the member          we do               could be missed
+        # object A is in the way      decide: conflict
+        # A is deleted                                    by us: nobody listened yet
+        #                             wait_for(A)         the first list has no A: enqueued at once;
+        #                                                 a watch that ran already says nothing
+        #                             look once more      finds the place free
         desired, current = set(blockers), self._blockers.get(work_name, set())
         for place in current - desired:
             waiting = self._works_waiting[place]
@@ -264,7 +278,7 @@ class BlockerWatch:
 
 
 class _Versions:
-    """Which objects there are, and in which version: as much as a Follower needs."""
+    """Which objects there are, and in which version: as much as a Reflector needs."""
 
     def __init__(self) -> None:
         self._versions: dict[str, Version] = {}

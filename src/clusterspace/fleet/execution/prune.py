@@ -97,10 +97,11 @@ class Doomed:
 async def find_doomed(
     member: Client, place: ResourcePath, manifest: Object, work: Object
 ) -> Doomed | None:
-    """Look at an object, live, and return it if it is ours to delete.
-
-    When another object was decided on earlier, that one is gone and this one is somebody's new one.
-    """
+    """Look at an object, live, and return it if it is ours to delete."""
+    # Three who are not deleted: one that is somebody else's by its stamps, whatever the Work says;
+    # one that goes already; and, once a UID was recorded for this end of the Work, any other one.
+    # The recorded one is gone then, and this is somebody's new object, perhaps from a manifest that
+    # he had copied with our stamps on it.
     live = await member.find(place)
     if live is None or is_being_deleted(live) or not is_ours(manifest, live):
         return None
@@ -132,12 +133,12 @@ def without_stamps(live: Object) -> Object:
 
 def dropped_manifests(work: Object) -> list[Object]:
     """Return what a Work once had applied and does not ask for any more, as bare manifests."""
-    wanted = [_named(identifier_of(each, 0)) for each in manifests_of(work)]
+    desired = [_named(identifier_of(each, 0)) for each in manifests_of(work)]
     statuses: list[Object] = find_at(work, "status", "manifestStatuses") or []
     dropped: list[Object] = []
     for entry in statuses:
         identifier: Object = entry.get("identifier") or {}
-        if _named(identifier) in wanted:
+        if _named(identifier) in desired:
             continue
         group, version = identifier.get("group"), identifier.get("version")
         metadata = {
@@ -189,11 +190,10 @@ class Pruner:
         self._budget = budget
 
     async def finalize(self, work: Object) -> bool:
-        """Let a Work go that was deleted on the hub; return whether it is done with.
-
-        The Work is asked for live: nothing is deleted on the word of a cache. Its finalizer goes
-        last, after every object it placed: until then whoever comes next can finish this.
-        """
+        """Let a Work go that was deleted on the hub; return whether it is done with."""
+        # Asked for live: nothing is deleted on the word of a cache. The cache may show a Work on
+        # its way out whose successor, under the same name, has placed the same objects by now; a
+        # hub restored from a backup may show what was long decided otherwise.
         current = await self._read_live(work)
         if current is None or not is_being_deleted(current):
             return True
@@ -212,6 +212,9 @@ class Pruner:
             if noted is None:
                 return False
             current = noted
+        # Last of all: until then whoever comes next finds the Work and can finish this. It goes at
+        # the version that was read above, so that a Work that was changed meanwhile is looked at
+        # again before it goes.
         await release(self._hub, resource_path_of(WORKS, work), current, WORK_FINALIZER)
         _log.info("work withdrawn", cluster=self._informers.cluster, work=name_of(work))
         return True
@@ -232,6 +235,8 @@ class Pruner:
 
     async def _hand_over(self, manifests: Sequence[Object]) -> None:
         """Take our stamps off objects that stay."""
+        # A crash in between leaves some with and some without. Whoever comes next finds the Work
+        # still there, and goes over all of them again: those without stamps are not ours any more.
         for manifest in manifests:
             place = await self._find_place(manifest)
             live = None if place is None else await self._member.find(place)
@@ -241,6 +246,9 @@ class Pruner:
 
     async def _delete(self, work: Object, manifests: Sequence[Object]) -> Object | None:
         """Delete objects of ours; return the Work as it is now, or None when that has to wait."""
+        # All are looked at before the first is deleted: the record on the Work is one write, and
+        # the budget is asked once for the whole Work. What a look could not see, because the member
+        # did not answer, raises here, and nothing is deleted at all: not seeing is no reason.
         doomed: list[Doomed] = []
         for manifest in manifests:
             place = await self._find_place(manifest)
@@ -252,6 +260,10 @@ class Pruner:
         goes_since = deleted_at(work)
         if not await self._budget.permits(goes_since):
             return None
+        # What remains is a moment between the look and the delete in which somebody on the member
+        # may hand one of these objects to another owner: same UID, other stamps. It is a request
+        # or two long. The version of the look is no precondition, because the status of a running
+        # workload changes its version several times a second, and it would never go.
         noted = await record(self._hub, work, doomed)
         for each in doomed:
             options = DeleteOptions(each.uid, propagation=Propagation.BACKGROUND)

@@ -195,15 +195,16 @@ class WorkReporter:
         self._written_at: dict[str, float] = {}
 
     async def write_status(self, work: Object, results: Sequence[ManifestResult]) -> float:
-        """Write what changed; return after how many seconds to try again, if it is too early.
-
-        The member was written before. A crash in between leaves a status that is behind: whoever
-        comes next finds the objects as they should be, applies nothing, and writes it then.
-        """
+        """Write what changed; return after how many seconds to try again, if it is too early."""
+        # Written at the version of `work`, which came from a cache: when the Work has changed
+        # since, the hub answers Conflict, and the attempt begins anew with what it is now. A status
+        # is never written for a generation that was not carried out.
         status = next_status(work, results, self._clock.now())
         if status == (work.get("status") or {}):
             return 0.0
         if find_at(work, "status", "conditions") == status.get("conditions"):
+            # Only numbers changed, such as replicas that are ready. The last of them is written in
+            # any case: whoever comes too early is asked to come again.
             last = self._written_at.get(name_of(work), float("-inf"))
             wait = last + QUIET_SECONDS - self._clock.monotonic()
             if wait > 0:
@@ -217,11 +218,9 @@ class WorkReporter:
         self._written_at.pop(work_name, None)
 
     def record_results(self, work: Object, results: Sequence[ManifestResult]) -> None:
-        """Record Events about manifests that have come to be in trouble, or out of it.
-
-        What was said already is in the Applied condition of `work`, so this comes before the
-        status is written.
-        """
+        """Record Events about manifests that have come to be in trouble, or out of it."""
+        # What was said already is in the Applied condition of `work`, so this comes before the
+        # status is written. A crash in between says it twice; the other order might say it never.
         condition = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
         was_failing = condition.get("status", TRUE) != TRUE
         to = f"cluster({self._cluster})"

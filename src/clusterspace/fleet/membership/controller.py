@@ -4,20 +4,30 @@ And at its end, the way out: a Cluster that is being deleted leaves, step by ste
 its finalizer until all of it is done.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import FINALIZER, execution_namespace, taints_of
+from clusterspace.apis.clusters import CLUSTERS, FINALIZER, execution_namespace, taints_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
-from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+)
 from clusterspace.errors import AlreadyExists, CannotLeave
 from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership.connections import MemberClients
+from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.taints import health_taints, with_taints
 from clusterspace.kube.objects import Object, name_of
 
@@ -25,22 +35,34 @@ _log = structlog.get_logger(__name__)
 
 _REQUEUE_SECONDS: Final = 2.0
 
-Leave: TypeAlias = Callable[[Object], Awaitable[None]]
-"""Takes the next steps of a Cluster on its way out; CannotLeave says what it waits for."""
 
+class ClusterController(Reconciler):
+    """Gives every Cluster its finalizer, its execution namespace and its taints; lets it leave."""
 
-class ClusterController:
-    """Reconciles Clusters."""
+    name = "clusters"
 
-    def __init__(self, hub: Client, leave: Leave, events: EventRecorder, clock: Clock) -> None:
+    def __init__(
+        self,
+        hub: Client,
+        caches: HubCaches,
+        events: EventRecorder,
+        members: MemberClients,
+        clock: Clock,
+    ) -> None:
         self._hub = hub
-        self._leave = leave
+        self._clusters = caches.informer(CLUSTERS)
         self._events = events
+        self._members = members
         self._clock = clock
+
+    def watches(self) -> Iterable[Watch]:
+        """Return Clusters."""
+        yield Watch(self._clusters)
 
     async def reconcile(self, request: Request) -> Result:
         """Give a Cluster what it needs, or let it go."""
         place = names.cluster_place(request.name)
+        # Read live: taints are written by the Ready condition that others write just now.
         cluster = await self._hub.find(place)
         if cluster is None:
             return Done()
@@ -74,3 +96,16 @@ class ClusterController:
             return
         message = f"created execution namespace {name}"
         self._events.record(cluster, "CreateExecutionSpaceSucceed", message)
+
+    async def _leave(self, cluster: Object) -> None:
+        """Take the next steps of a Cluster on its way out; CannotLeave says what it waits for."""
+        name = name_of(cluster)
+
+        async def clean(hub_id: str, before_removal: BeforeRemoval) -> object:
+            cleaner = Cleaner(await self._members.reach(cluster), is_administrator=False)
+            cleaned = await cleaner.clean(name, hub_id, before_removal)
+            _log.info("member cleaned", cluster=name, removed=cleaned.removed, kept=cleaned.foreign)
+            return cleaned
+
+        await Leave(self._hub, name, clean).step()
+        await self._members.forget(name)

@@ -10,19 +10,27 @@ us: then nothing is written, so nothing is tainted, and it is said loudly.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import conditions_of, is_pull
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, conditions_of, is_pull
 from clusterspace.client.resources import Client
-from clusterspace.controllers.caches import Cache
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.reconcile import (
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    nothing,
+)
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.health import READY, silent_condition
@@ -94,7 +102,8 @@ class LeaseRenewal:
                 self._trouble = ""
             except (ApiError, ClusterError, TimeoutError) as error:
                 # Whatever is wrong, even a write without an answer: we no longer know what the
-                # hub has.
+                # hub has. With the lease as we believe it to be, every renewal would conflict, and
+                # an agent that is alive would be Unknown.
                 self._lease = None
                 # Logged once: an agent may wait for days until its hub knows it.
                 if repr(error) != self._trouble:
@@ -106,6 +115,9 @@ class LeaseRenewal:
 
     async def renew(self) -> None:
         """Renew the lease, or create it when there is none; a cluster that leaves needs none."""
+        # A lease that somebody deleted makes the patch of ours NotFound, and is made anew after a
+        # fresh look. It goes with its Cluster by its owner, so none is left behind by an agent
+        # that dies right here.
         lease = self._lease or await self._hub.find(self._place)
         if lease is None:
             cluster = await self._hub.get(names.cluster_place(self._name))
@@ -129,14 +141,6 @@ class MonitorSettings:
     grace_seconds: float = 40.0
     startup_grace_seconds: float = 60.0
     """For a cluster that has never reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What is known of all Clusters, and of the leases their agents renew."""
-
-    clusters: Cache
-    leases: Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,43 +190,64 @@ def heartbeat_of(cluster: Object, lease: Object | None) -> Heartbeat:
     return Heartbeat(uid_of(cluster), resource_version_of(lease or {}), status)
 
 
-class Monitor:
-    """Looks at every Pull cluster again and again."""
+class LeaseMonitor(Reconciler):
+    """Looks at all Pull clusters again and again, together: silence is judged over the fleet."""
+
+    # What an agent's renewal looks like from here, with a grace of 40 seconds:
+    #
+    #     agent   renews  renews  renews  dies
+    #     hub       5       10      15                          by our steady clock, when seen
+    #     look           ^       ^       ^  ^ … ^       ^
+    #                                          35: quiet, but not yet silent
+    #                                                  55: silent since 15 by 40: Unknown
+    #
+    # The times in the lease are the agent's, and are not read. Nor does it count how often it was
+    # renewed: an observation is replaced when anything about the heartbeat has changed since.
+    #
+    # If our own informer falls behind, all agents look silent at once, and the hub suspects itself.
+    # Observations are lost with the process: whoever leads next gives every cluster its whole grace
+    # anew, since nobody was there to listen. An agent that died in between is noticed that later.
+    name = "lease-monitor"
+    workers = 1  # looks must not overlap: each replaces the observations of the last
+    at_start = (Request("all"),)
 
     def __init__(
         self,
         hub: Client,
-        watched: Watched,
+        caches: HubCaches,
         events: EventRecorder,
-        *,
         clock: Clock,
         settings: MonitorSettings | None = None,
     ) -> None:
         self._hub = hub
-        self._clusters = watched.clusters
-        self._leases = watched.leases
+        self._clusters = caches.informer(CLUSTERS)
+        self._leases = caches.informer(names.LEASES, CLUSTER_NAMESPACE)
         self._events = events
         self._clock = clock
         self._settings = settings or MonitorSettings()
         self._observations: dict[str, Observation] = {}
         self.suspects_itself = False
 
-    async def run(self) -> None:
-        """Look until cancelled; those known at the start get their whole grace from now on."""
-        while True:
-            await self.look()
-            await self._clock.sleep(self._settings.period_seconds)
+    def watches(self) -> Iterable[Watch]:
+        """Return what is read; a look comes by the clock, and not with every renewal."""
+        yield Watch(self._clusters, to=nothing)
+        yield Watch(self._leases, to=nothing)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Look at all clusters."""
+        await self.look()
+        return RequeueAfter(self._settings.period_seconds)
 
     async def look(self) -> Silence:
         """Look once: mark who fell silent, or suspect ourselves."""
-        clusters = [each for each in self._clusters.objects() if not is_being_deleted(each)]
+        clusters = [each for each in self._clusters.cache.objects() if not is_being_deleted(each)]
         heard = [each for each in clusters if ready_status(each) != UNKNOWN]
         now, settings = self._clock.monotonic(), self._settings
         observations: dict[str, Observation] = {}
         silences: dict[str, float] = {}
         for cluster in filter(is_pull, clusters):
             name = name_of(cluster)
-            heartbeat = heartbeat_of(cluster, self._leases.find(names.lease_place(name).key))
+            heartbeat = heartbeat_of(cluster, self._leases.cache.find(names.lease_place(name).key))
             last = self._observations.get(name)
             seen = last if last and last.heartbeat == heartbeat else Observation(heartbeat, now)
             observations[name] = seen
@@ -231,6 +256,8 @@ class Monitor:
                 has_reported = bool(ready_status(cluster))
                 more = settings.startup_grace_seconds - settings.grace_seconds
                 silences[name] = now - seen.at - (0.0 if has_reported else more)
+        # Before the first await: marking takes requests, and a Cluster that is made meanwhile is
+        # observed at the next look. Those that are gone, or are Push by now, are forgotten.
         self._observations = observations
         silence = judge_silence(silences, len(heard), settings)
         self._suspect(silence.suspects_itself, clusters)
@@ -251,7 +278,8 @@ class Monitor:
                 self._events.record(each, "HubSuspectsItself", message, is_warning=True)
             return
         _log.warning("the fleet is heard again", clusters=len(clusters))
-        # Some are heard later than others: all begin anew.
+        # The way to the hub is back, but some agents are heard later than others. Whoever is not
+        # yet would be Unknown at once, being silent for so long: all begin anew.
         now = self._clock.monotonic()
         self._observations = {
             name: Observation(last.heartbeat, now) for name, last in self._observations.items()

@@ -115,10 +115,22 @@ class Leave:
 
     async def step(self) -> None:
         """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
+        # The order is what keeps a leave from leaving anything behind:
+        #
+        #     Works first          execution needs the credentials to withdraw what was placed
+        #     then the member      while we still have the rights to clean it
+        #     then the Secrets     while the Cluster still names them, and holds the name
+        #     the Cluster last     whoever comes after a crash begins at the top, and finds the
+        #                          steps that were done to be no steps any more
+        #
+        # The controllers and a person with `unjoin` may be at it at once. Every deletion names a
+        # UID and every write a version, so that one of the two is refused and tries again.
         place = names.works_place(self._name)
         for work in await self._hub.list_objects(place):
             if not is_being_deleted(work):
                 await _delete(self._hub, place.named(name_of(work)), work)
+        # Listed anew: Works without a finalizer are gone already, and the scheduler may have placed
+        # another one before it heard that the cluster leaves.
         remaining = await self._hub.list_objects(place)
         if remaining:
             why = f"{_named(remaining)} not withdrawn from the member yet"
@@ -207,6 +219,9 @@ class Leave:
 
     async def _abandon_works(self) -> list[str]:
         """Let go of Works that nobody withdraws; what they placed stays where it is."""
+        # Should execution be alive after all, it may be withdrawing one of them right now. Either
+        # its record of what it deletes, or our taking off of the finalizer, comes second and is a
+        # conflict; ours is raised, and a person who forces a leave forces it again.
         place = names.works_place(self._name)
         works = await self._hub.list_objects(place)
         for work in works:

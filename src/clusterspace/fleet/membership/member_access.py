@@ -95,7 +95,7 @@ class Journal:
         side: str,
         owner: Client,
         place: ResourcePath,
-        wanted: Object,
+        desired: Object,
         *,
         is_shared: bool = False,
     ) -> Object:
@@ -103,7 +103,7 @@ class Journal:
         present = await owner.find(place)
         if present is None:
             try:
-                return await self.create(side, owner, place, wanted, is_shared=is_shared)
+                return await self.create(side, owner, place, desired, is_shared=is_shared)
             except AlreadyExists:
                 present = await owner.get(place)
         if is_being_deleted(present):
@@ -116,12 +116,14 @@ class Journal:
         side: str,
         owner: Client,
         place: ResourcePath,
-        wanted: Object,
+        desired: Object,
         *,
         is_shared: bool = False,
     ) -> Object:
         """Make the object, and remember it."""
-        stored = await owner.create(place.collection, wanted)
+        # A crash, or an answer that is lost, between the two leaves an object that is in no
+        # journal. The next join under the same name finds it, and knows it by the hub's mark.
+        stored = await owner.create(place.collection, desired)
         self._made.append(Made(side, owner, place, uid_of(stored), is_shared))
         return stored
 
@@ -276,8 +278,8 @@ class MemberAccess:
 
     async def install_property_api(self) -> None:
         """Let the member hold ClusterProperties."""
-        place, wanted = identity.definition_place(), identity.property_definition()
-        await self._journal.ensure(MEMBER, self._member, place, wanted)
+        place, desired = identity.definition_place(), identity.property_definition()
+        await self._journal.ensure(MEMBER, self._member, place, desired)
         await identity.wait_served(self._member, self._name, self._clock)
 
     async def declare_identity(self, found: ClusterIdentity) -> None:
@@ -285,8 +287,8 @@ class MemberAccess:
         if found.api is PropertyApi.MISSING:
             await self.install_property_api()
         place = ResourcePath(identity.PROPERTIES, name=identity.ID_PROPERTY)
-        wanted = identity.property_object(found.kube_system_uid)
-        await self._journal.ensure(MEMBER, self._member, place, wanted)
+        desired = identity.property_object(found.kube_system_uid)
+        await self._journal.ensure(MEMBER, self._member, place, desired)
 
     async def prepare(self, hub_id: str) -> None:
         """Make the role the hub works with, and all that it owns."""
@@ -297,14 +299,14 @@ class MemberAccess:
         # The impersonator is shared by all hubs of a member, with an owner for each.
         name = names.IMPERSONATOR
         place = names.role_place(name)
-        wanted = manifests.impersonator_role(hub_id, role)
-        shared_role = await self._ensure_shared(place, wanted, role)
+        desired = manifests.impersonator_role(hub_id, role)
+        shared_role = await self._ensure_shared(place, desired, role)
         place = names.account_place(name)
-        wanted = manifests.service_account(name, hub_id, shared_role)
-        await self._ensure_shared(place, wanted, shared_role)
+        desired = manifests.service_account(name, hub_id, shared_role)
+        await self._ensure_shared(place, desired, shared_role)
         place = names.role_binding_place(name)
-        wanted = manifests.role_binding(shared_role, name, hub_id)
-        await self._ensure_shared(place, wanted, shared_role)
+        desired = manifests.role_binding(shared_role, name, hub_id)
+        await self._ensure_shared(place, desired, shared_role)
         account = names.service_account(self._name)
         place = names.account_place(account)
         await self._ensure_own(place, manifests.service_account(account, hub_id, role), hub_id)
@@ -345,23 +347,23 @@ class MemberAccess:
             why = f"{settings.server} leads to another cluster for the token than for the user"
             raise CannotJoin(self._name, why)
 
-    async def _ensure_shared(self, place: ResourcePath, wanted: Object, owner: Object) -> Object:
+    async def _ensure_shared(self, place: ResourcePath, desired: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""
-        present = await self._journal.ensure(MEMBER, self._member, place, wanted, is_shared=True)
+        present = await self._journal.ensure(MEMBER, self._member, place, desired, is_shared=True)
         if names.HUB_MARK not in annotations_of(present):
             return present
         shared = manifests.with_owner(present, owner)
         return await commit(self._member, place, present, shared)
 
-    async def _ensure_own(self, place: ResourcePath, wanted: Object, hub_id: str) -> Object:
+    async def _ensure_own(self, place: ResourcePath, desired: Object, hub_id: str) -> Object:
         """Make what this membership alone uses; repair its rights, refuse another hub's."""
-        present = await self._journal.ensure(MEMBER, self._member, place, wanted)
+        present = await self._journal.ensure(MEMBER, self._member, place, desired)
         other = foreign_hub(present, hub_id)
         if other:
             why = f"the hub with the ID {other} uses {place} there: join under another name"
             raise CannotJoin(self._name, why)
-        rights = {key: wanted[key] for key in ("rules", "subjects") if key in wanted}
-        owners = metadata_of(wanted).get("ownerReferences")
+        rights = {key: desired[key] for key in ("rules", "subjects") if key in desired}
+        owners = metadata_of(desired).get("ownerReferences")
         repaired = with_metadata({**present, **rights}, ownerReferences=owners)
         return await commit(self._member, place, present, repaired)
 

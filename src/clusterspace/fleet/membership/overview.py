@@ -53,17 +53,25 @@ COLUMNS: Final = (
 
 
 def row_of(cluster: Object, lease: Object | None, now: float) -> Row:
-    """Return what there is to say of one cluster."""
+    """Return the row of one cluster; `lease` is its heartbeat, if it has one."""
+    summary = find_at(cluster, "status", "nodeSummary")
+    nodes = NONE
+    if summary is not None:
+        nodes = f"{find_at(summary, 'readyNum') or 0}/{find_at(summary, 'totalNum') or 0}"
+    taints = [
+        f"{each.get('key')}{'=' + each['value'] if each.get('value') else ''}:{each.get('effect')}"
+        for each in taints_of(cluster)
+    ]
     return Row(
         name=name_of(cluster),
         mode=str(find_at(cluster, "spec", "syncMode") or NONE),
         ready="Leaving" if is_being_deleted(cluster) else ready_status(cluster) or "Unknown",
         version=str(find_at(cluster, "status", "kubernetesVersion") or NONE),
-        nodes=_nodes(cluster),
+        nodes=nodes,
         cpu=usage_bar(cluster, "cpu"),
         memory=usage_bar(cluster, "memory"),
         heartbeat=_heartbeat(cluster, lease, now),
-        taints=", ".join(_taint_text(each) for each in taints_of(cluster)) or NONE,
+        taints=", ".join(taints) or NONE,
     )
 
 
@@ -79,13 +87,6 @@ def usage_bar(cluster: Object, resource: str) -> str:
     return f"{_FULL * filled}{_EMPTY * (_BAR - filled)} {share:4.0%} of {total}"
 
 
-def _nodes(cluster: Object) -> str:
-    summary = find_at(cluster, "status", "nodeSummary")
-    if summary is None:
-        return NONE
-    return f"{find_at(summary, 'readyNum') or 0}/{find_at(summary, 'totalNum') or 0}"
-
-
 def _heartbeat(cluster: Object, lease: Object | None, now: float) -> str:
     """Return how long ago the agent was last heard; the hub asks Push clusters itself."""
     renewed = find_at(lease, "spec", "renewTime") if is_pull(cluster) else None
@@ -95,8 +96,3 @@ def _heartbeat(cluster: Object, lease: Object | None, now: float) -> str:
         return age(max(now - parse_time(str(renewed)), 0.0))
     except Malformed:
         return NONE
-
-
-def _taint_text(taint: Object) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key')}{value}:{taint.get('effect')}"

@@ -120,6 +120,8 @@ class PushJoin:
         try:
             return await self._join(findings)
         except BaseException as error:
+            # Also when a person interrupts us. The latest first: nothing is left that needs what is
+            # gone already.
             if self._journal.made:
                 self._progress("it failed: taking back what this join has made")
                 for each in await self._journal.take_back():

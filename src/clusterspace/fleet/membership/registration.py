@@ -296,7 +296,9 @@ class RegistrationRenewal:
             )
             data = registration_data(name, registration.hub.server, registration.authority, keyed)
             # Written first, used then: an agent that is killed here starts with the new one, and
-            # a registration that somebody replaced meanwhile refuses ours with a conflict.
+            # a registration that somebody replaced meanwhile refuses ours with a conflict. The old
+            # certificate stays good for the other half of its life, so connections that are open
+            # go on with it, and nothing has to happen at once.
             await commit(self._member, REGISTRATION_PLACE, secret, {**secret, "data": data})
             self._credentials.current = keyed
             _log.info("certificate renewed", cluster=name)

@@ -15,15 +15,23 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import FINALIZER, conditions_of, is_pull
+from clusterspace.apis.clusters import CLUSTERS, FINALIZER, conditions_of, is_pull
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ApiRequest, ResourcePath
-from clusterspace.client.resources import Client, ClusterClient, ListOptions, Reader
+from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+)
 from clusterspace.errors import (
     AddressNotAllowed,
     ApiError,
@@ -164,7 +172,7 @@ class StatusWriter:
     """Writes the status of Clusters, and remembers of each how long it has looked otherwise."""
 
     def __init__(
-        self, hub: Client, events: EventRecorder, *, clock: Clock, thresholds: Thresholds
+        self, hub: Client, events: EventRecorder, clock: Clock, thresholds: Thresholds
     ) -> None:
         self._hub = hub
         self._events = events
@@ -175,7 +183,9 @@ class StatusWriter:
     async def write(self, cluster: Object, report: Report) -> Object:
         """Write what a look at a member changed, if anything; return the Cluster as it is now."""
         name = name_of(cluster)
-        # After a restart nothing is remembered: what is seen first counts at once.
+        # After a restart nothing is remembered: what is seen first counts at once. It is remembered
+        # before it is written: a write that is refused is tried again with a newer Cluster, and the
+        # time for which a change must be seen runs on.
         seen = self._histories.get(name, History())
         history = seen.see(report.health.is_ready, self._clock.monotonic(), self._thresholds)
         self._histories[name] = history
@@ -230,24 +240,40 @@ class _Member:
     discovery: Discovery
 
 
-class PushStatus:
-    """Reconciles the status of Push clusters, again and again."""
+@dataclass(frozen=True, slots=True)
+class StatusSettings:
+    """How often members are looked at, and for how long a change must be seen."""
+
+    frequency_seconds: float = FREQUENCY_SECONDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+
+class PushStatus(Reconciler):
+    """Writes the status of Push clusters, again and again."""
+
+    name = "push-status"
+    workers = 64  # a dead member takes seconds, and must not keep the others waiting
 
     def __init__(
         self,
-        hub: Reader,
+        hub: ClusterClient,
+        caches: HubCaches,
+        events: EventRecorder,
         members: MemberClients,
-        writer: StatusWriter,
-        *,
-        clock: Clock,
-        frequency_seconds: float = FREQUENCY_SECONDS,
+        settings: StatusSettings,
     ) -> None:
         self._hub = hub
+        self._clusters = caches.informer(CLUSTERS)
         self._members = members
-        self._writer = writer
-        self._clock = clock
-        self._frequency_seconds = frequency_seconds
+        self._clock = hub.connection.clock
+        self._writer = StatusWriter(hub, events, self._clock, settings.thresholds)
+        self._frequency_seconds = settings.frequency_seconds
+        self.longest_retry_seconds = settings.frequency_seconds
         self._known: dict[str, _Member] = {}
+
+    def watches(self) -> Iterable[Watch]:
+        """Return Clusters that are new, are leaving, or say another way to be reached."""
+        yield Watch(self._clusters, when=is_reached_anew)
 
     async def reconcile(self, request: Request) -> Result:
         """Look at one member and write what changed."""
@@ -261,6 +287,9 @@ class PushStatus:
             return Done()
         if is_pull(cluster) or FINALIZER not in finalizers_of(cluster):
             return Done()
+        # Read above, written below, with seconds in between while a dead member is waited for.
+        # Whoever wrote the Cluster meanwhile, taints above all, makes our write a conflict: then
+        # all of this is done again, and no sooner than anybody else's change was taken in.
         started = self._clock.monotonic()
         report = await self._look(cluster)
         if report is None:
@@ -291,14 +320,13 @@ class PushStatus:
         return await collect(member, known.discovery)
 
 
-def when_reachable_anew(update: Update) -> Iterable[Request]:
-    """Look at a member when its Cluster is new, is leaving, or says another way to reach it."""
+def is_reached_anew(update: Update) -> bool:
+    """Whether a Cluster is new, is leaving, or says another way to reach its member."""
     before, after = update.decode_before(), update.decode_after()
-    if before is None or after is None or _shape_of(before) != _shape_of(after):
-        yield request_for(update.key)
+    return before is None or after is None or _reached(before) != _reached(after)
 
 
-def _shape_of(cluster: Object) -> tuple[object, ...]:
+def _reached(cluster: Object) -> tuple[object, ...]:
     """Return what matters for looking; taints come and go with what was seen."""
     spec = {key: value for key, value in cluster["spec"].items() if key != "taints"}
     return spec, finalizers_of(cluster), is_being_deleted(cluster)
@@ -312,24 +340,23 @@ ANSWER_SECONDS: Final = 5.0
 
 
 class PullStatus:
-    """Looks at the cluster we run for, and tells the hub what changed, again and again."""
+    """Looks at the agent's own cluster, and writes what changed to the hub, again and again."""
 
     def __init__(
         self,
-        hub: Reader,
+        hub: Client,
         cluster_name: str,
         member: ClusterClient,
-        writer: StatusWriter,
-        *,
-        frequency_seconds: float,
+        events: EventRecorder,
+        settings: StatusSettings,
     ) -> None:
         self._hub = hub
         self._name = cluster_name
         self._member = member
         self._discovery = Discovery(member.connection)
-        self._writer = writer
         self._clock = member.connection.clock
-        self._frequency_seconds = frequency_seconds
+        self._writer = StatusWriter(hub, events, self._clock, settings.thresholds)
+        self._frequency_seconds = settings.frequency_seconds
         self._trouble = ""
 
     async def run(self) -> None:
@@ -352,7 +379,8 @@ class PullStatus:
         if is_being_deleted(cluster := await self._cluster()):
             return cluster
         report = await collect(self._member, self._discovery)
-        # Looking takes a while, and meanwhile the hub's controllers write too.
+        # Looking takes a while, and meanwhile the hub's controllers write too. So the Cluster is
+        # read anew, and what a conflict would cost, a whole look, is seldom paid.
         cluster = await self._cluster()
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._writer.write(cluster, report)

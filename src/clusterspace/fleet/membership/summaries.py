@@ -34,12 +34,12 @@ def resource_summary(
     for pod in pods:
         if find_at(pod, "status", "phase") in _FINISHED:
             continue
-        wanted = total((pod_requests(pod), _ONE_POD))
+        requested = total((pod_requests(pod), _ONE_POD))
         node = str(find_at(pod, "spec", "nodeName") or "")
         if node:
-            allocated[node] = total((allocated.get(node, {}), wanted))
+            allocated[node] = total((allocated.get(node, {}), requested))
         else:
-            allocating = total((allocating, wanted))
+            allocating = total((allocating, requested))
     summary: Object = {
         "allocatable": texts(allocatable),
         "allocating": texts(allocating),
@@ -86,15 +86,14 @@ def grade_of(free: Amounts, models: Sequence[Object]) -> int | None:
 
     A size counts when every resource it names reaches its lower end.
     """
-    reached = [model for model in models if _reaches(free, model)]
-    return max((int(model["grade"]) for model in reached), default=None)
-
-
-def _reaches(free: Amounts, model: Object) -> bool:
-    ranges = cast("list[Object]", model.get("ranges") or [])
-    return all(
-        free.get(str(each["name"]), ZERO) >= parse_quantity(str(each["min"])) for each in ranges
-    )
+    grades: list[int] = []
+    for model in models:
+        ranges = cast("list[Object]", model.get("ranges") or [])
+        if all(
+            free.get(str(each["name"]), ZERO) >= parse_quantity(str(each["min"])) for each in ranges
+        ):
+            grades.append(int(model["grade"]))
+    return max(grades, default=None)
 
 
 def _count_by_room(
@@ -102,17 +101,14 @@ def _count_by_room(
 ) -> list[Object]:
     counts = {int(model["grade"]): 0 for model in models}
     for node in nodes:
-        free = _free(node, allocated.get(name_of(node), {}))
+        used = allocated.get(name_of(node), {})
+        offered = _amounts(find_at(node, "status", "allocatable"))
+        free = {name: amount - used.get(name, ZERO) for name, amount in offered.items()}
         # Room for pods is room at all; a node without it has none, whatever else is free.
         grade = grade_of(free, models) if free.get(PODS, ZERO) > ZERO else None
         if grade is not None:
             counts[grade] += 1
     return [{"grade": grade, "count": counts[grade]} for grade in sorted(counts)]
-
-
-def _free(node: Object, used: Amounts) -> Amounts:
-    offered = _amounts(find_at(node, "status", "allocatable"))
-    return {resource: amount - used.get(resource, ZERO) for resource, amount in offered.items()}
 
 
 def _larger(left: Amounts, right: Amounts) -> Amounts:
@@ -128,8 +124,8 @@ def _containers(pod: Object, key: str) -> list[Object]:
     return cast("list[Object]", find_at(pod, "spec", key) or [])
 
 
-def _amounts(held: object) -> Amounts:
-    if not isinstance(held, dict):
+def _amounts(resource_list: object) -> Amounts:
+    if not isinstance(resource_list, dict):
         return {}
-    given = cast("dict[str, object]", held)
+    given = cast("dict[str, object]", resource_list)
     return {resource: parse_quantity(str(amount)) for resource, amount in given.items()}

@@ -35,9 +35,9 @@ class Taint:
         body = {"key": self.key, "value": self.value, "effect": self.effect}
         return {key: text for key, text in body.items() if text}
 
-    def names(self, held: Object) -> bool:
+    def names(self, taint: Object) -> bool:
         """Whether this is the taint's key and effect."""
-        return held.get("key") == self.key and self.effect in ("", held.get("effect"))
+        return taint.get("key") == self.key and self.effect in ("", taint.get("effect"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +55,33 @@ _UNREACHABLE: Final = Taint(UNREACHABLE_TAINT, NO_SCHEDULE)
 
 def with_taints(cluster: Object, taints: Iterable[Object]) -> Object:
     """Return the Cluster with these taints, and no others."""
-    held = list(taints)
-    if not held:
+    desired = list(taints)
+    if not desired:
         return without_value(cluster, "spec", "taints")
-    return with_value(cluster, held, "spec", "taints")
+    return with_value(cluster, desired, "spec", "taints")
 
 
 def edited_taints(taints: Sequence[Object], edit: TaintEdit) -> list[Object]:
     """Return the taints after an edit; what is there with the same value stays as it is."""
-    kept = [held for held in taints if not any(each.names(held) for each in edit.removed)]
+    kept = [taint for taint in taints if not any(each.names(taint) for each in edit.removed)]
     for each in edit.added:
-        present = next((held for held in kept if each.names(held)), None)
+        present = next((taint for taint in kept if each.names(taint)), None)
         if present is None:
             kept = [*kept, each.to_object()]
         elif (present.get("value") or "") != each.value:
-            kept = [each.to_object() if held is present else held for held in kept]
+            kept = [each.to_object() if taint is present else taint for taint in kept]
     return kept
 
 
 def health_taints(cluster: Object, now: float) -> list[Object]:
     """Return the taints a Cluster is to have by its Ready condition; others' taints stay."""
     status = ready_status(cluster)
-    wanted = None if status == TRUE else _UNREACHABLE if status == UNKNOWN else _NOT_READY
-    unwanted = tuple(each for each in (_NOT_READY, _UNREACHABLE) if each is not wanted)
-    kept = edited_taints(taints_of(cluster), TaintEdit(removed=unwanted))
-    if wanted is None or any(wanted.names(held) for held in kept):
+    desired = None if status == TRUE else _UNREACHABLE if status == UNKNOWN else _NOT_READY
+    others = tuple(each for each in (_NOT_READY, _UNREACHABLE) if each is not desired)
+    kept = edited_taints(taints_of(cluster), TaintEdit(removed=others))
+    if desired is None or any(desired.names(taint) for taint in kept):
         return kept
-    return [*kept, {**wanted.to_object(), "timeAdded": format_time(now)}]
+    return [*kept, {**desired.to_object(), "timeAdded": format_time(now)}]
 
 
 def parse_edit(words: Iterable[str]) -> TaintEdit:
@@ -90,22 +90,17 @@ def parse_edit(words: Iterable[str]) -> TaintEdit:
     removed: list[Taint] = []
     for word in words:
         is_removal = word.endswith("-")
-        taint = _read_taint(word.removesuffix("-"), word, is_removal=is_removal)
+        found = _TAINT.fullmatch(word.removesuffix("-"))
+        if found is None:
+            raise _unreadable(word, "write key=value:Effect, or key:Effect- to remove it")
+        taint = Taint(found["key"], found["effect"] or "", found["value"] or "")
+        problems = (*qualified_name_problems(taint.key), *label_value_problems(taint.value))
+        if problems:
+            raise _unreadable(word, problems[0])
+        if taint.effect not in EFFECTS and not (is_removal and not taint.effect):
+            raise _unreadable(word, f"the effect must be one of {', '.join(EFFECTS)}")
         (removed if is_removal else added).append(taint)
     return TaintEdit(tuple(added), tuple(removed))
-
-
-def _read_taint(text: str, word: str, *, is_removal: bool) -> Taint:
-    found = _TAINT.fullmatch(text)
-    if found is None:
-        raise _unreadable(word, "write key=value:Effect, or key:Effect- to remove it")
-    taint = Taint(found["key"], found["effect"] or "", found["value"] or "")
-    problems = (*qualified_name_problems(taint.key), *label_value_problems(taint.value))
-    if problems:
-        raise _unreadable(word, problems[0])
-    if taint.effect not in EFFECTS and not (is_removal and not taint.effect):
-        raise _unreadable(word, f"the effect must be one of {', '.join(EFFECTS)}")
-    return taint
 
 
 def _unreadable(word: str, why: str) -> Malformed:

@@ -1,6 +1,7 @@
 """Leases are renewed by agents and watched by the hub; silence is judged by the hub's own clock."""
 
 import asyncio
+from random import Random
 
 import msgspec
 import pytest
@@ -9,16 +10,20 @@ from hypothesis import strategies as st
 from tests.unit.fleet.membership.fleet_objects import cluster
 from tests.unit.fleet.membership.lease_hubs import LeaseHub
 
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
+from clusterspace.client.connection import Connection
 from clusterspace.client.raw_objects import RawObject, read_raw_object
-from clusterspace.controllers.caches import Cache
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leases import (
+    LeaseMonitor,
     LeaseRenewal,
-    Monitor,
     MonitorSettings,
     RenewalSettings,
     Silence,
-    Watched,
     heartbeat_of,
     judge_silence,
     lease_object,
@@ -135,13 +140,16 @@ async def test_an_agent_that_is_killed_is_noticed_after_forty_seconds_give_or_ta
     phase: float, lived_on: float
 ) -> None:
     """Whenever the monitor looks, and however long after its last beat the agent dies."""
-    clock, watched = ManualClock(), Watched(Cache(), Cache())
+    clock = ManualClock()
+    settings = ConnectionSettings(cluster="hub", server="https://hub.example")
+    caches = HubCaches(ClusterClient(Connection(settings, clock=clock, random=Random(1))))
     held = cluster(ready="True", mode="Pull")
-    watched.clusters.put(_raw(held))
+    caches.informer(CLUSTERS).cache.put(_raw(held))
+    leases = caches.informer(names.LEASES, CLUSTER_NAMESPACE).cache
     hub = LeaseHub(held)
     hub.is_reachable = False  # a silence is enough; nobody has to write it down
     events = EventRecorder(hub, component="test", clock=clock)
-    monitor = Monitor(hub, watched, events, clock=clock)
+    monitor = LeaseMonitor(hub, caches, events, clock)
     beats = [count * RenewalSettings().renew_seconds for count in range(5)]
     looks = [phase + count * MonitorSettings().period_seconds for count in range(20)]
     killed_at = beats[-1] + lived_on
@@ -149,7 +157,7 @@ async def test_an_agent_that_is_killed_is_noticed_after_forty_seconds_give_or_ta
     for moment in sorted({*beats, *looks}):
         await clock.advance(moment - clock.monotonic())
         if moment in beats:
-            watched.leases.put(_raw(_lease(version=moment)))
+            leases.put(_raw(_lease(version=moment)))
         if moment in looks and (await monitor.look()).silent:
             break
 

@@ -28,8 +28,16 @@ from clusterspace.client.discovery import Discovery
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
+from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    more_than_status_changed,
+)
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Health
@@ -152,12 +160,18 @@ def failed_to_leave(why: str, generation: int) -> Condition:
     return Condition(JOINED, UNKNOWN, "InternalMemberClusterFailedToLeave", why, generation)
 
 
-class MembershipAgent:
-    """Reconciles the InternalMemberCluster of the cluster it runs for."""
+class MembershipAgent(Reconciler):
+    """Does what the InternalMemberCluster of the cluster it runs for asks, if there is one."""
 
-    def __init__(
+    name = "membership-agent"
+    workers = 1
+    longest_retry_seconds = 30.0  # how late a heartbeat may be once a hub that was away is back
+
+    def __init__(  # noqa: PLR0913 - what it needs, by name
         self,
         hub: Client,
+        caches: HubCaches,
+        cluster_name: str,
         member: ClusterClient,
         *,
         clock: Clock,
@@ -165,12 +179,18 @@ class MembershipAgent:
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._hub = hub
+        place = internal_place(cluster_name)
+        self._internals = caches.informer(place.resource, place.namespace)
         self._member = member
         self._discovery = Discovery(member.connection)
         self._clock = clock
         self._random = random
         self._patience_seconds = patience_seconds
         self._leaving_since: tuple[str, float] | None = None
+
+    def watches(self) -> Iterable[Watch]:
+        """Return what the hub asks for; our own reports wake nobody."""
+        yield Watch(self._internals, when=more_than_status_changed)
 
     async def reconcile(self, request: Request) -> Result:
         """Do what the hub asks for, and say how it goes."""
@@ -238,14 +258,3 @@ class MembershipAgent:
 
     async def _write(self, before: Object, after: Object) -> None:
         await commit(self._hub, internal_place(name_of(before)), before, after)
-
-
-def when_asked(update: Update) -> Iterable[Request]:
-    """Reconcile when the hub asks for something else; our own reports wake nobody."""
-    before, after = update.decode_before(), update.decode_after()
-    if before is None or after is None or _asked(before) != _asked(after):
-        yield request_for(update.key)
-
-
-def _asked(internal: Object) -> tuple[object, ...]:
-    return uid_of(internal), internal.get("spec"), is_being_deleted(internal)

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, execution_namespace, id_of
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, execution_namespace, id_of
 from clusterspace.apis.member_clusters import (
     FINALIZER,
     HEARTBEAT,
+    INTERNAL_MEMBER_CLUSTERS,
     JOIN,
     JOINED,
+    MEMBER_CLUSTERS,
     NAME_LABEL,
     cluster_id_of,
     conditions_of,
@@ -30,8 +32,18 @@ from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, with_finalizer
+from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Done, Request, RequeueAfter, Result, request_for
+from clusterspace.controllers.reconcile import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    more_than_status_changed,
+    request_for,
+)
 from clusterspace.errors import AlreadyExists, CannotJoin, CannotLeave, Invalid
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leases import lease_object
@@ -54,7 +66,6 @@ from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
     labels_of,
-    metadata_of,
     name_of,
     resource_version_of,
     uid_of,
@@ -80,21 +91,35 @@ class MemberClusterSettings:
     """How soon to look again at what stands in somebody's way."""
 
 
-class MemberClusterController:
-    """Reconciles MemberClusters."""
+class MemberClusterController(Reconciler):
+    """Gives every member what it needs on the hub, says how it is, and lets it go."""
+
+    name = "member-clusters"
+    longest_retry_seconds = 30.0  # how late silence may be noticed after trouble of our own
 
     def __init__(
         self,
         hub: Client,
+        caches: HubCaches,
         events: EventRecorder,
         clock: Clock,
         settings: MemberClusterSettings | None = None,
     ) -> None:
         self._hub = hub
+        self._member_clusters = caches.informer(MEMBER_CLUSTERS)
+        self._internals = caches.informer(INTERNAL_MEMBER_CLUSTERS)
+        self._clusters = caches.informer(CLUSTERS)
         self._events = events
         self._clock = clock
         self._settings = settings or MemberClusterSettings()
+        # By our own clock, and lost with the process: everybody has the whole time anew then.
         self._heartbeats = Heartbeats()
+
+    def watches(self) -> Iterable[Watch]:
+        """Return MemberClusters and Clusters, but for echoes of our own writes, and all reports."""
+        yield Watch(self._member_clusters, when=more_than_status_changed)
+        yield Watch(self._internals, to=member_of)
+        yield Watch(self._clusters, when=more_than_status_changed)
 
     async def reconcile(self, request: Request) -> Result:
         """Give a member what it needs and say how it is, or let it go."""
@@ -111,7 +136,8 @@ class MemberClusterController:
         claimed = with_finalizer(with_metadata(current, labels=labels), FINALIZER)
         member_cluster = await commit(self._hub, place, current, claimed)
 
-        # Read before the invitation is made: an agent is heard only in what was there already.
+        # Read before the invitation is made: an agent is heard only in what was there already. What
+        # it reports while we are here is an event, and brings us back.
         internal = await self._hub.find(manifests.internal_place(request.name))
         provider = Provider(self._hub, member_cluster, self._events)
         try:
@@ -172,27 +198,9 @@ def _changed_to(before: Object, after: Object, condition_type: str, status: str)
     return new.get("status") == status != old.get("status")
 
 
-def when_asked_anew(update: Update) -> Iterable[Request]:
-    """Reconcile when a MemberCluster or its Cluster asks for something else than before.
-
-    Their statuses are echoes of our own writes.
-    """
-    before, after = update.decode_before(), update.decode_after()
-    if before is None or after is None or _asked(before) != _asked(after):
-        yield request_for(update.key)
-
-
-def for_its_member(update: Update) -> Iterable[Request]:
-    """Reconcile the MemberCluster whose InternalMemberCluster changed."""
-    yield Request(request_for(update.key).name)
-
-
-_NOISE: Final = frozenset({"resourceVersion", "managedFields", "generation"})
-
-
-def _asked(kube_object: Object) -> tuple[object, object]:
-    metadata = {key: each for key, each in metadata_of(kube_object).items() if key not in _NOISE}
-    return metadata, kube_object.get("spec")
+def member_of(update: Update) -> Iterable[Request]:
+    """Map an InternalMemberCluster to its MemberCluster, which has the same name."""
+    return (Request(request_for(update.key).name),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +329,8 @@ class Provider:
                     changed = _CHANGED.get(provision.kind, "Updated")
                     self._record(provision, changed, "put back as it was")
                 return
-            # A binding cannot be turned to another role.
+            # A binding cannot be turned to another role. A crash between the two leaves none, which
+            # gives nobody rights; it is made when the MemberCluster is reconciled after a start.
             await self._hub.delete(place, DeleteOptions(uid_of(present)))
         try:
             await self._hub.create(place.collection, desired)

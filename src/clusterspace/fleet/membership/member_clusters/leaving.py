@@ -145,6 +145,9 @@ class MemberLeave:
 
     async def step(self) -> None:
         """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
+        # Three ends are at work: this one; the cluster controller, which takes the same steps of
+        # the Cluster's own leave; and the agent, which withdraws and says so. All they share is in
+        # the API, so each looks first, and a step that somebody else took is not needed any more.
         found = await self._look()
         if found.is_nothing:
             for place in manifests.shared_rights(self._name):
@@ -154,6 +157,8 @@ class MemberLeave:
             if present is not None and uid_of(present) == uid_of(self._member_cluster):
                 await release(self._hub, place, present, FINALIZER)
             return
+        # Said before anything is done, so that people can read what will go, and so that the time
+        # an agent has runs from a moment that outlives us.
         await self._announce(found)
         if found.was_never_in:
             await self._forget(found)
