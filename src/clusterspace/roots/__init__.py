@@ -4,9 +4,8 @@ Processes:
 
     hub.py          the hub API server; hub_state.py what its verbs work on
     fleet.py        the fleet API server: many clusters behind one address
-    controllers.py  membership and propagation, behind one lease
-    agent.py        the agent of a Pull cluster; member_execution.py what it executes there
-    member_clusters.py  MemberClusters, for the controllers and for the agent
+    controllers.py  membership, propagation and execution, behind one lease
+    agent.py        the agent of a Pull cluster
     sim.py          a simulated member
     chains.py       the steps a request goes through, of both API servers
     local/          all of these on one machine, as `clusterspace up` runs them
