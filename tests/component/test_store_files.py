@@ -21,7 +21,7 @@ from clusterspace.apiserver.store.index import Delete, Put, decide
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
 from clusterspace.apiserver.store.records import load, superseded
 from clusterspace.apiserver.store.sqlite import SqliteStore
-from clusterspace.errors import StoreCorrupt, StoreError, StoreUnreadable
+from clusterspace.errors import StoreClosed, StoreCorrupt, StoreError, StoreUnreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIPS = 300
@@ -277,3 +277,19 @@ async def test_checking_a_store_in_use_disturbs_nobody(tmp_path: Path) -> None:
     assert checking.result() == sorted(checking.result())
     await store.close()
     assert inspect(path).revision == store.current_revision == 3002
+
+
+async def test_a_compaction_that_waited_for_another_is_refused_by_a_closed_store(
+    tmp_path: Path,
+) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    for number in range(20):
+        await store.put("/key", b"%d" % number)
+    first = asyncio.ensure_future(store.compact(Revision(10)))
+    second = asyncio.ensure_future(store.compact(Revision(15)))
+    await asyncio.sleep(0)
+
+    await store.close()
+
+    ended = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 10)
+    assert isinstance(ended[1], StoreClosed)

@@ -121,7 +121,17 @@ class HubApp:
         if context.info.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         if path in _HEALTH:
-            return self._health(context, path.strip("/"))
+            checks = {"ping": True, "store": self._state.store.current_revision > 0}
+            if path == "/readyz":
+                checks["serving"] = self.is_ready
+            failed = ", ".join(check for check, passed in checks.items() if not passed)
+            if failed and path != "/livez":
+                raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
+            if not context.info.query.get_all("verbose"):
+                return text_response(context, 200, "ok")
+            lines = [f"[{'+' if passed else '-'}]{check} ok\n" for check, passed in checks.items()]
+            lines.append(f"{path.strip('/')} check passed\n")
+            return text_response(context, 200, "".join(lines))
         if path == "/version":
             return value_response(context, 200, version_document())
         if path == "/metrics":
@@ -136,19 +146,6 @@ class HubApp:
             return answer_openapi_v2(context)
         documents = self._openapi if path.startswith("/openapi") else self._discovery
         return documents.answer(context) or text_response(context, 404, "404 page not found\n")
-
-    def _health(self, context: RequestContext, name: str) -> Response:
-        checks = {"ping": True, "store": self._state.store.current_revision > 0}
-        if name == "readyz":
-            checks["serving"] = self.is_ready
-        is_well = all(checks.values())
-        if not is_well and name != "livez":
-            failed = ", ".join(check for check, passed in checks.items() if not passed)
-            raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
-        if not context.info.query.get_all("verbose"):
-            return text_response(context, 200, "ok")
-        lines = [f"[{'+' if passed else '-'}]{check} ok\n" for check, passed in checks.items()]
-        return text_response(context, 200, "".join([*lines, f"{name} check passed\n"]))
 
     # -- objects -------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -234,6 +233,19 @@ def resource_of(definition: Definition, version: DefinedVersion) -> Served:
     )
     selectable = {text.removeprefix("."): read_json_path(text) for text in version.selectable}
     fields = {name: partial(_field_text, path) for name, path in selectable.items()}
+
+    def refuse_field(name: str) -> str:
+        is_known = name in fields or name in METADATA_FIELDS
+        return "" if is_known else f"field label not supported: {name}"
+
+    scale_paths = None
+    if version.scale is not None:
+        selector = str(version.scale.get("labelSelectorPath") or "")
+        scale_paths = ScalePaths(
+            spec_replicas=read_json_path(str(version.scale["specReplicasPath"])).fields,
+            status_replicas=read_json_path(str(version.scale["statusReplicasPath"])).fields,
+            selector=read_json_path(selector).fields if selector else (),
+        )
     stored_as = f"{group}/{definition.storage_version}/{info.kind}"
     return Served(
         info=info,
@@ -254,20 +266,11 @@ def resource_of(definition: Definition, version: DefinedVersion) -> Served:
         storage=GroupResource(group, info.plural),
         is_custom=True,
         fields=fields,
-        refuse_field=partial(_refuse_field, (*fields, *METADATA_FIELDS)),
-        scale=None if version.scale is None else _scale_paths(version.scale),
+        refuse_field=refuse_field,
+        scale=scale_paths,
         storage_version_hash=base64.b64encode(
             hashlib.sha256(stored_as.encode()).digest()[:8]
         ).decode(),
-    )
-
-
-def _scale_paths(scale: Object) -> ScalePaths:
-    selector = str(scale.get("labelSelectorPath") or "")
-    return ScalePaths(
-        spec_replicas=read_json_path(str(scale["specReplicasPath"])).fields,
-        status_replicas=read_json_path(str(scale["statusReplicasPath"])).fields,
-        selector=read_json_path(selector).fields if selector else (),
     )
 
 
@@ -276,10 +279,6 @@ def _field_text(path: JsonPath, kube_object: Object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
-
-
-def _refuse_field(known: Sequence[str], name: str) -> str:
-    return "" if name in known else f"field label not supported: {name}"
 
 
 def _conversion(definition: Definition, version: DefinedVersion) -> Conversion | None:

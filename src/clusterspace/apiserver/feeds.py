@@ -3,18 +3,6 @@
 A change reaches the feed once. It is rendered once for every style that somebody watches in
 (plain JSON, metadata, Table), framed once for the wire, and the same bytes are written to every
 watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
-
-    writer thread: fsync of 46 ──> loop: publish 46 ─┬─> index shows 46
-                                                     ├─> feed "pods": a frame per style
-                                                     │     ├─> watcher A  (socket buffer)
-                                                     │     └─> watcher B  (over SLOW_BYTES: 410)
-                                                     └─> then: the writer's POST is answered 201
-
-Up to the answer that is one step of the event loop, with nothing awaited. It follows that
-
-- by the time a write is answered, its event is in every stream that has caught up;
-- `watcher.seen` and `feed.revision` can be compared without a lock (`Feeds.join`);
-- rendering costs everybody: whatever `Style.render` does, all connections wait for it.
 """
 
 import asyncio
@@ -94,6 +82,19 @@ def frame_error(error: ApiError) -> bytes:
     return frame_event("ERROR", forms.encode(statuses.status_of(error)))
 
 
+# The way of a write to its watchers:
+#
+#     writer thread: fsync of 46 ──> loop: publish 46 ─┬─> index shows 46
+#                                                      ├─> feed "pods": a frame per style
+#                                                      │     ├─> watcher A  (socket buffer)
+#                                                      │     └─> watcher B  (over SLOW_BYTES: 410)
+#                                                      └─> then: the writer's POST is answered 201
+#
+# Up to the answer that is one step of the event loop, with nothing awaited. It follows that
+#
+# - by the time a write is answered, its event is in every stream that has caught up;
+# - `watcher.seen` and `feed.revision` can be compared without a lock (`Feeds.join`);
+# - rendering costs everybody: whatever `Style.render` does, all connections wait for it.
 class Watcher:
     """One client's view of a feed."""
 

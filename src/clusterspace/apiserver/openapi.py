@@ -7,7 +7,7 @@ one with a wrong hash leads to the right one. /openapi/v2 is a document that des
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
@@ -83,49 +83,51 @@ class OpenApi:
                 return Response(304, headers)
             return Response(200, headers, edition.index)
         page = edition.pages.get(path.removeprefix(f"{_INDEX}/"))
-        return None if page is None else _answer_page(context, page)
+        if page is None:
+            return None
+        accepted = read_accept(context.header("accept") or "*/*")
+        if not any(media_range.type in _JSON_RANGES for media_range in accepted):
+            # A client that prefers the protobuf form asks again for this one.
+            raise statuses.not_acceptable((JSON,))
+        wanted = context.info.query.get("hash")
+        headers = [*headers_for(context, JSON), ("ETag", f'"{page.digest}"'), ("Vary", "Accept")]
+        if wanted == page.digest:
+            headers = [pair for pair in headers if pair[0] != "Cache-Control"]
+            headers.append(("Cache-Control", _FOR_GOOD))
+        elif wanted:
+            return Response(301, [*headers, ("Location", page.url)])
+        if _is_known(context, page.digest):
+            return Response(304, headers)
+        return Response(200, headers, page.body)
 
     def _current(self) -> _Edition:
         if self._edition.revision == self._catalog.revision:
             return self._edition
+        # In an order that does not depend on time: a hash is the same after a restart.
+        by_version = defaultdict[GroupVersion, list[Served]](list)
+        for served in sorted(self._catalog.all(), key=lambda each: each.info.plural):
+            by_version[served.info.group_version].append(served)
+        made = [
+            _Page(
+                version.path.strip("/"),
+                digest_of_resources(together),
+                partial(group_version_document, version, together),
+            )
+            for version, together in by_version.items()
+        ]
+        made += [
+            _Page(root.path.strip("/"), digest_of_root(root), partial(root_document, root))
+            for root in roots_above(by_version)
+        ]
         pages: dict[str, _Page] = {}
-        for page in _pages(self._catalog.all()):
-            made = self._edition.pages.get(page.path)
-            pages[page.path] = made if made is not None and made.digest == page.digest else page
+        for page in made:
+            last = self._edition.pages.get(page.path)
+            pages[page.path] = last if last is not None and last.digest == page.digest else page
         listed = {path: {"serverRelativeURL": pages[path].url} for path in sorted(pages)}
         index = msgspec.json.encode({"paths": listed})
         digest = hashlib.sha256(index).hexdigest().upper()
         self._edition = _Edition(self._catalog.revision, pages, index, digest)
         return self._edition
-
-
-def _pages(resources: Sequence[Served]) -> Iterator[_Page]:
-    """Yield the pages of a catalog, in an order that does not depend on time."""
-    by_version = defaultdict[GroupVersion, list[Served]](list)
-    for served in sorted(resources, key=lambda each: each.info.plural):
-        by_version[served.info.group_version].append(served)
-    for group_version, together in by_version.items():
-        make = partial(group_version_document, group_version, together)
-        yield _Page(group_version.path.strip("/"), digest_of_resources(together), make)
-    for root in roots_above(by_version):
-        yield _Page(root.path.strip("/"), digest_of_root(root), partial(root_document, root))
-
-
-def _answer_page(context: RequestContext, page: _Page) -> Response:
-    accepted = read_accept(context.header("accept") or "*/*")
-    if not any(media_range.type in _JSON_RANGES for media_range in accepted):
-        # A client that prefers the protobuf form asks again for this one.
-        raise statuses.not_acceptable((JSON,))
-    wanted = context.info.query.get("hash")
-    headers = [*headers_for(context, JSON), ("ETag", f'"{page.digest}"'), ("Vary", "Accept")]
-    if wanted == page.digest:
-        headers = [pair for pair in headers if pair[0] != "Cache-Control"]
-        headers.append(("Cache-Control", _FOR_GOOD))
-    elif wanted:
-        return Response(301, [*headers, ("Location", page.url)])
-    if _is_known(context, page.digest):
-        return Response(304, headers)
-    return Response(200, headers, page.body)
 
 
 def _is_known(context: RequestContext, digest: str) -> bool:

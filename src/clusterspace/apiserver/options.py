@@ -61,9 +61,16 @@ def read_write_options(
     query: Query, *, kind: str, user_agent: str, is_apply: bool = False
 ) -> WriteOptions:
     """Read CreateOptions, UpdateOptions or PatchOptions, whichever `kind` says."""
-    found = [*_dry_run_causes(query), *_field_validation_causes(query)]
-    manager = query.get("fieldManager")
-    found += _manager_causes(manager)
+    found = _dry_run_causes(query)
+    validation, manager = query.get("fieldValidation"), query.get("fieldManager")
+    if validation and validation not in _FIELD_VALIDATION:
+        supported = ("", *_FIELD_VALIDATION)
+        found.append(causes.not_supported("fieldValidation", validation, supported))
+    if len(manager) > _MANAGER_LENGTH:
+        found.append(causes.too_long("fieldManager", _MANAGER_LENGTH))
+    if not manager.isprintable():
+        why = "should only contain printable characters"
+        found.append(causes.invalid("fieldManager", manager, why))
     if is_apply and not manager:
         found.append(causes.required("fieldManager", "is required for apply patch"))
     force = query.get("force")
@@ -72,7 +79,7 @@ def read_write_options(
     _refuse(kind, found)
     return WriteOptions(
         dry_run=bool(query.get_all("dryRun")),
-        field_validation=query.get("fieldValidation") or "Warn",
+        field_validation=validation or "Warn",
         field_manager=manager or manager_from(user_agent),
         force=query.is_true("force"),
     )
@@ -99,33 +106,28 @@ class _DeleteBody(msgspec.Struct):
     dryRun: list[str] | None = None  # noqa: N815 - Kubernetes' own spelling
 
 
-def _read_delete_body(body: Any) -> _DeleteBody:
-    try:
-        read = msgspec.convert({} if body is None else body, _DeleteBody)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the DeleteOptions in the body cannot be read: {error}") from error
-    if read.kind not in ("", "DeleteOptions"):
-        raise BadRequest(f"a delete takes DeleteOptions in its body, not {read.kind[:64]!r}")
-    return read
-
-
 def read_delete_options(query: Query, body: Any) -> DeleteOptions:
     """Read DeleteOptions; the body wins where both speak."""
-    held = _read_delete_body(body)
-    propagation = held.propagationPolicy or query.get("propagationPolicy")
-    found = list(_dry_run_causes(query, held.dryRun or []))
+    try:
+        given = msgspec.convert({} if body is None else body, _DeleteBody)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the DeleteOptions in the body cannot be read: {error}") from error
+    if given.kind not in ("", "DeleteOptions"):
+        raise BadRequest(f"a delete takes DeleteOptions in its body, not {given.kind[:64]!r}")
+    propagation = given.propagationPolicy or query.get("propagationPolicy")
+    found = list(_dry_run_causes(query, given.dryRun or []))
     if propagation and propagation not in _PROPAGATION:
         supported = (*_PROPAGATION, "nil")
         found.append(causes.not_supported("propagationPolicy", propagation, supported))
-    if not propagation and (held.orphanDependents or query.is_true("orphanDependents")):
+    if not propagation and (given.orphanDependents or query.is_true("orphanDependents")):
         propagation = "Orphan"
     _refuse("DeleteOptions", found)
-    preconditions = held.preconditions or _Preconditions()
-    grace = held.gracePeriodSeconds
+    preconditions = given.preconditions or _Preconditions()
+    grace = given.gracePeriodSeconds
     if grace is None and query.get("gracePeriodSeconds"):
         grace = _integer(query, "gracePeriodSeconds")
     return DeleteOptions(
-        dry_run=bool(query.get_all("dryRun") or held.dryRun),
+        dry_run=bool(query.get_all("dryRun") or given.dryRun),
         propagation=propagation,
         grace_seconds=grace,
         uid=preconditions.uid or "",
@@ -222,24 +224,6 @@ def _dry_run_causes(query: Query, given: list[str] | None = None) -> list[Cause]
             "dryRun",
         )
     ]
-
-
-def _field_validation_causes(query: Query) -> list[Cause]:
-    value = query.get("fieldValidation")
-    if not value or value in _FIELD_VALIDATION:
-        return []
-    return [causes.not_supported("fieldValidation", value, ("", *_FIELD_VALIDATION))]
-
-
-def _manager_causes(manager: str) -> list[Cause]:
-    found: list[Cause] = []
-    if len(manager) > _MANAGER_LENGTH:
-        found.append(causes.too_long("fieldManager", _MANAGER_LENGTH))
-    if not manager.isprintable():
-        found.append(
-            causes.invalid("fieldManager", manager, "should only contain printable characters")
-        )
-    return found
 
 
 def _refuse(kind: str, found: list[Cause]) -> None:

@@ -228,7 +228,13 @@ async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteO
 
     def mark() -> tuple[Object, Object]:
         old = forms.decode_stored(entry, served.form)
-        _require_preconditions(served, old, options)
+        uid, version = str(metadata_of(old).get("uid")), metadata_of(old)["resourceVersion"]
+        if options.uid and options.uid != uid:
+            raise statuses.uid_conflict(info.group_kind, name_of(old), wanted=options.uid, held=uid)
+        if options.resource_version and options.resource_version != version:
+            raise statuses.version_conflict(
+                info.group_kind, name_of(old), wanted=options.resource_version, held=version
+            )
         is_namespace = (info.group, info.kind) == ("", "Namespace")
         if is_namespace and name_of(old) in _PROTECTED_NAMESPACES:
             why = "this namespace may not be deleted"
@@ -247,17 +253,6 @@ async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteO
     encode = partial(forms.encode_stored, marked, served.form)
     stored = await off_loop_if_large(REMOVER, entry.value, encode)
     return Removed(marked, await hub.store.put(entry.key, stored, expected=entry.mod_revision))
-
-
-def _require_preconditions(served: Served, old: Object, options: DeleteOptions) -> None:
-    kind, metadata = served.info.group_kind, metadata_of(old)
-    if options.uid and options.uid != metadata.get("uid"):
-        uid = str(metadata.get("uid"))
-        raise statuses.uid_conflict(kind, name_of(old), wanted=options.uid, held=uid)
-    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
-        raise statuses.version_conflict(
-            kind, name_of(old), wanted=options.resource_version, held=metadata["resourceVersion"]
-        )
 
 
 def marked_for_removal(

@@ -32,7 +32,7 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 """As kube-apiserver: what fits into one etcd request, doubled."""
 
 _SMALL_BYTES: Final = 64 * 1024
-_SMALL_PARTS: Final = 1_000
+_SMALL_VALUES: Final = 1_000
 """What is worked on in the loop's own time: a thousand parts are 10 to 30 ms from body to store.
 A Deployment as kubectl sends it has 150, a Pod with all its owners of fields 500."""
 
@@ -58,6 +58,12 @@ class _DuplicateKey(Exception):
     """Raised to leave the fast path as soon as a key comes twice."""
 
 
+class _Marked(dict[str, Any]):
+    """An object that remembers which of its keys came twice."""
+
+    twice: tuple[str, ...] = ()
+
+
 def media_type_of(content_type: str) -> str:
     """Return the bare media type; a body without one is JSON, as Kubernetes takes it."""
     return content_type.partition(";")[0].strip().lower() or JSON
@@ -72,11 +78,11 @@ def is_large(raw: bytes, media_type: str = JSON) -> bool:
         return len(raw) > _SMALL_PROTOBUF_BYTES
     if "yaml" in media_type and raw[:1] not in (b"{", b"["):
         return len(raw) > _SMALL_YAML_BYTES
-    if len(raw) <= _SMALL_PARTS:
+    if len(raw) <= _SMALL_VALUES:
         return False
     if len(raw) > _SMALL_BYTES:
         return True
-    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") > _SMALL_PARTS
+    return raw.count(b",") + raw.count(b"{") + raw.count(b"[") > _SMALL_VALUES
 
 
 def read_body(raw: bytes, content_type: str, *, expected_kind: str = "") -> Body:
@@ -157,31 +163,24 @@ def _unreadable(raw: bytes, expected_kind: str, otherwise: str) -> str:
 
 def _duplicates_in_json(raw: bytes) -> Iterator[str]:
     """Name keys that come twice in one object, by a second pass only when there are any."""
+
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+        if len({key for key, _ in pairs}) != len(pairs):
+            raise _DuplicateKey
+
+    def mark_duplicates(pairs: list[tuple[str, Any]]) -> _Marked:
+        marked = _Marked(pairs)
+        counts = Counter(key for key, _ in pairs)
+        marked.twice = tuple(key for key, count in counts.items() if count > 1)
+        return marked
+
     try:
-        json.loads(raw, object_pairs_hook=_refuse_duplicates)
+        json.loads(raw, object_pairs_hook=refuse_duplicates)
     except _DuplicateKey:
-        marked = json.loads(raw, object_pairs_hook=_mark_duplicates)
+        marked = json.loads(raw, object_pairs_hook=mark_duplicates)
         yield from _paths_of_duplicates(marked, "")
     except RecursionError as error:
         raise _too_deep() from error
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise _DuplicateKey
-
-
-class _Marked(dict[str, Any]):
-    """An object that remembers which of its keys came twice."""
-
-    twice: tuple[str, ...] = ()
-
-
-def _mark_duplicates(pairs: list[tuple[str, Any]]) -> _Marked:
-    marked = _Marked(pairs)
-    counts = Counter(key for key, _ in pairs)
-    marked.twice = tuple(key for key, count in counts.items() if count > 1)
-    return marked
 
 
 def _paths_of_duplicates(value: Any, path: str) -> Iterator[str]:

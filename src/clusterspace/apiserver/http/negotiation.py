@@ -89,26 +89,20 @@ def aggregated_version(accept: str) -> str:
 @lru_cache(maxsize=512)
 def negotiate(accept: str) -> Representation:
     """Choose the first entry we can serve; raise NotAcceptable when there is none."""
-    ranges = read_accept(accept or "*/*")
-    for media_range in ranges:
-        found = _representation_for(media_range)
-        if found is not None:
-            return found
+    for media_range in read_accept(accept or "*/*"):
+        if media_range.type in (JSON, "*/*", "application/*"):
+            media_type = JSON
+        elif media_range.type == YAML:
+            media_type = YAML
+        else:
+            continue
+        transform = media_range.parameter("as")
+        if not transform:
+            return Representation(media_type)
+        if media_range.parameter("g") != "meta.k8s.io" or media_range.parameter("v") != "v1":
+            continue
+        if transform == _TABLE:
+            return Representation(media_type, _TABLE)
+        if transform in _PARTIAL:
+            return Representation(media_type, _PARTIAL[0])
     raise statuses.not_acceptable((JSON, YAML, PROTOBUF))
-
-
-def _representation_for(media_range: MediaRange) -> Representation | None:
-    if media_range.type in (JSON, "*/*", "application/*"):
-        media_type = JSON
-    elif media_range.type == YAML:
-        media_type = YAML
-    else:
-        return None
-    wanted = media_range.parameter("as")
-    if not wanted:
-        return Representation(media_type)
-    if media_range.parameter("g") != "meta.k8s.io" or media_range.parameter("v") != "v1":
-        return None
-    if wanted == _TABLE:
-        return Representation(media_type, _TABLE)
-    return Representation(media_type, _PARTIAL[0]) if wanted in _PARTIAL else None

@@ -11,19 +11,6 @@ What happens when the client goes away: a stream's handler is cancelled, since o
 wanted it. A handler that works on an ordinary answer goes on, because half a write helps nobody,
 and its answer is dropped. A handler that hijacked goes on too, to deliver what it holds; it sees
 the end of its reader.
-
-Two things run on one connection: callbacks of the transport (`data_received`, `connection_lost`,
-the server's `sweep`), which never wait, and one task that serves the current request. They meet in
-`_mode`, and only one of them may leave a mode:
-
-    AWAITING    the callbacks: a head has arrived, the time is up, the server drains
-    SERVING     the task, in `_finish`; callbacks feed it, and cancel it if it carries a stream
-    LINGERING   the callbacks: the client closed, or the time is up
-    CLOSING     nobody: the transport calls `connection_lost`
-
-`abort` is the exception: whoever calls it, the connection is over, and the task finds out at its
-next write or wait. A request that is complete is read no further than its last byte, so the next
-one is begun only by the task that has answered this one: answers cannot overtake each other.
 """
 
 import asyncio
@@ -66,6 +53,18 @@ class Mode(enum.Enum):
     CLOSING = enum.auto()
 
 
+# Two things run on one connection: callbacks of the transport and the server (`data_received`,
+# `connection_lost`, `sweep`), which never wait, and one task that serves the current request. They
+# meet in `_mode`, and only one of them may leave a mode:
+#
+#     AWAITING    the callbacks: a head has arrived, the time is up, the server drains
+#     SERVING     the task, in `_finish`; callbacks feed it, and cancel it if it carries a stream
+#     LINGERING   the callbacks: the client closed, or the time is up
+#     CLOSING     nobody: the transport calls `connection_lost`
+#
+# `abort` is the exception: whoever calls it, the connection is over, and the task finds out at its
+# next write or wait. A request that is complete is read no further than its last byte, so the next
+# one is begun only by the task that has answered this one: answers cannot overtake each other.
 class Connection(asyncio.Protocol):
     """The state of one connection; `Request`, `Stream` and `Hijacked` are views of it."""
 

@@ -1,4 +1,4 @@
-"""One call passed on to another API server, and its answer passed back as the bytes it is.
+"""One request passed on to another API server, and its answer passed back as the bytes it is.
 
 Neither body is read, but for what is printed: refusals, and Tables. What goes along is listed here:
 who we are, and who the caller claimed to be, is never among it. What comes back: `foreign_answers`.
@@ -47,7 +47,7 @@ PASSED_ON: Final = frozenset(
         "user-agent", "x-stream-protocol-version",
     }
 )  # fmt: skip
-"""The headers of a call that its target gets to see; all others stay here."""
+"""The headers of a request that its target gets to see; all others stay here."""
 
 UNKNOWN_THERE: Final = "does not accept the credentials that the hub holds for it"
 """What is wrong when a cluster answers 401."""
@@ -65,7 +65,7 @@ _TABLE_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Where a call goes, and the headers that say as whom."""
+    """Where a request goes, and the headers that say as whom."""
 
     connection: Connection
     target: str
@@ -89,30 +89,35 @@ class Passage:
 
 def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Return the headers of a request that go along."""
-    kept = ((name, value) for name, value in pairs if name in PASSED_ON)
-    cleaned = ((name, _cleaned(value) if name == _PROTOCOLS else value) for name, value in kept)
-    return tuple((name, value) for name, value in cleaned if value)
-
-
-def _cleaned(protocols: str) -> str:
-    """Return WebSocket protocols without the one in which browsers hide their token."""
-    named = (each.strip() for each in protocols.split(","))
-    return ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
+    passed: list[tuple[str, str]] = []
+    for name, value in pairs:
+        if name not in PASSED_ON:
+            continue
+        if name == _PROTOCOLS:
+            # Without the one in which browsers hide their token.
+            named = (each.strip() for each in value.split(","))
+            value = ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
+        if value:
+            passed.append((name, value))
+    return tuple(passed)
 
 
 async def relay(context: RequestContext, passage: Passage) -> Response | None:
-    """Ask the target what the call asks and answer what it answers, as it comes."""
-    request = context.request
-    body = await request.read_body(BODY_LIMIT)
-    ask = ApiRequest(
+    """Ask the target what the request asks and answer what it answers, as it comes."""
+    body = await context.request.read_body(BODY_LIMIT)
+    headers = headers_to_pass(context.request.headers)
+    if not any(name == "accept-encoding" for name, _ in headers):
+        # Plain bytes, on behalf of a client that does not say it can unpack others.
+        headers = (*headers, ("accept-encoding", "identity"))
+    request = ApiRequest(
         context.info.method,
         passage.target,
-        headers=(*_with_encoding(headers_to_pass(request.headers)), *passage.identity),
+        headers=(*headers, *passage.identity),
         body=body or None,
         seconds=_LONG_SECONDS if _may_take_long(context) else _HEAD_SECONDS,
     )
     async with AsyncExitStack() as stack:
-        answer = await _open_in_time(stack, context, passage.connection, ask)
+        answer = await _open_in_time(stack, context, passage.connection, request)
         require_fit(context, passage.cluster, answer.status)
         if is_short(answer):
             return await _whole(context, passage, answer)
@@ -190,35 +195,30 @@ def _may_take_long(context: RequestContext) -> bool:
 
 
 async def _open_in_time(
-    stack: AsyncExitStack, context: RequestContext, connection: Connection, ask: ApiRequest
+    stack: AsyncExitStack, context: RequestContext, connection: Connection, request: ApiRequest
 ) -> AnswerStream:
     """Open an answer; one that may take long is in time for as long as the client waits for it."""
     if not _may_take_long(context):
-        return await open_answer(stack, connection, ask)
+        return await open_answer(stack, connection, request)
+    outcome: AnswerStream | ClusterError
     try:
         async with asyncio.timeout(None) as waiting, asyncio.TaskGroup() as group:
-            leaving = group.create_task(_expire(waiting, context), name="client leaves")
-            outcome = await _outcome_of_opening(stack, connection, ask)
+
+            async def expire_when_gone() -> None:
+                await context.request.wait_disconnected()
+                waiting.reschedule(asyncio.get_running_loop().time())
+
+            leaving = group.create_task(expire_when_gone(), name="client leaves")
+            try:
+                outcome = await open_answer(stack, connection, request)
+            except ClusterError as error:
+                outcome = error  # a value: out of a group of tasks it would be a group of errors
             leaving.cancel()
     except TimeoutError as error:
         raise statuses.timed_out("the client did not wait for the answer") from error
     if isinstance(outcome, ClusterError):
         raise outcome
     return outcome
-
-
-async def _expire(waiting: asyncio.Timeout, context: RequestContext) -> None:
-    await context.request.wait_disconnected()
-    waiting.reschedule(asyncio.get_running_loop().time())
-
-
-async def _outcome_of_opening(
-    stack: AsyncExitStack, connection: Connection, ask: ApiRequest
-) -> AnswerStream | ClusterError:
-    try:
-        return await open_answer(stack, connection, ask)
-    except ClusterError as error:
-        return error  # a value: out of a group of tasks it would come as a group of errors
 
 
 async def _whole(context: RequestContext, passage: Passage, answer: AnswerStream) -> Response:
@@ -250,20 +250,13 @@ def refuse_stranger(cluster: str, answer: Answer) -> None:
 
 
 async def open_answer(
-    stack: AsyncExitStack, connection: Connection, ask: ApiRequest
+    stack: AsyncExitStack, connection: Connection, request: ApiRequest
 ) -> AnswerStream:
     """Open an answer to be read bit by bit; leaving the stack ends it."""
     try:
-        return await stack.enter_async_context(connection.stream(ask))
+        return await stack.enter_async_context(connection.stream(request))
     except ClusterUnreachable as error:
         # A kept connection that the other end closed meanwhile says nothing about the cluster.
-        if not (error.was_sent and ask.is_safe):
+        if not (error.was_sent and request.is_safe):
             raise
-    return await stack.enter_async_context(connection.stream(ask))
-
-
-def _with_encoding(headers: Headers) -> Headers:
-    """Ask for plain bytes on behalf of a client that does not say it can unpack others."""
-    if any(name == "accept-encoding" for name, _ in headers):
-        return headers
-    return (*headers, ("accept-encoding", "identity"))
+    return await stack.enter_async_context(connection.stream(request))

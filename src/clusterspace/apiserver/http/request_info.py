@@ -127,7 +127,15 @@ def reach_verb(method: str, inner: RequestInfo, *, is_upgrade: bool) -> str:
 
 def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
     """Read method and URL; raise BadRequest for a path that could mean two things."""
-    segments, query = _read_segments(raw_path), _read_query(raw_query)
+    segments, query = _read_segments(raw_path), Query()
+    if raw_query:
+        try:
+            pairs = parse_qsl(
+                raw_query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS
+            )
+        except (ValueError, UnicodeDecodeError) as error:
+            raise BadRequest("the query string cannot be read") from error
+        query = Query(tuple(pairs))
     path = "/" + "/".join(segments)
     if segments[:1] == ["api"] and len(segments) > 2:
         group, version, below = "", segments[1], segments[2:]
@@ -194,15 +202,3 @@ def _read_segments(raw_path: str) -> list[str]:
             raise BadRequest(why)
         segments.append(segment)
     return segments
-
-
-def _read_query(raw_query: str) -> Query:
-    if not raw_query:
-        return Query()
-    try:
-        pairs = parse_qsl(
-            raw_query, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS
-        )
-    except (ValueError, UnicodeDecodeError) as error:
-        raise BadRequest("the query string cannot be read") from error
-    return Query(tuple(pairs))

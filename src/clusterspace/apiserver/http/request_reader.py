@@ -10,10 +10,6 @@ most of what smugglers try. Around it stand three rules of our own:
     queued, answers are in order, and a broken second request cannot disturb the first.
   - Framing headers must mean one thing to everybody: at most one of them, `chunked` alone, never
     on HTTP/1.0, never on an upgrade.
-
-How much is taken in is a matter of who waits for it (`RequestReader.regulate`): a handler that
-reads the body gets it at the speed of the network, one that does not leaves it in the kernel, and
-a client that has not shown who it is has nothing read ahead at all.
 """
 
 import asyncio
@@ -397,6 +393,9 @@ class _TlsTransport(Protocol):
     def set_read_buffer_limits(self, high: int) -> None: ...
 
 
+# How much is taken in is a matter of who waits for it (`RequestReader.regulate`): a handler that
+# reads the body gets it at the speed of the network, one that does not leaves it in the kernel, and
+# a client that has not shown who it is has nothing read ahead at all.
 class RequestReader:
     """Reads the current request, and leaves to the kernel what nobody is waiting for.
 
@@ -514,17 +513,15 @@ class RequestReader:
         self._parser.release()
 
     def regulate(self) -> None:
-        """Stop reading the socket while we hold enough, and go on when we do not.
-
-        Called after every step that changes one of the three: what is buffered, how much of the
-        body has arrived, who wants it. A step that forgets to call it leaves a client waiting for
-        ever (paused, and nobody resumes) or a stranger's bytes in our memory.
-
-            POST, 3 MiB, authenticated      64 KiB are taken in, then the socket rests
-            the handler calls read_body     body.is_wanted: the socket is read again
-            POST, 3 MiB, a stranger's       nothing is taken in until the chain has let it pass
-            GET, GET, GET in one packet     the second and third stay raw; over 64 KiB, paused
-        """
+        """Stop reading the socket while we hold enough, and go on when we do not."""
+        # Called after every step that changes one of the three: what is buffered, how much of the
+        # body has arrived, who wants it. A step that forgets to call it leaves a client waiting for
+        # ever (paused, and nobody resumes) or a stranger's bytes in our memory.
+        #
+        #     POST, 3 MiB, authenticated      64 KiB are taken in, then the socket rests
+        #     the handler calls read_body     body.is_wanted: the socket is read again
+        #     POST, 3 MiB, a stranger's       nothing is taken in until the chain has let it pass
+        #     GET, GET, GET in one packet     the second and third stay raw; over 64 KiB, paused
         limits, body = self._limits, self.body
         ahead = limits.body_ahead_bytes if self.is_trusted else -1
         holds_enough = self._parser.unread_bytes > limits.pipeline_bytes or (

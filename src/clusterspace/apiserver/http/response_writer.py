@@ -3,12 +3,6 @@
 An ordinary answer goes out by `ResponseWriter.send`. Answers without an end in sight are `Stream`s
 of chunks, or `Hijacked` connections that their handler owns whole; both see the connection as a
 `Wire`.
-
-Nothing here waits for a peer unless it says so (`drain`, `send`). The transport buffers without
-bound, so whoever writes without waiting looks at `buffered`: a watch ends its stream when too much
-is unread. Who neither waits nor looks is cut by `is_stalled`, when not one byte has left a full
-buffer for `stall_seconds`. A peer that is allowed to stop reading (`be_patient`: a pager with an
-hour of log on the screen) is not cut, and its writer must wait.
 """
 
 import asyncio
@@ -27,6 +21,11 @@ peer keeps up, so a large answer in one write would be held twice, and hidden fr
 LAST_CHUNK = b"0\r\n\r\n"
 
 
+# Nothing here waits for a peer unless it says so (`drain`, `send`). The transport buffers without
+# bound, so whoever writes without waiting looks at `buffered`: a watch ends its stream when too
+# much is unread. Who neither waits nor looks is cut by `is_stalled`, when not one byte has left a
+# full buffer for `stall_seconds`. A peer that is allowed to stop reading (`be_patient`: a pager
+# with an hour of log on the screen) is not cut, and its writer must wait.
 class ResponseWriter:
     """Counts what goes into a transport, so that a peer which takes nothing can be noticed."""
 
@@ -241,6 +240,8 @@ class Stream:
 
     def end(self) -> None:
         """Finish the answer; the connection may go on to its next request."""
+        # Written before it counts as closed. Ended twice, the second last chunk would be read as
+        # the beginning of the next answer: `write_framed` lets nothing through any more.
         self.write_framed(LAST_CHUNK)
         self._is_open = False
 

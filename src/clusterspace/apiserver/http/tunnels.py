@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import msgspec
@@ -13,7 +13,6 @@ from clusterspace.apiserver.http.relays import UNKNOWN_THERE, Passage, headers_t
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
 from clusterspace.apiserver.http.response_writer import Hijacked
 from clusterspace.client.answers import unreadable
-from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
 from clusterspace.errors import (
@@ -39,12 +38,12 @@ _LAST_WORDS_SECONDS: Final = 10.0
 _READ_SIZE: Final = 64 * 1024
 
 
-class _Verdict(msgspec.Struct):
+class _ReviewStatus(msgspec.Struct):
     allowed: bool = False
 
 
 class _Review(msgspec.Struct):
-    status: _Verdict | None = None
+    status: _ReviewStatus | None = None
 
 
 async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) -> None:
@@ -52,26 +51,30 @@ async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) 
 
     `inner` is the request as the target will read it.
     """
-    protocol = _protocol_of(context)
+    asked = context.header("upgrade").lower()
+    protocol = next((each for each in PROTOCOLS if each.lower() == asked), None)
+    if protocol is None:
+        spoken = " and ".join(PROTOCOLS)
+        raise BadRequest(f"unable to upgrade: {asked[:64]!r} is not passed on, {spoken} are")
     await _require_create(context, passage, inner)
-    headers = (*headers_to_pass(context.request.headers), *passage.identity)
-    ask = ApiRequest(context.info.method, passage.target, headers=headers, seconds=_SWITCH_SECONDS)
+    request = ApiRequest(
+        context.info.method,
+        passage.target,
+        headers=(*headers_to_pass(context.request.headers), *passage.identity),
+        seconds=_SWITCH_SECONDS,
+    )
     async with AsyncExitStack() as stack:
-        far = await _switched(stack, passage.connection, ask, protocol)
+        try:
+            opening = open_tunnel(passage.connection, request, protocol)
+            far = await stack.enter_async_context(opening)
+        except Unauthorized as error:
+            # It is us that the cluster does not know, not the client.
+            raise CredentialsUnusable(passage.cluster, UNKNOWN_THERE) from error
         head = _switching(passage.cluster, far.headers)
+        # From here on there is no HTTP answer any more: whatever fails cuts the connection.
         near = context.request.hijack()
         near.write(head)
         await _carry(context, near, far)
-
-
-async def _switched(
-    stack: AsyncExitStack, connection: Connection, ask: ApiRequest, protocol: str
-) -> Tunnel:
-    try:
-        return await stack.enter_async_context(open_tunnel(connection, ask, protocol))
-    except Unauthorized as error:
-        # It is us that the cluster does not know, not the client.
-        raise CredentialsUnusable(connection.cluster, UNKNOWN_THERE) from error
 
 
 async def _require_create(context: RequestContext, passage: Passage, inner: RequestInfo) -> None:
@@ -82,20 +85,6 @@ async def _require_create(context: RequestContext, passage: Passage, inner: Requ
     """
     if inner.resource != "pods" or inner.subresource not in STREAMS or inner.method == "POST":
         return
-    body = msgspec.json.encode(_review_of(inner))
-    headers = (("Content-Type", "application/json"), *passage.identity)
-    answer = await passage.connection.ask(
-        ApiRequest("POST", _REVIEWS, headers=headers, body=body, most_bytes=_REVIEW_BYTES)
-    )
-    try:
-        verdict = msgspec.json.decode(answer.body, type=_Review).status
-    except UNREADABLE as error:
-        raise unreadable(passage.connection.cluster, "its review is none", error) from error
-    if verdict is None or not verdict.allowed:
-        raise refusal(context.user, inner)
-
-
-def _review_of(inner: RequestInfo) -> dict[str, object]:
     attributes = {
         "verb": inner.verb,
         "group": inner.group,
@@ -105,20 +94,26 @@ def _review_of(inner: RequestInfo) -> dict[str, object]:
         "namespace": inner.namespace,
         "name": inner.name,
     }
-    return {
+    review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-
-
-def _protocol_of(context: RequestContext) -> str:
-    asked = context.header("upgrade").lower()
-    for protocol in PROTOCOLS:
-        if protocol.lower() == asked:
-            return protocol
-    spoken = " and ".join(PROTOCOLS)
-    raise BadRequest(f"unable to upgrade: {asked[:64]!r} is not passed on, {spoken} are")
+    answer = await passage.connection.ask(
+        ApiRequest(
+            "POST",
+            _REVIEWS,
+            headers=(("Content-Type", "application/json"), *passage.identity),
+            body=msgspec.json.encode(review),
+            most_bytes=_REVIEW_BYTES,
+        )
+    )
+    try:
+        status = msgspec.json.decode(answer.body, type=_Review).status
+    except UNREADABLE as error:
+        raise unreadable(passage.cluster, "its review is none", error) from error
+    if status is None or not status.allowed:
+        raise refusal(context.user, inner)
 
 
 def _switching(cluster: str, granted: Mapping[str, str]) -> bytes:
@@ -133,10 +128,31 @@ def _switching(cluster: str, granted: Mapping[str, str]) -> bytes:
 
 
 async def _carry(context: RequestContext, near: Hijacked, far: Tunnel) -> None:
-    """Carry bytes until the cluster is done, or the client is gone and its last words are said."""
+    """Carry bytes until the cluster is done, or the client is gone and its last words are said.
+
+        the cluster ends                        `down` ends; what the client still says is dropped
+        the client ends its half (stdin)        `up` ends and ends the cluster's; `down` goes on
+        the client goes                         `up` has ten seconds to deliver what it has read
+
+    Over TLS a client that ends its half cannot be told from one that has gone: `gone` is first.
+    """
+
+    async def carry_up() -> None:
+        with suppress(OSError):  # one end is gone, and with it the reason to go on
+            while content := await near.reader.read(_READ_SIZE):
+                await far.write(content)
+            far.end()
+
+    async def carry_down() -> None:
+        with suppress(OSError):
+            while content := await far.read(_READ_SIZE):
+                near.write(content)
+                await near.drain()
+            near.half_close()
+
     async with asyncio.TaskGroup() as group:
-        up = group.create_task(_carry_up(near, far), name="client to cluster")
-        down = group.create_task(_carry_down(near, far), name="cluster to client")
+        up = group.create_task(carry_up(), name="client to cluster")
+        down = group.create_task(carry_down(), name="cluster to client")
         gone = group.create_task(context.request.wait_disconnected(), name="client leaves")
         await asyncio.wait((up, down, gone), return_when=asyncio.FIRST_COMPLETED)
         # A client that has said all it will may still listen.
@@ -145,22 +161,3 @@ async def _carry(context: RequestContext, near: Hijacked, far: Tunnel) -> None:
             await asyncio.wait((up,), timeout=_LAST_WORDS_SECONDS)
         for each in (up, down, gone):
             each.cancel()
-
-
-async def _carry_up(near: Hijacked, far: Tunnel) -> None:
-    try:
-        while content := await near.reader.read(_READ_SIZE):
-            await far.write(content)
-        far.end()
-    except OSError:
-        return  # one end is gone, and with it the reason to go on
-
-
-async def _carry_down(near: Hijacked, far: Tunnel) -> None:
-    try:
-        while content := await far.read(_READ_SIZE):
-            near.write(content)
-            await near.drain()
-        near.half_close()
-    except OSError:
-        return  # one end is gone, and with it the reason to go on

@@ -124,14 +124,10 @@ class MemberIdentities:
         """Return the headers that make a request this user's own at a member.
 
         Neither UID nor extra: the role that Karmada gives impersonators on members covers users,
-        groups and accounts, and a member refuses a request that claims more.
+        groups and accounts, and a member refuses a request that claims more. Forbidden for who
+        stays here.
         """
         _require_plain(user)
-        name, groups = self._name_at(user, cluster)
-        return Impersonation(name, groups=groups).headers()
-
-    def _name_at(self, user: User, cluster: str) -> tuple[str, tuple[str, ...]]:
-        """Return the user's name and groups at a member; Forbidden for who stays here."""
         own = tuple(
             group
             for group in user.groups
@@ -143,10 +139,12 @@ class MemberIdentities:
             if not namespace or not name or ":" in name:
                 raise _stays(user, "its name is not that of a ServiceAccount")
             if cluster in self.plain_accounts:
-                plain = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}")
-                return user.name, (*plain, *own)
-            groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}")
-            return f"{OURS}serviceaccount:{namespace}:{name}", (*groups, *own)
+                groups = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}", *own)
+                return Impersonation(user.name, groups=groups).headers()
+            groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}", *own)
+            return Impersonation(
+                f"{OURS}serviceaccount:{namespace}:{name}", groups=groups
+            ).headers()
         if user.name == ANONYMOUS.name or UNAUTHENTICATED in user.groups:
             raise _stays(user, "whoever is not known here is nobody there")
         if user.name.startswith(OURS):
@@ -156,7 +154,7 @@ class MemberIdentities:
         if user.name.startswith(_SYSTEM) and MASTERS not in own:
             why = f"names that begin with {_SYSTEM!r} mean something else in every cluster"
             raise _stays(user, why)
-        return user.name, own
+        return Impersonation(user.name, groups=own).headers()
 
 
 def act_at_hub(user: User) -> Headers:

@@ -63,7 +63,7 @@ def group_words(group: str) -> str:
     ('RbacAuthorization', 'ShopExampleCom', 'Core')
     """
     words = (group.removesuffix(".k8s.io") or "core").split(".")
-    return "".join(_capitalized(part) for word in words for part in word.split("-"))
+    return "".join(_capitalized(piece) for word in words for piece in word.split("-"))
 
 
 def version_words(group_version: GroupVersion) -> str:

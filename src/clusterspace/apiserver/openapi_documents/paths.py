@@ -8,7 +8,7 @@ from typing import Any, Final
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import names
 from clusterspace.kube.objects import Object
-from clusterspace.kube.resources import GroupVersion, GroupVersionKind, Subresource
+from clusterspace.kube.resources import GroupVersion, GroupVersionKind
 
 _OF_COLLECTION: Final = ("list", "create", "deletecollection")
 _OF_OBJECT: Final = ("get", "update", "delete", "patch")
@@ -122,12 +122,12 @@ class ResourcePath:
 
 def paths_of(served: Served) -> Iterator[ResourcePath]:
     """Return the paths of one resource: its collection, its objects and their subresources."""
-    info = served.info
+    info, whole = served.info, _subject(served)
     across: list[ResourcePath] = []
     within = ""
     if info.namespaced:
         within = "/namespaces/{namespace}"
-        subject = replace(_subject(served), words=info.kind, suffix="ForAllNamespaces")
+        subject = replace(whole, words=info.kind, suffix="ForAllNamespaces")
         verbs = tuple(verb for verb in ("list",) if verb in info.verbs)
         across = [ResourcePath(f"{info.group_version.path}/{info.plural}", verbs, subject)]
     collection = f"{info.group_version.path}{within}/{info.plural}"
@@ -136,7 +136,15 @@ def paths_of(served: Served) -> Iterator[ResourcePath]:
         _path(collection, _OF_COLLECTION, served),
         _path(f"{collection}/{{name}}", _OF_OBJECT, served),
         *(
-            _subresource_path(f"{collection}/{{name}}", each, served)
+            ResourcePath(
+                f"{collection}/{{name}}/{each.name}",
+                each.verbs,
+                replace(
+                    whole,
+                    kind=each.group_version_kind,
+                    words=whole.words + each.name[:1].upper() + each.name[1:],
+                ),
+            )
             for each in info.subresources
             if each.name not in _STREAMS
         ),
@@ -147,13 +155,6 @@ def paths_of(served: Served) -> Iterator[ResourcePath]:
 def _path(template: str, possible: tuple[str, ...], served: Served) -> ResourcePath:
     verbs = tuple(verb for verb in possible if verb in served.info.verbs)
     return ResourcePath(template, verbs, _subject(served))
-
-
-def _subresource_path(template: str, subresource: Subresource, served: Served) -> ResourcePath:
-    name, whole = subresource.name, _subject(served)
-    words = whole.words + name[:1].upper() + name[1:]
-    subject = replace(whole, kind=subresource.group_version_kind, words=words)
-    return ResourcePath(f"{template}/{name}", subresource.verbs, subject)
 
 
 def _subject(served: Served) -> Subject:

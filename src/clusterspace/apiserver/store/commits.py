@@ -8,18 +8,6 @@
 
 While the disk works on one batch, the next one gathers; the slower the disk, the larger the
 batches. The queue needs no bound of its own: every caller waits for its own write.
-
-Two views of the present exist, and that is on purpose. `heads` is the writer thread's: what is on
-the disk. The index is the event loop's: what readers are shown. The thread is ahead by the batches
-that it has committed and the loop has not yet taken over, never behind:
-
-    thread   decide 7,8 on heads   fsync   heads = 8   decide 9 on heads …
-    loop     index at 6 ………………………………………………… publish 7,8   index at 8   answer 7, answer 8
-
-So a compare-and-set is decided against what is durable even when readers still see less, and no
-reader sees what a crash could take back. A crash before the fsync leaves no trace of the batch; a
-crash after it leaves writes that nobody was answered, which `Store` allows ("may or may not have
-happened"). Nothing but the queue and `call_soon_threadsafe` connects the two threads.
 """
 
 import asyncio
@@ -111,6 +99,17 @@ def decide_batch(
     return decisions
 
 
+# Two views of the present exist, and that is on purpose. `heads` is the writer thread's: what is on
+# the disk. The index is the event loop's: what readers are shown. The thread is ahead by the
+# batches that it has committed and the loop has not yet taken over, never behind:
+#
+#     thread   decide 7,8 on heads   fsync   heads = 8   decide 9 on heads …
+#     loop     index at 6 ………………………………………………… publish 7,8   index at 8   answer 7, answer 8
+#
+# So a compare-and-set is decided against what is durable even when readers still see less, and no
+# reader sees what a crash could take back. A crash before the fsync leaves no trace of the batch; a
+# crash after it leaves writes that nobody was answered, which `Store` allows ("may or may not have
+# happened"). Nothing but the queue and `call_soon_threadsafe` connects the two threads.
 class GroupCommit:
     """The writer thread of one store file and the queue in front of it.
 
@@ -132,6 +131,8 @@ class GroupCommit:
         self._publish = publish
         self._end_process = end_process
         self._clock = clock or SystemClock()
+        # What follows is the event loop's, but for the queue: the thread never touches a future,
+        # it asks the loop to (`_call_loop`).
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Submission | Chore] = queue.SimpleQueue()
         self._set_aside: Chore | None = None
@@ -155,6 +156,9 @@ class GroupCommit:
 
     async def stop(self) -> None:
         """Finish everything queued before, close the file, end the thread."""
+        # Behind everything queued so far: those writes are committed and answered first. Whatever
+        # came behind it would never be answered, so the store checks that it is open, without an
+        # await in between, before it queues anything.
         self._last = Chore(self._file.close, self._loop.create_future())
         self._queue.put(self._last)
         with contextlib.suppress(StoreClosed):  # a disk that failed has nothing left to close

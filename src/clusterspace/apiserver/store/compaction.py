@@ -59,19 +59,14 @@ def plan_compaction(
 ) -> Revision:
     """Return the oldest revision to keep; the present one when there is nothing to forget."""
     aged = [mark.revision for mark in marks if mark.at <= now - policy.window_seconds]
-    return max([history.oldest, *aged, _revision_within_limits(history, policy)])
-
-
-def _revision_within_limits(history: HistorySize, policy: CompactionPolicy) -> Revision:
-    """Return where to cut so that the past fits its limits, taking events as equally large.
-
-    It cuts to three quarters of the limit, or a store at its limit would compact at every look.
-    """
+    oldest = max([history.oldest, *aged])
     share = max(history.value_bytes / policy.maximum_bytes, history.events / policy.maximum_events)
     if share <= 1.0:
-        return history.oldest
+        return oldest
+    # Over a limit: cut to three quarters of it, taking events as equally large. To the limit
+    # itself would mean to compact again at every look.
     kept = int((history.newest - history.oldest) * 0.75 / share)
-    return Revision(history.newest - kept)
+    return max(oldest, Revision(history.newest - kept))
 
 
 async def compact_forever(store: Compactable, clock: Clock, policy: CompactionPolicy) -> None:

@@ -2,17 +2,7 @@
 
 The present is a dictionary and a sorted list of its keys. The past is the list of events since
 `oldest`, and for every key that changed since then its own events. A key's value at an older
-revision is therefore what its first event above that revision calls `previous`:
-
-    revision   2              3              4              5
-    event      PUT web "a"    PUT web "b"    DELETE web     PUT web "c"
-    previous   none           "a"            "b"            none
-
-    web at 2 -> previous of the event at 3 -> "a"
-    web at 4 -> previous of the event at 5 -> none
-    web at 5 -> no event above 5           -> the present, "c"
-
-    compact(4) drops the events up to 4. web at 3 is Compacted; web at 4 is still none.
+revision is therefore what its first event above that revision calls `previous`.
 
 Keys deleted within the kept past stay in a second sorted list: an older revision may show them.
 An insertion moves the tail of one list, 20 microseconds at 100,000 keys; a commit costs more.
@@ -162,6 +152,17 @@ class Index:
         self.check_readable(at)
         return self._get_at(key, at)
 
+    # A key's value at a revision is what its first event above it calls `previous`:
+    #
+    # revision   2              3              4              5
+    # event      PUT web "a"    PUT web "b"    DELETE web     PUT web "c"
+    # previous   none           "a"            "b"            none
+    #
+    # web at 2 -> previous of the event at 3 -> "a"
+    # web at 4 -> previous of the event at 5 -> none
+    # web at 5 -> no event above 5           -> the present, "c"
+    #
+    # compact(4) drops the events up to 4. web at 3 is Compacted; web at 4 is still none.
     def _get_at(self, key: str, at: Revision) -> KeyValue | None:
         item = self._present.get(key)
         if item is not None and item.mod_revision <= at:

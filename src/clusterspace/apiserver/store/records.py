@@ -103,16 +103,14 @@ class Loaded:
 
 
 def load(records: Iterable[Record], state: State) -> Loaded:
-    """Replay records in revision order; `StoreCorrupt` when they do not follow from each other.
-
-    Up to the compacted revision only the newest record of a key counts, and the others should be
-    gone: those that a crash kept compaction from erasing are returned, to be erased after all.
-    Above it every revision must have its record.
-
-        state: oldest 5, newest 7     3 PUT web   4 PUT db   5 DELETE db   6 PUT web   7 PUT api
-        index at 5                    web as of 3;  leftover: 4 (replaced), 5 (a delete)
-        replayed                      6 and 7
-    """
+    """Replay records in revision order; `StoreCorrupt` when they do not follow from each other."""
+    # Up to the compacted revision only the newest record of a key counts, and the others should be
+    # gone: those that a crash kept compaction from erasing are returned, to be erased after all.
+    # Above it every revision must have its record.
+    #
+    #     state: oldest 5, newest 7     3 PUT web   4 PUT db   5 DELETE db   6 PUT web   7 PUT api
+    #     index at 5                    web as of 3;  leftover: 4 (replaced), 5 (a delete)
+    #     replayed                      6 and 7
     present: dict[str, KeyValue] = {}
     leftover: list[Revision] = []
     recent: list[Record] = []

@@ -2,12 +2,6 @@
 
 Reads come from memory and never touch the disk. A write is in the file, fsynced, before it is in
 the index; so nothing is ever shown that a crash could take back.
-
-Compaction has three steps, each of them safe to be the last:
-
-    the file says oldest = R        after a crash here, the next start refuses what is older
-    the index refuses older reads   from now on nobody needs the records before R
-    records are erased in batches   what a crash leaves of them, the next compaction erases
 """
 
 import asyncio
@@ -101,8 +95,15 @@ class SqliteStore(IndexedStore):
         self._check_open()
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
-        # One at a time: two would take the same needless records out of the queue.
+        # Compaction has three steps, each of them safe to be the last:
+        #
+        #     the file says oldest = R       after a crash, the next start refuses what is older
+        #     the index refuses older reads  from now on nobody needs the records before R
+        #     records are erased in batches  what a crash leaves, the next compaction erases
+        #
+        # One compaction at a time: two would take the same needless records out of the queue.
         async with self._compacting:
+            self._check_open()  # it may have been closed while this one waited for the other
             if revision > self._index.oldest:
                 await self._commits.run(partial(self._file.record_compaction, revision))
                 self._index.compact(revision)

@@ -8,15 +8,6 @@
 A watcher moves from the first to the second state between two steps of the event loop, in which
 nothing can be committed: that is why there is no gap. Watchers of one prefix share one tuple of
 events per commit, so a thousand of them cost a thousand appends and no copies.
-
-    watch(/pods/, after=2)         reached 2, index at 4, catching up
-    reader: __anext__              reads 3 and 4 from the index, reached 4, joins: in sync
-    commit 5 (/pods/web)           waiting = [(5)]
-    commit 6 (/nodes/n1)           not for /pods/: nothing waits, but `Watchers.revision` is 6
-    .revision                      4: event 5 has not been handed out
-    reader: __anext__              hands out 5, reached 5, waiting = []
-    .revision                      6: everything up to there was handed out or is not for it
-    watch(/pods/, after=6)         resumes without a gap and without a repeat
 """
 
 import asyncio
@@ -94,6 +85,16 @@ class Watchers:
         self._receivers.clear()
 
 
+# A watch from its first event on, with the revision a client could resume from:
+#
+#     watch(/pods/, after=2)         reached 2, index at 4, catching up
+#     reader: __anext__              reads 3 and 4 from the index, reached 4, joins: in sync
+#     commit 5 (/pods/web)           waiting = [(5)]
+#     commit 6 (/nodes/n1)           not for /pods/: nothing waits, but `Watchers.revision` is 6
+#     .revision                      4: event 5 has not been handed out
+#     reader: __anext__              hands out 5, reached 5, waiting = []
+#     .revision                      6: everything up to there was handed out or is not for it
+#     watch(/pods/, after=6)         resumes without a gap and without a repeat
 class BufferedWatch:
     """A watch with one reader and a bounded buffer between it and the commits."""
 

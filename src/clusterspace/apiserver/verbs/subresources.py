@@ -92,8 +92,14 @@ def scale_of(kube_object: Object, paths: ScalePaths) -> Object:
     replicas = find_at(kube_object, *paths.spec_replicas)
     status: Object = {"replicas": find_at(kube_object, *paths.status_replicas) or 0}
     selector = find_at(kube_object, *paths.selector) if paths.selector else None
-    if selector:
-        status["selector"] = _selector_text(selector)
+    if isinstance(selector, str) and selector:
+        status["selector"] = selector  # custom kinds store it as text
+    elif selector:
+        # A ReplicationController's selector is bare labels.
+        is_bare = "matchLabels" not in selector and "matchExpressions" not in selector
+        status["selector"] = str(
+            label_selector_of({"matchLabels": selector} if is_bare else selector)
+        )
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -101,15 +107,6 @@ def scale_of(kube_object: Object, paths: ScalePaths) -> Object:
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
-
-
-def _selector_text(selector: Any) -> str:
-    """Return a selector as text; custom kinds store text, ReplicationControllers bare labels."""
-    if isinstance(selector, str):
-        return selector
-    if "matchLabels" in selector or "matchExpressions" in selector:
-        return str(label_selector_of(selector))
-    return str(label_selector_of({"matchLabels": selector}))
 
 
 def _paths(request: ResourceRequest) -> ScalePaths:

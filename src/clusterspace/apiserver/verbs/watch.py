@@ -99,19 +99,17 @@ def _styles(request: ResourceRequest, options: ListOptions) -> Callable[[bool], 
 
 
 async def watch(request: ResourceRequest) -> None:
-    """Answer GET with `watch=1`: a stream of events until somebody ends it.
-
-    The stream starts with everything there is, or behind the version the client has seen. What
-    happened meanwhile is read from the store's log until nothing is missing, and from then on the
-    feed delivers. `watcher.seen` is the thread through all three: everything at or below it has
-    been written, and `Watcher.offer` skips what is not above it, so that an event that two of
-    them show is written once.
-
-        revision        41   42   43   44   45   46 …
-        _send_initial   ADDED of all that was stored at 43, in batches; seen = 43
-        feeds.missed                  44   45: committed while the batches drained
-        the feed                                46: delivered as it is committed
-    """
+    """Answer GET with `watch=1`: a stream of events until somebody ends it."""
+    # The stream starts with everything there is, or behind the version the client has seen. What
+    # happened meanwhile is read from the store's log until nothing is missing, and from then on the
+    # feed delivers. `watcher.seen` is the thread through all three: everything at or below it has
+    # been written, and `Watcher.offer` skips what is not above it, so that an event that two of
+    # them show is written once.
+    #
+    #     revision        41   42   43   44   45   46 …
+    #     _send_initial   ADDED of all that was stored at 43, in batches; seen = 43
+    #     feeds.missed                  44   45: committed while the batches drained
+    #     the feed                                46: delivered as it is committed
     options = _named(read_list_options(request.info.query, is_watch=True), request.info.name)
     selection = await select_for(request.context.user, request.served, options)
     start = await _starting_revision(request, options)

@@ -60,7 +60,7 @@ _SERVER_KEPT: Final = (
     "resourceVersion",
     "selfLink",
 )
-"""Metadata that no client may change, and that many leave out."""
+"""Metadata that no client may change."""
 
 
 async def create(request: ResourceRequest) -> Response:
@@ -214,7 +214,12 @@ async def _change_once(
     write = write_of(hub, served, manager=options.field_manager, subresource=subresource)
 
     def prepare() -> Object:
-        desired = rules.default(_keep_identity(edited, old))
+        # What only the server sets is put back; clients may leave it out, and may not change it.
+        stored, given = metadata_of(old), metadata_of(edited)
+        metadata = {k: v for k, v in given.items() if k not in _SERVER_KEPT}
+        metadata |= {name: stored[name] for name in _SERVER_KEPT if name in stored}
+        metadata["uid"] = given.get("uid") or stored.get("uid")
+        desired = rules.default({**edited, "metadata": metadata})
         if tracks_fields:
             desired = track_update(old, desired, write)
         return rules.prepare_update(desired, old, subresource)
@@ -246,12 +251,3 @@ def _require_version(request: ResourceRequest, edited: Object, current: int) -> 
         raise statuses.invalid(request.served.info.group_kind, request.info.name, (found,))
     if int(given) != current:
         raise statuses.conflict(request.served.info.group_resource, request.info.name)
-
-
-def _keep_identity(edited: Object, old: Object) -> Object:
-    """Put back the metadata that only the server sets."""
-    stored = metadata_of(old)
-    kept = {name: stored[name] for name in _SERVER_KEPT if name in stored}
-    given = {k: v for k, v in metadata_of(edited).items() if k not in _SERVER_KEPT}
-    uid = given.get("uid") or stored.get("uid")
-    return {**edited, "metadata": {**given, **kept, "uid": uid}}

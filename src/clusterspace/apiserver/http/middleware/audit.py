@@ -77,8 +77,8 @@ class Audit:
         An upgrade counts as one whatever its method: a shell is opened with GET.
         """
         info = context.info
-        is_told = info.is_write or context.request.is_upgrade or self._is_audited_read(info)
-        return self._tell(context, rest) if is_told else rest(context)
+        is_audited = info.is_write or context.request.is_upgrade or self._is_audited_read(info)
+        return self._audit(context, rest) if is_audited else rest(context)
 
     def _is_audited_read(self, info: RequestInfo) -> bool:
         """Whether a read is of what is told; through a proxy too, as far as its path says so.
@@ -92,7 +92,7 @@ class Audit:
         name = f"{info.resource}.{info.group}" if info.group else info.resource
         return name in self._reads
 
-    async def _tell(self, context: RequestContext, rest: RequestHandler) -> Response | None:
+    async def _audit(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         caller, code = context.user, _INTERRUPTED
         response: Response | None = None
         if context.info.is_watch:
@@ -150,8 +150,8 @@ def audit_line(
         "dryRun": bool(info.query.get("dryRun")),
         "code": code,
     }
-    told = {key: value for key, value in line.items() if value}
-    return msgspec.json.encode(told) + b"\n"
+    shown = {key: value for key, value in line.items() if value}
+    return msgspec.json.encode(shown) + b"\n"
 
 
 def _object_in(response: Response | None) -> _Metadata:

@@ -42,7 +42,11 @@ class Recheck:
     def __init__(
         self, guards: Sequence[Step], clock: Clock, *, every_seconds: float = RECHECK_SECONDS
     ) -> None:
-        self._admit = chain(guards, _admitted)
+
+        async def admitted(_context: RequestContext) -> None:
+            """Answer nothing: that it was reached is what counts."""
+
+        self._admit = chain(guards, admitted)
         self._clock = clock
         self._every_seconds = every_seconds
         self._open: set[RequestContext] = set()
@@ -73,8 +77,16 @@ class Recheck:
 
     async def _look_at(self, requests: Iterator[RequestContext]) -> None:
         for context in requests:
+            # The same request, as if it came now: with the headers the chain has taken away since.
+            request = copy.copy(context.request)
+            request.headers = context.received
+            again = RequestContext(request, context.info, context.request_id)
             try:
-                await self._require(context)
+                await self._admit(again)
+                if again.user != context.user:
+                    raise statuses.unauthorized()  # the credential is somebody else's now
+                for require in context.guards:
+                    await require()
             except (Unauthorized, Forbidden) as refusal:
                 # It may have ended by itself while we asked.
                 if context in self._open:
@@ -84,18 +96,3 @@ class Recheck:
                 _log.debug("rights could not be asked for", reason=str(error))
             # Questions that are answered from memory never wait: let others have a turn.
             await asyncio.sleep(0)
-
-    async def _require(self, context: RequestContext) -> None:
-        """Raise what the same request would be refused with if it came now."""
-        request = copy.copy(context.request)
-        request.headers = context.received
-        again = RequestContext(request, context.info, context.request_id)
-        await self._admit(again)
-        if again.user != context.user:
-            raise statuses.unauthorized()  # the credential is somebody else's now
-        for require in context.guards:
-            await require()
-
-
-async def _admitted(_context: RequestContext) -> None:
-    """Answer nothing: that it was reached is what counts."""
