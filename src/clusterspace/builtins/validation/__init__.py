@@ -8,11 +8,9 @@ resources    requests and limits
 containers   one container: environment, probes, security, ports, mounts
 pods         pods and pod templates: where they may run, their spec, what may change
 volumes      where volumes come from: sources, claims, the volumes of a pod
-workloads    Deployments, StatefulSets, DaemonSets and their kin
+workloads    Deployments, StatefulSets, DaemonSets and their kin; autoscalers, budgets
 jobs         Jobs and CronJobs
-scaling      autoscalers and disruption budgets
-services     Services and endpoints
-networking   Ingresses, NetworkPolicies, address ranges
+networking   Services and endpoints, Ingresses, NetworkPolicies, address ranges
 storage      volumes, storage classes, CSI
 core         ConfigMaps, Secrets, Events, Leases, nodes, quotas, limits, priorities
 access       RBAC and certificate requests

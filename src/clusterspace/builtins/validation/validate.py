@@ -16,8 +16,6 @@ from clusterspace.builtins.validation import (
     jobs,
     networking,
     pods,
-    scaling,
-    services,
     storage,
     workloads,
 )
@@ -66,7 +64,7 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         always=core.check_config_map,
         on_change=(core.check_config_map_update,),
     ),
-    ("", "Endpoints"): _Rules(always=services.check_endpoints),
+    ("", "Endpoints"): _Rules(always=networking.check_endpoints),
     ("", "Event"): _Rules(path_segment_problems, core.check_event, takes_any_finalizer=True),
     ("", "LimitRange"): _Rules(always=core.check_limit_range),
     ("", "Namespace"): _Rules(dns1123_label_problems, core.check_namespace),
@@ -88,8 +86,8 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
     ("", "Secret"): _Rules(always=core.check_secret, on_change=(core.check_secret_update,)),
     ("", "Service"): _Rules(
         dns1035_label_problems,
-        always=services.check_service,
-        on_change=(services.check_service_update,),
+        always=networking.check_service,
+        on_change=(networking.check_service_update,),
     ),
     ("apps", "ControllerRevision"): _Rules(
         always=workloads.check_controller_revision,
@@ -111,9 +109,9 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
     ),
     ("batch", "CronJob"): _Rules(always=jobs.check_cron_job, when_new=jobs.check_cron_job_name),
     ("batch", "Job"): _Rules(always=jobs.check_job, on_change=(jobs.check_job_update,)),
-    ("autoscaling", "HorizontalPodAutoscaler"): _Rules(always=scaling.check_autoscaler),
+    ("autoscaling", "HorizontalPodAutoscaler"): _Rules(always=workloads.check_autoscaler),
     ("policy", "PodDisruptionBudget"): _Rules(
-        path_segment_problems, scaling.check_budget, takes_any_finalizer=True
+        path_segment_problems, workloads.check_budget, takes_any_finalizer=True
     ),
     (_NETWORKING, "IPAddress"): _Rules(networking.address_name_problems, networking.check_address),
     (_NETWORKING, "Ingress"): _Rules(always=networking.check_ingress),
@@ -127,7 +125,7 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         on_change=(networking.check_service_range_update,),
     ),
     ("discovery.k8s.io", "EndpointSlice"): _Rules(
-        always=services.check_slice, on_change=(services.check_slice_update,)
+        always=networking.check_slice, on_change=(networking.check_slice_update,)
     ),
     ("events.k8s.io", "Event"): _Rules(
         path_segment_problems, core.check_event, takes_any_finalizer=True
