@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.flows.likeness import find_differences
-from tests.flows.pages import DOCS, Mode, UnreadablePage, read_steps
+from tests.flows.pages import DOCS, ROOT, Mode, UnreadablePage, read_steps
 from tests.flows.terminals import PATIENCE_SECONDS, Terminal
 
 SHARED = (
@@ -25,6 +25,9 @@ SHARED = (
     "guides/security-model.md",
 )
 """Pages that leave the fleet as they found it, or change only what no other page looks at."""
+EXAMPLES = sorted(
+    f"../examples/{page.parent.name}/README.md" for page in (ROOT / "examples").glob("*/README.md")
+)
 ALONE = ("guides/backup-and-restore.md",)
 WITHOUT_STEPS = ("README.md", "comparison.md")
 ELSEWHERE = {
@@ -90,9 +93,10 @@ def follow(page: str, directory: Path) -> None:
         terminal.close()
 
 
-@pytest.mark.parametrize("page", SHARED)
+@pytest.mark.parametrize("page", [*SHARED, *EXAMPLES])
 def test_a_page_works_as_written(page: str, fleet: Path, tmp_path: Path) -> None:
     (tmp_path / ".clusterspace").symlink_to(fleet / ".clusterspace")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
 
     follow(page, tmp_path)
 
@@ -117,7 +121,15 @@ def test_a_page_that_is_not_followed_has_no_commands(page: str) -> None:
     assert read_steps(DOCS / page) == []
 
 
-@pytest.mark.parametrize("page", [*SHARED, *ALONE])
+def test_every_example_has_a_page_that_the_list_of_them_names() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text()
+    directories = [each for each in (ROOT / "examples").iterdir() if each.is_dir()]
+
+    assert len(directories) == len(EXAMPLES)
+    assert all(f"({each.name}/README.md)" in listed for each in directories)
+
+
+@pytest.mark.parametrize("page", [*SHARED, *EXAMPLES, *ALONE])
 def test_few_commands_are_left_out_and_each_has_a_reason(page: str) -> None:
     left_out = [each for each in read_steps(DOCS / page) if each.mode is Mode.NOT_RUN]
 
@@ -127,8 +139,8 @@ def test_few_commands_are_left_out_and_each_has_a_reason(page: str) -> None:
 
 def test_a_link_leads_somewhere() -> None:
     broken = [
-        f"{page.relative_to(DOCS)} -> {target}"
-        for page in DOCS.rglob("*.md")
+        f"{page.relative_to(ROOT)} -> {target}"
+        for page in [*DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
         if not (page.parent / target).exists()
     ]
