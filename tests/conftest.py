@@ -1,8 +1,97 @@
-"""What every test gets: `tests` importable, deterministic property tests."""
+"""What every test gets: `tests` importable, deterministic property tests, and three guards.
+
+A test fails that leaves a task running when its loop ends, that logs an error nobody expects, or
+that leaves a socket open (a ResourceWarning, and warnings are errors). One that provokes errors
+says so by taking `logged_errors`, and sees them there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
+import pytest
+import pytest_asyncio.plugin
+import structlog
 
 # A red run must be repeatable by whoever looks at it next; new examples are the slow suite's job.
 hypothesis.settings.register_profile("default", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("default")
+
+_errors: list[str] = []
+
+
+def _note_error(
+    _: Any, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if method in ("error", "exception", "critical"):
+        _errors.append(" ".join(f"{key}={value}" for key, value in event.items()))
+    return event
+
+
+class _ErrorHandler(logging.Handler):
+    """Notes what the standard library logs; asyncio reports lost exceptions there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _errors.append(f"{record.name}: {record.getMessage()}")
+
+
+def _configure_logs() -> None:
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            _note_error,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+@pytest.fixture
+def logged_errors() -> list[str]:
+    """Return the errors that a test provokes, as they are logged."""
+    return _errors
+
+
+@pytest.fixture(autouse=True)
+def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    _configure_logs()
+    handler = _ErrorHandler(logging.ERROR)
+    logging.getLogger().addHandler(handler)
+    _errors.clear()
+    yield
+    logging.getLogger().removeHandler(handler)
+    errors = list(_errors)
+    _errors.clear()
+    if errors and "logged_errors" not in request.fixturenames:
+        pytest.fail("errors were logged that the test does not expect:\n" + "\n".join(errors[:10]))
+
+
+class _WatchedRunner:
+    """Ends like every asyncio.Runner, and says which tasks it had to cancel."""
+
+    def __init__(self, **options: Any) -> None:
+        self._runner = asyncio.Runner(**options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def __enter__(self) -> "_WatchedRunner":
+        self._runner.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        left = [repr(task) for task in asyncio.all_tasks(self._runner.get_loop())]
+        self._runner.close()
+        if left:
+            pytest.fail("tasks were left running:\n" + "\n".join(left[:10]))
+
+
+# The loops of tests are made by the plug-in, which offers no other place to look at their end.
+setattr(pytest_asyncio.plugin, "Runner", _WatchedRunner)  # noqa: B010

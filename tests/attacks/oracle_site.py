@@ -30,6 +30,7 @@ from clusterspace.apiserver.definition_controller import CustomResourceControlle
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.listener import HttpServer, server_context
 from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
+from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead
 from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.response_writer import Hijacked, Stream
@@ -390,12 +391,15 @@ async def start_server(
     app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
     app.is_ready = True
     witness = _Witness(app)
+    failed_logins = FailedLogins(CLOCK, lambda line: None)
+    stack.callback(failed_logins.close)
     handler = hub_handler(
         witness,
         state.catalog,
         identity.authenticator(),
         access.authorizer,
         lambda line: None,
+        failed_logins,
         CLOCK,
     )
     authorities = (installation.authority_file,)
@@ -504,11 +508,14 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
     lines = _Lines()
     fleet = build_fleet(settings, hub, known, CLOCK)
     documents = Documents(CLOCK, seconds_each=settings.limits.document_seconds)
+    failed_logins = FailedLogins(CLOCK, lines.write)
+    stack.callback(failed_logins.close)
     handler = fleet_handler(
         FleetApp(fleet, documents),
         FleetAuthenticator(hub, CLOCK),
         fleet.reviews,
         lines.write,
+        failed_logins,
         CLOCK,
     )
     tasks = await stack.enter_async_context(Supervisor(CLOCK, report))

@@ -43,7 +43,7 @@ from clusterspace.testing.hostile import (
     refusing,
     then,
 )
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -161,8 +161,7 @@ async def bystander(site: Site) -> AsyncGenerator[Worst]:
     try:
         yield worst
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 @pytest.mark.parametrize("kind", sorted(REFUSING_KINDS.keys() - COSTLY))
@@ -286,8 +285,7 @@ async def test_our_own_informer_syncs_and_keeps_what_the_others_have(
             await informer.wait_synced()
         assert {f"shop/{name}" for name in EVERYTHING} <= set(informer.cache.keys())
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def test_many_lists_at_once_of_endless_answers_stay_within_the_memory_of_the_gateway(

@@ -47,7 +47,7 @@ from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -238,8 +238,7 @@ async def test_a_name_that_leads_to_this_machine_is_connected_to_by_nobody(
             )
             message = await ready_message(fleet, "rebound")
         finally:
-            controllers.cancel()
-            await asyncio.wait([controllers])
+            await stop(controllers)
 
     assert secret.connections == 0
     for each in answers:

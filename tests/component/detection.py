@@ -25,6 +25,7 @@ from clusterspace.kube.objects import resource_version_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.crashes import CrashingClient
+from clusterspace.testing.steps import stop
 
 PATIENCE = 20.0
 
@@ -84,8 +85,7 @@ async def killed_once(hub_client: ClusterClient, dying: CrashingClient) -> Async
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def new_space(hub_client: ClusterClient) -> str:

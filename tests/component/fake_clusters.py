@@ -1,5 +1,6 @@
 """Servers that answer as a test says, for what no well-behaved cluster would do."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -21,13 +22,28 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def fake_cluster(handle: Handle, **site: Any) -> AsyncGenerator[int]:
     """Serve on a port of its own; yield the port. A member needs TLS: `ssl_context` gives it."""
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handle)
+    handlers: set[asyncio.Task[web.StreamResponse]] = set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        # In a task of its own: one that never answers must not outlive the cluster.
+        task = asyncio.ensure_future(handle(request))
+        handlers.add(task)
+        task.add_done_callback(handlers.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    application.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(application, shutdown_timeout=0.05, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, **site).start()
     try:
         yield int(runner.addresses[0][1])
     finally:
+        for task in tuple(handlers):
+            task.cancel()
         await runner.cleanup()
 
 

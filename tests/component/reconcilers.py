@@ -9,6 +9,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.reconcile import Reconciler
+from clusterspace.testing.steps import stop
 
 
 def following(caches: HubCaches) -> list[asyncio.Task[None]]:
@@ -32,6 +33,4 @@ async def reconciling(
     try:
         yield working
     finally:
-        for task in (*working, *informers):
-            task.cancel()
-        await asyncio.wait([*working, *informers])
+        await stop(*working, *informers)

@@ -32,17 +32,27 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
+    talks: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talks.add(task)
         try:
             await talk(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return  # whoever asked has heard enough, or the test has ended
         finally:
+            talks.discard(task)
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
         yield int(server.sockets[0].getsockname()[1])
+        left = tuple(talks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left)
 
 
 class Cluster:

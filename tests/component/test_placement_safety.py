@@ -27,7 +27,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,8 +61,7 @@ async def living(site: PlacementSite, dying: CrashingClient) -> AsyncGenerator[N
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def story(site: PlacementSite, app: str, dying: CrashingClient) -> None:

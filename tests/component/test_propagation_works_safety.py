@@ -28,7 +28,7 @@ from clusterspace.kube.objects import Object, resource_version_of, with_metadata
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.hubs import client_for_test, hub_for_test
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import stop, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -202,8 +202,7 @@ async def living(site: Site, first: Client) -> AsyncGenerator[Callable[[], bool]
     try:
         yield lambda: was_killed
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def tell_story(site: Site, name: str, point: CrashPoint | None) -> int:

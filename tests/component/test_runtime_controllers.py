@@ -25,6 +25,7 @@ from clusterspace.telemetry.request_ids import current_request_id
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, config_map, namespace
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import stop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,9 +133,7 @@ async def copier(
     try:
         yield task
     finally:
-        for each in (task, *informers):
-            each.cancel()
-        await asyncio.wait([task, *informers])
+        await stop(task, *informers)
 
 
 def owners_of(update: Update, space: str) -> list[Request]:

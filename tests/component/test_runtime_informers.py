@@ -39,7 +39,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test, hub_for_test, real_server_for_test
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 MAPS = ResourcePath(CONFIG_MAPS, "default")
 SECONDS = 60.0
@@ -96,8 +96,7 @@ async def running(informer: Informer) -> AsyncGenerator[Informer]:
             await informer.wait_synced()
         yield informer
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def in_parallel(work: Iterator[Awaitable[Any]], *, at_once: int = 32) -> None:
@@ -367,8 +366,7 @@ async def test_an_informer_that_hears_nothing_raises_an_alarm_once(unused_tcp_po
         await clock.advance(STALE_SECONDS - 1)
         assert not informer.is_stale
         await clock.advance(STALE_SECONDS)
-    task.cancel()
-    await asyncio.wait([task])
+    await stop(task)
     await connection.close()
 
     assert informer.is_stale

@@ -29,7 +29,7 @@ from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 SECONDS = 20.0
 CONFIG_MAP_INFO = ResourceInfo("", "v1", "ConfigMap", "configmaps", "configmap", True, ())
@@ -97,9 +97,7 @@ async def running_works(
     try:
         yield Running(events, task)
     finally:
-        for each in (task, *running):
-            each.cancel()
-        await asyncio.wait([task, *running])
+        await stop(task, *running)
 
 
 @dataclass

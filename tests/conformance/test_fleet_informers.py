@@ -23,7 +23,7 @@ from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -150,8 +150,7 @@ async def test_kr8s_is_told_of_no_deletion(fleet: Fleet):
     await until(copy.has(first))
     second = await fleet.stop_and_start()
     await until(copy.has(second))
-    following.cancel()
-    await asyncio.wait([following])
+    await stop(following)
 
     assert copy.deleted == []
 

@@ -32,6 +32,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.steps import stop
 
 EXPIRED = status_reply(410, "Expired")
 NOT_STREAMED = status_reply(400, "BadRequest")
@@ -78,8 +79,7 @@ class FaultyStage(Stage):
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await stop(task)
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, w
 from clusterspace.roots.controllers import ControllersSettings, run_controllers
 from clusterspace.roots.membership import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
-from clusterspace.testing.steps import edit
+from clusterspace.testing.steps import edit, stop
 
 PATIENCE = 60.0
 
@@ -111,8 +111,7 @@ class Fleet:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await stop(task)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from clusterspace.fleet.membership.member_clusters.controller import MemberClust
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 ACCOUNTS = "fleet-system"
 
@@ -169,8 +169,7 @@ class Invited:
         try:
             yield task
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await stop(task)
 
 
 async def edit_at(

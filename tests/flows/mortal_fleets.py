@@ -44,7 +44,7 @@ from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.roots.controllers import propagation_controllers
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
-from clusterspace.testing.steps import until_equal
+from clusterspace.testing.steps import stop, until_equal
 
 STORY, STEADY, FOREIGN = "story", "steady", "foreign"
 _ids = itertools.count(1)
@@ -68,8 +68,7 @@ class MortalFleet(Stage):
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await stop(task)
         if not task.cancelled():
             raise AssertionError("propagation ended") from task.exception()
 

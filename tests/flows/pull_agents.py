@@ -26,7 +26,7 @@ from clusterspace.roots.membership import (
     unregister_cluster,
 )
 from clusterspace.roots.tokens import NewToken, create_token
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 
 def request_for(token: NewToken, *, name: str = "", image: str = "") -> RegisterRequest:
@@ -62,8 +62,7 @@ async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
     try:
         yield task
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from tests.robustness.watch_clients import Client
 from tests.robustness.watch_fleet import Chaos, FragileFleet, fragile_fleet
 
 from clusterspace.fleet.gateway.streams import ClientStream
+from clusterspace.testing.steps import stop
 from clusterspace.testing.watch_histories import ClusterLog
 
 PATIENCE = 60.0
@@ -103,8 +104,7 @@ def logs_of(fleet: FragileFleet) -> dict[bool, dict[str, ClusterLog]]:
 
 async def settle(fleet: FragileFleet, raging: "asyncio.Task[None]") -> None:
     """Let nothing break any more, and everything that did be whole again."""
-    raging.cancel()
-    await asyncio.wait([raging])
+    await stop(raging)
     for member in fleet.members:
         member.proxy.heal()
         if not member.is_joined:

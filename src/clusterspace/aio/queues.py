@@ -12,7 +12,7 @@ Each key is held once, so the queue is bounded by the number of keys there are.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
@@ -143,6 +143,18 @@ class WorkQueue(Generic[Key]):
         if key in self._wanted_since:
             self._make_ready(key)
         self._note_if_all_done()
+
+    async def work(self, step: Callable[[Key], Awaitable[None]]) -> None:
+        """Take one key after the other and work on it, until cancelled; then take no more."""
+        try:
+            async for key in self:
+                try:
+                    await step(key)
+                finally:
+                    self.done(key)
+        finally:
+            # Keys that were to come later would otherwise still ring in a loop that ends.
+            self.shut_down(drain=False)
 
     def shut_down(self, *, drain: bool = True) -> None:
         """Take no more keys, and forget those that were to come later.

@@ -18,6 +18,7 @@ from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
+from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.answer_memory import AnswerMemory
@@ -109,6 +110,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
+        failed_logins = FailedLogins(clock, audit.write)
+        stack.callback(failed_logins.close)
         # With an authenticator of its own: a user remembered for a new request must not vouch for
         # a stream that was opened long before.
         recheck = fleet_recheck(FleetAuthenticator(hub, clock), fleet.reviews, clock)
@@ -117,6 +120,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             FleetAuthenticator(hub, clock),
             fleet.reviews,
             audit.write,
+            failed_logins,
             clock,
             recheck,
             settings.audited_reads,

@@ -23,6 +23,7 @@ from clusterspace.apiserver.definition_controller import CustomResourceControlle
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
+from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
@@ -118,6 +119,8 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         app = HubApp(hub, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
+        failed_logins = FailedLogins(clock, audit.write)
+        stack.callback(failed_logins.close)
         authenticator = identity.authenticator()
         recheck = hub_recheck(authenticator, access.authorizer, clock)
         handler = hub_handler(
@@ -126,6 +129,7 @@ async def run_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             authenticator,
             access.authorizer,
             audit.write,
+            failed_logins,
             clock,
             recheck,
             settings.audited_reads,

@@ -22,6 +22,7 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.listener import HttpServer
+from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
@@ -115,12 +116,19 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         }
         app = HubApp(hub, verbs)
         faults = Faults(clock, hub.random, lambda rule: _expire_watches(hub, rule))
+
+        def nowhere(_: bytes) -> None:
+            """Keep no record: what happens in a simulation is nobody's evidence."""
+
+        failed_logins = FailedLogins(clock, nowhere)
+        stack.callback(failed_logins.close)
         handler = hub_handler(
             app,
             hub.catalog,
             identity.authenticator(),
             access.authorizer,
-            lambda record: None,  # what happens in a simulation is nobody's evidence
+            nowhere,
+            failed_logins,
             clock,
         )
         server = HttpServer(faults.around(handler), tls=installation.server_tls())

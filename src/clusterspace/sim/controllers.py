@@ -73,11 +73,7 @@ class Controllers:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async for key in self._queue:
-            try:
-                await self._reconcile(key)
-            finally:
-                self._queue.done(key)
+        await self._queue.work(self._reconcile)
 
     async def _reconcile(self, key: Key) -> None:
         workload = self._mirror.find(key)

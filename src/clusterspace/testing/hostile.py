@@ -194,14 +194,17 @@ def then(first: Behaviour, watches: Behaviour) -> Behaviour:
 async def _endless(_asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(head(200, "Transfer-Encoding: chunked"))
     _write_chunk(writer, b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[')
-    while True:
+    # A transport that is being closed takes whatever it is given and keeps it: somebody who writes
+    # on would take all the memory and all the turns of this loop.
+    while not writer.is_closing():
         _write_chunk(writer, _ENDLESS_PIECE)
         await writer.drain()
+        await asyncio.sleep(0)
 
 
 async def _slow_bytes(_asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(head(200, "Transfer-Encoding: chunked"))
-    while True:
+    while not writer.is_closing():
         _write_chunk(writer, b" ")
         await writer.drain()
         await asyncio.sleep(_SLOW_SECONDS)

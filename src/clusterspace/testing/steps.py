@@ -1,4 +1,4 @@
-"""The steps tests are made of: wait until something holds, change an object, delete one."""
+"""The steps tests are made of: wait until something holds, change an object, stop a task."""
 
 import asyncio
 import inspect
@@ -9,6 +9,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import Object, uid_of
+from clusterspace.testing.crashes import Killed
 
 PATIENCE: Final = 30.0
 """How long a test waits for what takes a moment on an idle machine."""
@@ -72,6 +73,18 @@ async def delete(cluster_client: ClusterClient, place: ResourcePath) -> None:
         await cluster_client.delete(place, DeleteOptions(uid=uid_of(existing)))
     except NotFound:
         return
+
+
+async def stop(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end; raise what one ended with, unless it was a kill."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, Killed):
+            raise failure
 
 
 async def _seen_by(look: Look) -> Any:

@@ -34,7 +34,7 @@ from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -431,8 +431,7 @@ async def test_an_informer_keeps_what_a_silent_member_has(site: Site, tmp_path: 
 
         await until(has_both)
         assert deleted == []
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def test_a_resource_nobody_serves_is_not_found(site: Site):

@@ -11,6 +11,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ClusterError
+from clusterspace.testing.steps import stop
 
 PATIENCE = 15.0
 
@@ -97,5 +98,4 @@ async def watching(
         await found.until(lambda each: each.status != 0 or each.is_over)
         yield found
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)

@@ -124,6 +124,7 @@ async def test_retries_wait_longer_each_time_until_forgotten():
     queue.forget("a")
     assert queue.retries_of("a") == 0
     assert queue.retry("a") == 1
+    queue.shut_down()
 
 
 async def test_a_retried_key_is_taken_after_its_delay():
@@ -144,6 +145,7 @@ async def test_a_key_whose_delays_run_out_is_given_up():
     assert queue.retry("a") == 1
     assert queue.retry("a") is None
     assert queue.retries_of("a") == 0
+    queue.shut_down()
 
 
 async def test_a_shut_down_queue_hands_out_what_is_left_and_ends():
@@ -272,6 +274,7 @@ async def test_an_observer_is_told_depth_and_times():
     assert notes.waited == [2]
     assert notes.worked == [3]
     assert notes.retries == 1
+    queue.shut_down()
 
 
 class NaiveQueue:

@@ -17,6 +17,7 @@ from clusterspace.controllers.reconcile import (
 from clusterspace.errors import ClusterTimeout, Conflict
 from clusterspace.telemetry.request_ids import current_request_id
 from clusterspace.testing.clocks import ManualClock, settle
+from clusterspace.testing.steps import stop
 
 WEB = Request("web", "default")
 
@@ -52,8 +53,7 @@ async def running(
     try:
         yield controller
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        await stop(task)
 
 
 async def test_done_is_done_until_something_changes():
@@ -100,6 +100,7 @@ async def test_requeue_after_comes_back_in_time():
 @pytest.mark.parametrize(
     "failure", [ClusterTimeout("west", "late"), Conflict("somebody was faster"), KeyError("a bug")]
 )
+@pytest.mark.usefixtures("logged_errors")
 async def test_a_failure_is_tried_again_later_and_later(failure: Exception):
     clock, counted = ManualClock(), Counted(failure)
     async with running(counted.reconcile, clock, counted) as controller:
@@ -125,6 +126,7 @@ async def test_success_makes_the_next_retry_a_quick_one_again():
     assert len(counted.results) == 6
 
 
+@pytest.mark.usefixtures("logged_errors")
 async def test_terminal_is_not_tried_again():
     clock, counted = ManualClock(), Counted(Terminal("the name is taken for ever"))
     async with running(counted.reconcile, clock, counted) as controller:

@@ -67,6 +67,7 @@ def test_a_line_carries_the_request_and_the_context_it_was_written_in(stream: io
 
 
 @pytest.mark.parametrize("log_format", Format)
+@pytest.mark.usefixtures("logged_errors")
 def test_secrets_reach_no_line_not_even_in_a_traceback(log_format: Format, stream: io.StringIO):
     logs.configure(log_format, Level.INFO, stream)
     log = structlog.get_logger()
@@ -84,6 +85,7 @@ def test_secrets_reach_no_line_not_even_in_a_traceback(log_format: Format, strea
     assert stream.getvalue().count("Traceback") == 2
 
 
+@pytest.mark.usefixtures("logged_errors")
 def test_what_the_standard_library_logs_takes_the_same_way_out(stream: io.StringIO):
     logs.configure(Format.JSON, Level.INFO, stream)
 

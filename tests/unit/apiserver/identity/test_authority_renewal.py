@@ -58,6 +58,7 @@ async def test_a_certificate_is_renewed_once_for_every_life():
         running.cancel()
 
 
+@pytest.mark.usefixtures("logged_errors")
 async def test_a_renewal_that_fails_is_tried_again():
     clock, subject = ManualClock(NOW + 0.9 * LIFE), Held(failures=3)
     async with asyncio.TaskGroup() as group:

@@ -110,6 +110,14 @@ class FailedLogins:
             self._is_alarm_set = True
             self._alarm.set(LOG_EVERY_SECONDS)
 
+    def close(self) -> None:
+        """Log what was counted since the last line: nobody else will when this process ends."""
+        self._alarm.cancel()
+        for logged in self._logged.values():
+            if logged.uncounted:
+                self._write(logged.line, logged.uncounted)
+        self._logged.clear()
+
     def _level(self, group: str) -> float:
         level, at = self._levels.get(group, (0.0, 0.0))
         return max(0.0, level - (self._clock.monotonic() - at) * FAILURES_A_SECOND)

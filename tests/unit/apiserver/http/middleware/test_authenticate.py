@@ -71,6 +71,16 @@ async def test_the_first_failure_is_told_at_once_and_the_rest_as_a_count() -> No
     await clock.advance(3 * LOG_EVERY_SECONDS)
 
 
+async def test_what_was_not_told_yet_is_told_at_the_end() -> None:
+    log = Log(ManualClock())
+    for _ in range(50):
+        log.failures.note(call_from("192.0.2.7"))
+
+    log.failures.close()
+
+    assert log.counts == [("192.0.2.7", 1), ("192.0.2.7", 49)]
+
+
 async def test_a_thousand_addresses_share_lines() -> None:
     clock = ManualClock()
     log = Log(clock)
