@@ -25,7 +25,7 @@ from tests.component.hub_wire import (
 
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.apiserver.verbs import watch as watch_module
-from clusterspace.roots import hub as hub_module
+from clusterspace.roots import hub_state
 
 EVERYWHERE = "/api/v1/secrets"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -141,7 +141,7 @@ async def forgetful_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[HubClient]:
     policy = partial(CompactionPolicy, maximum_events=20, look_every_seconds=0.02)
-    monkeypatch.setattr(hub_module, "CompactionPolicy", policy)
+    monkeypatch.setattr(hub_state, "CompactionPolicy", policy)
     async with hub_here(tmp_path) as client:
         yield client
 

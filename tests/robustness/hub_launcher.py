@@ -20,7 +20,7 @@ from clusterspace.apiserver.store.commits import Submission, decide_batch
 from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.main import main
-from clusterspace.roots import hub
+from clusterspace.roots import hub_state
 
 FORGETS_AFTER = 0.3
 
@@ -73,7 +73,7 @@ def drop_events() -> None:
 
 
 def resume_late() -> None:
-    cast("Any", hub).Feeds = ResumesLate
+    cast("Any", hub_state).Feeds = ResumesLate
 
 
 def tell_the_new_state() -> None:
@@ -94,7 +94,7 @@ def launch() -> None:
     parser.add_argument("--plant", choices=PLANTS)
     chosen, options = parser.parse_known_args()
     if chosen.forgetful:
-        cast("Any", hub).compact_forever = forget_the_past
+        cast("Any", hub_state).compact_forever = forget_the_past
     if chosen.plant:
         PLANTS[chosen.plant]()
     sys.argv = ["clusterspace", "hub", *options]
