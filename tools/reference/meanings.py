@@ -33,8 +33,8 @@ KINDS: Final = {
 
 _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.writing:SYNC_FAILED",
-    "clusterspace.fleet.propagation.works.controller:OVERRIDE_FAILED",
-    "clusterspace.fleet.propagation.works.controller:STAYS_HOME",
+    "clusterspace.fleet.propagation.works.writing:OVERRIDE_FAILED",
+    "clusterspace.fleet.propagation.works.writing:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
     ("clusterspace.builtins.definitions.acceptance", "reason"): (

@@ -1,7 +1,7 @@
 """Before and after to the smallest patch; spec or status, never both.
 
-A reconciler works on a copy and commits the difference. Spec and status are written through
-different doors, by different rights, and one write of both would undo what the other's owner did.
+A reconciler works on a copy and commits the difference. Spec and status are different resources
+with different rights, and one write of both would undo what the other's owner did.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation", "
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The merge patch that turns one state into the other, and the door it goes through."""
+    """The merge patch that turns one state into the other, and the subresource it is for."""
 
     patch: Object
     subresource: str = ""
@@ -49,7 +49,11 @@ def plan_commit(before: Object, after: Object) -> Commit | None:
 
 
 async def commit(writer: Writer, place: ResourcePath, before: Object, after: Object) -> Object:
-    """Write the difference, if there is one; return the object as it is now stored."""
+    """Write the difference, if there is one; return the object as it is now stored.
+
+    The patch names the version it was planned on. When somebody wrote in between, the hub answers
+    Conflict and nothing is written: the next attempt plans anew, on what they wrote.
+    """
     planned = plan_commit(before, after)
     if planned is None:
         return after
@@ -62,11 +66,11 @@ def merge_difference(before: Object, after: Object) -> Object:
     gone: Object = {key: None for key in before if after.get(key) is None}
     patch = {key: value for key, value in gone.items() if before[key] is not None}
     for key, value in after.items():
-        held = before.get(key)
-        if value is None or value == held:
+        current = before.get(key)
+        if value is None or value == current:
             continue
-        if isinstance(value, dict) and isinstance(held, dict):
-            patch[key] = merge_difference(cast("Object", held), cast("Object", value))
+        if isinstance(value, dict) and isinstance(current, dict):
+            patch[key] = merge_difference(cast("Object", current), cast("Object", value))
         else:
             patch[key] = _without_nulls(value)
     return patch
@@ -76,8 +80,8 @@ def _without_nulls(value: Any) -> Any:
     """Return the value as a merge patch can carry it: in objects null would mean "take out"."""
     if not isinstance(value, dict):
         return value
-    held = cast("Object", value)
-    return {key: _without_nulls(each) for key, each in held.items() if each is not None}
+    fields = cast("Object", value)
+    return {key: _without_nulls(each) for key, each in fields.items() if each is not None}
 
 
 def _without_status(kube_object: Object) -> Object:

@@ -1,7 +1,6 @@
 """Changes to queue to workers: runs one reconciler, with retries, metrics and an id per attempt."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -82,11 +81,13 @@ class Controller:
         self.name = name
         self._reconcile = reconcile
         self._clock = clock
-        self._random = random
         self._settings = settings or ControllerSettings()
         self._observer = self._settings.observer or ReconcileMetrics(name)
         self._sources: list[Source] = []
-        self._queue = WorkQueue[Request](clock, self._delays, QueueMetrics(name))
+        retry = (self._settings.first_retry_seconds, self._settings.longest_retry_seconds)
+        self._queue = WorkQueue[Request](
+            clock, lambda: backoff.jittered(*retry, random), QueueMetrics(name)
+        )
 
     @classmethod
     def of(cls, reconciler: Reconciler, *, clock: Clock, random: Random) -> "Controller":
@@ -141,6 +142,8 @@ class Controller:
             try:
                 await self._attempt(request)
             finally:
+                # Until `done` nobody else gets this key, whatever changes meanwhile; a change
+                # that came during the attempt is in the queue again after it.
                 self._queue.done(request)
             # Most attempts after a start find nothing to do, and wait for nobody. Thousands of
             # them in a row would leave no turn to others, such as who renews the lease.
@@ -152,42 +155,33 @@ class Controller:
         fields = {"controller": self.name, "reconcile_id": attempt_id, "object": str(request)}
         with request_id_of(attempt_id), logs.context(**fields):
             started = self._clock.monotonic()
-            result = await self._run_once(request)
+            try:
+                async with asyncio.timeout(self._settings.attempt_seconds):
+                    outcome = await self._reconcile(request)
+            except Terminal as failure:
+                self._queue.forget(request)
+                _log.error("reconcile cannot succeed", reason=str(failure))
+                result = AttemptResult.TERMINAL
+            except Conflict as failure:
+                # Somebody was faster. That is how optimistic writing works, and no warning.
+                seconds = self._queue.retry(request)
+                _log.debug("reconcile conflicts", reason=str(failure), retry_seconds=seconds)
+                result = AttemptResult.FAILED
+            except (ApiError, ClusterError, TimeoutError) as failure:
+                reason, seconds = str(failure), self._queue.retry(request)
+                reason = reason or "the attempt took too long"
+                _log.warning("reconcile failed", reason=reason, retry_seconds=seconds)
+                result = AttemptResult.FAILED
+            except Exception as failure:  # noqa: BLE001 - a bug costs one attempt of one object
+                _log.error("reconcile failed", exc_info=failure)
+                self._queue.retry(request)
+                result = AttemptResult.FAILED
+            else:
+                self._queue.forget(request)
+                result = AttemptResult.DONE
+                if isinstance(outcome, RequeueAfter):
+                    self._queue.add_after(request, outcome.seconds)
+                    result = AttemptResult.AGAIN_LATER
             seconds = self._clock.monotonic() - started
             self._observer.attempted(result, seconds)
             _log.debug("reconciled", result=result.value, seconds=seconds)
-
-    async def _run_once(self, request: Request) -> AttemptResult:
-        try:
-            async with asyncio.timeout(self._settings.attempt_seconds):
-                outcome = await self._reconcile(request)
-        except Terminal as failure:
-            self._queue.forget(request)
-            _log.error("reconcile cannot succeed", reason=str(failure))
-            return AttemptResult.TERMINAL
-        except (ApiError, ClusterError, TimeoutError) as failure:
-            self._retry(request, str(failure) or "the attempt took too long", failure)
-            return AttemptResult.FAILED
-        except Exception as failure:  # noqa: BLE001 - a bug costs one attempt of one object, not all
-            _log.error("reconcile failed", exc_info=failure)
-            self._queue.retry(request)
-            return AttemptResult.FAILED
-        self._queue.forget(request)
-        if isinstance(outcome, RequeueAfter):
-            self._queue.add_after(request, outcome.seconds)
-            return AttemptResult.AGAIN_LATER
-        return AttemptResult.DONE
-
-    def _retry(self, request: Request, reason: str, failure: Exception) -> None:
-        fields = {"reason": reason, "retry_seconds": self._queue.retry(request)}
-        if isinstance(failure, Conflict):
-            # Somebody was faster. That is how optimistic writing works, and not worth a warning.
-            _log.debug("reconcile conflicts", **fields)
-        else:
-            _log.warning("reconcile failed", **fields)
-
-    def _delays(self) -> Iterator[float]:
-        settings = self._settings
-        return backoff.jittered(
-            settings.first_retry_seconds, settings.longest_retry_seconds, self._random
-        )

@@ -91,22 +91,20 @@ class Buckets:
     """A bucket for every object that had events lately."""
 
     def __init__(self) -> None:
-        self._held: dict[str, TokenBucket] = {}
+        self._by_uid: dict[str, TokenBucket] = {}
         self._many = MOST_WAITING
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._by_uid)
 
     def take(self, uid: str, now: float) -> bool:
         """Take a token of one object if it has one."""
-        if len(self._held) >= self._many:
-            self._forget_full(now)
-        return self._held.setdefault(uid, TokenBucket(now)).take(now)
-
-    def _forget_full(self, now: float) -> None:
-        """Drop buckets that are full again; not before they have doubled, for it means all."""
-        self._held = {uid: held for uid, held in self._held.items() if not held.is_full(now)}
-        self._many = max(MOST_WAITING, 2 * len(self._held))
+        if len(self._by_uid) >= self._many:
+            # Buckets that are full again are dropped. All have to be looked at for that, so it is
+            # not done again before they have doubled.
+            self._by_uid = {uid: e for uid, e in self._by_uid.items() if not e.is_full(now)}
+            self._many = max(MOST_WAITING, 2 * len(self._by_uid))
+        return self._by_uid.setdefault(uid, TokenBucket(now)).take(now)
 
 
 class EventRecorder:
@@ -118,7 +116,7 @@ class EventRecorder:
         self._clock = clock
         self._waiting: dict[Occurrence, Tally] = {}
         self._buckets = Buckets()
-        self._news = asyncio.Event()
+        self._has_waiting = asyncio.Event()
         self.dropped = 0
         """Events nobody will read: the object had too many, or too many waited."""
 
@@ -135,59 +133,55 @@ class EventRecorder:
             is_warning=is_warning,
         )
         now = self._clock.now()
-        held = self._waiting.get(occurrence)
-        if held is not None:
-            self._waiting[occurrence] = replace(held, count=held.count + 1, last_at=now)
-        elif len(self._waiting) < MOST_WAITING and self._may_write(occurrence.uid):
+        tally = self._waiting.get(occurrence)
+        is_room = len(self._waiting) < MOST_WAITING
+        if tally is not None:
+            self._waiting[occurrence] = replace(tally, count=tally.count + 1, last_at=now)
+        elif is_room and self._buckets.take(occurrence.uid, self._clock.monotonic()):
             self._waiting[occurrence] = Tally(1, now, now)
-            self._news.set()
+            self._has_waiting.set()
         else:
             self.dropped += 1
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_waiting.wait()
+            self._has_waiting.clear()
             await self.flush()
             # What happens over and over is written once a second, with its count.
             await self._clock.sleep(FLUSH_SECONDS)
 
     async def flush(self) -> None:
         """Write everything that waits, once; what cannot be written is dropped."""
+        # Swapped before the first await: what is recorded while we write waits for the next turn.
         waiting, self._waiting = self._waiting, {}
         for occurrence, tally in waiting.items():
+            event = event_of(occurrence, tally, self._component)
+            place = ResourcePath(EVENTS, namespace_of(event))
             try:
-                await self._write(occurrence, tally)
+                try:
+                    await self._hub_client.create(place, event)
+                except AlreadyExists:
+                    place = place.named(name_of(event))
+                    existing = await self._hub_client.get(place)
+                    patch = {
+                        # Another process may count the same thing: then this is a Conflict, and
+                        # the count is lost rather than written over.
+                        "metadata": {"resourceVersion": resource_version_of(existing)},
+                        "count": int(existing.get("count") or 1) + tally.count,
+                        "lastTimestamp": format_time(tally.last_at),
+                    }
+                    await self._hub_client.patch(place, PatchType.MERGE, patch)
             except (ApiError, ClusterError) as error:
                 self.dropped += 1
                 _log.debug("event not written", reason=str(error), about=occurrence.name)
 
-    def _may_write(self, uid: str) -> bool:
-        return self._buckets.take(uid, self._clock.monotonic())
-
-    async def _write(self, occurrence: Occurrence, tally: Tally) -> None:
-        event = event_of(occurrence, tally, self._component)
-        place = ResourcePath(EVENTS, namespace_of(event))
-        try:
-            await self._hub_client.create(place, event)
-        except AlreadyExists:
-            await self._add_to(place.named(name_of(event)), tally)
-
-    async def _add_to(self, place: ResourcePath, tally: Tally) -> None:
-        held = await self._hub_client.get(place)
-        patch = {
-            "metadata": {"resourceVersion": resource_version_of(held)},
-            "count": int(held.get("count") or 1) + tally.count,
-            "lastTimestamp": format_time(tally.last_at),
-        }
-        await self._hub_client.patch(place, PatchType.MERGE, patch)
-
 
 def event_of(occurrence: Occurrence, tally: Tally, component: str) -> Object:
     """Return the Event; the same occurrence has the same name, before and after a restart."""
-    told = (occurrence.uid, occurrence.reason, occurrence.message, component)
-    digest = hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    identity = (occurrence.uid, occurrence.reason, occurrence.message, component)
+    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
     return {
         "apiVersion": "v1",
         "kind": "Event",

@@ -19,18 +19,18 @@ def is_being_deleted(kube_object: Object) -> bool:
 
 def with_finalizer(kube_object: Object, finalizer: str) -> Object:
     """Return the object with the finalizer; the same object when it had it."""
-    held = finalizers_of(kube_object)
-    if finalizer in held:
+    current = finalizers_of(kube_object)
+    if finalizer in current:
         return kube_object
-    return with_metadata(kube_object, finalizers=[*held, finalizer])
+    return with_metadata(kube_object, finalizers=[*current, finalizer])
 
 
 def without_finalizer(kube_object: Object, finalizer: str) -> Object:
     """Return the object without the finalizer; the same object when it had none."""
-    held = finalizers_of(kube_object)
-    if finalizer not in held:
+    current = finalizers_of(kube_object)
+    if finalizer not in current:
         return kube_object
-    left = [each for each in held if each != finalizer]
+    left = [each for each in current if each != finalizer]
     return with_metadata(kube_object, finalizers=left or None)
 
 
@@ -39,7 +39,9 @@ async def ensure_finalizer(
 ) -> Object:
     """Hold the object, before the first side effect that would need cleaning up.
 
-    An object that is being deleted takes no new finalizers, and is returned as it is.
+    The order is the guarantee: killed after this write, nothing has happened yet; killed after the
+    side effect, the object cannot go before somebody cleans up. An object that is being deleted
+    takes no new finalizers, and is returned as it is.
     """
     if is_being_deleted(kube_object):
         return kube_object

@@ -11,7 +11,7 @@ import structlog
 
 from clusterspace.aio.clocks import Alarm
 from clusterspace.client.raw_objects import decode_object, version_in
-from clusterspace.client.reflector import Batch, ObjectChange, Reflector
+from clusterspace.client.reflector import Batch, Reflector
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
@@ -139,25 +139,26 @@ class Informer:
             self._alarm.cancel()
 
     def _take(self, batch: Batch) -> None:
+        """Bring the cache to a batch of changes, and call the handlers for each."""
+        # No await in here: whoever reads the cache between two turns of the loop sees whole
+        # batches, and a handler that looks at the cache finds what it was called for.
         for change in batch.changes:
-            update = self._put(change)
+            key, resource = change.item.key, self.place.resource
+            if change.type is EventType.DELETED:
+                before = self.cache.remove(key)
+                # The event of a deletion carries the last state; absence in a list does not.
+                update = Update(key, change.item.raw or before, None, resource)
+            else:
+                before = self.cache.find_raw(key)
+                self.cache.put(change.item)
+                update = Update(key, before, change.item.raw, resource)
             for handler in self._handlers:
                 handler(update)
         if batch.is_whole and not self._synced.is_set():
             self._synced.set()
             _log.debug(
-                "synced", cluster=self.cluster, resource=str(self.place), held=len(self.cache)
+                "synced", cluster=self.cluster, resource=str(self.place), objects=len(self.cache)
             )
-
-    def _put(self, change: ObjectChange) -> Update:
-        key = change.item.key
-        if change.type is EventType.DELETED:
-            before = self.cache.remove(key)
-            # The event of a deletion carries the last state; absence in a list does not.
-            return Update(key, change.item.raw or before, None, self.place.resource)
-        before = self.cache.find_raw(key)
-        self.cache.put(change.item)
-        return Update(key, before, change.item.raw, self.place.resource)
 
     def _check_staleness(self) -> None:
         """Log once when the cluster falls silent, and once when it speaks again."""

@@ -53,14 +53,14 @@ class Candidacy:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A state of the lease, and when we first saw it, by our own steady clock."""
+class Observation:
+    """A state of the lease, and when we first observed it, by our own steady clock."""
 
     version: str
     at: float
 
 
-def may_claim(lease: Object | None, identity: str, sighting: Sighting, now: float) -> bool:
+def may_claim(lease: Object | None, identity: str, observed: Observation, now: float) -> bool:
     """Whether the lease is free, ours, or has not been renewed for as long as it lasts."""
     if lease is None:
         return True
@@ -68,7 +68,7 @@ def may_claim(lease: Object | None, identity: str, sighting: Sighting, now: floa
     if holder in ("", identity):
         return True
     lasts = find_at(lease, "spec", "leaseDurationSeconds") or LeaseTimings().lease_seconds
-    return now - sighting.at >= lasts
+    return now - observed.at >= lasts
 
 
 def claimed(lease: Object, identity: str, now: float, lease_seconds: float) -> Object:
@@ -104,15 +104,15 @@ class LeaderElection:
         self._timings = candidacy.timings
         self._clock = clock
         self._random = random
-        self._sighting: Sighting | None = None
-        self._held: Object | None = None
+        self._observed: Observation | None = None
+        self._lease: Object | None = None
         self._renewed_at = 0.0
 
     @property
     def is_leader(self) -> bool:
         """Whether we lead, by our own clock."""
         age = self._clock.monotonic() - self._renewed_at
-        return self._held is not None and age < self._timings.renew_seconds
+        return self._lease is not None and age < self._timings.renew_seconds
 
     async def lead(self, work: Work) -> None:
         """Wait for leadership, then work while it lasts.
@@ -120,68 +120,68 @@ class LeaderElection:
         Returns when the work does, having given the lease back. When the lease cannot be kept
         the work is cancelled and LeadershipLost raised: the process should start over.
         """
-        epoch = await self._acquire()
-        _log.info("leading", lease=str(self._place), identity=self._identity, epoch=epoch)
-        try:
-            await self._work_and_renew(work, epoch)
-        finally:
-            await self._release()
-
-    async def _acquire(self) -> Epoch:
-        while True:
-            try:
-                lease = await self._try_claim()
-            except (ApiError, ClusterError) as error:
-                _log.debug("lease not claimed", lease=str(self._place), reason=str(error))
-            else:
-                if lease is not None:
-                    return epoch_of(lease)
+        lease = await self._try_claim_quietly()
+        while lease is None:
             await self._clock.sleep(self._timings.retry_seconds * (1 + 0.2 * self._random.random()))
+            lease = await self._try_claim_quietly()
+        epoch = epoch_of(lease)
+        _log.info("leading", lease=str(self._place), identity=self._identity, epoch=epoch)
 
-    async def _try_claim(self) -> Object | None:
-        """Claim the lease if it may be claimed; return it when it is ours."""
-        # Counted from before the request: the server may have taken its time.
-        started = self._clock.monotonic()
-        lease = await self._hub_client.find(self._place)
-        if not may_claim(lease, self._identity, self._sight(lease, started), started):
-            return None
-        now, lasts = self._clock.now(), self._timings.lease_seconds
-        if lease is None:
-            written = await self._hub_client.create(
-                self._place.collection, claimed(self._new_lease(), self._identity, now, lasts)
-            )
-        else:
-            written = await self._hub_client.update(
-                self._place, claimed(lease, self._identity, now, lasts)
-            )
-        self._held, self._renewed_at = written, started
-        return written
+        async def do_work() -> None:
+            await work(epoch)
 
-    def _sight(self, lease: Object | None, now: float) -> Sighting:
-        version = "" if lease is None else resource_version_of(lease)
-        if self._sighting is None or self._sighting.version != version:
-            self._sighting = Sighting(version, now)
-        return self._sighting
-
-    def _new_lease(self) -> Object:
-        metadata = {"name": self._place.name, "namespace": self._place.namespace}
-        # Deleted under a leader, it comes back with the leader's epoch: that only ever grows.
-        spec: Object = {} if self._held is None else self._held.get("spec") or {}
-        return {
-            "apiVersion": LEASES.api_version,
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": spec,
-        }
-
-    async def _work_and_renew(self, work: Work, epoch: Epoch) -> None:
         try:
+            # Whichever ends first takes the other along. A lost lease cancels the work wherever it
+            # waits: a request that is on its way to the hub may still be carried out, after the
+            # next leader has begun. That is why every write carries the version or the UID that
+            # it was planned on, and no write relies on being the only one.
             async with asyncio.TaskGroup() as group:
                 renewing = group.create_task(self._keep_renewing(), name=f"renew {self._place}")
-                working = group.create_task(_as_coroutine(work, epoch), name="leader's work")
+                working = group.create_task(do_work(), name="leader's work")
                 working.add_done_callback(lambda _: renewing.cancel())
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the first is the reason
+        finally:
+            await self._release()
+
+    async def _try_claim_quietly(self) -> Object | None:
+        try:
+            return await self._try_claim()
+        except (ApiError, ClusterError) as error:
+            _log.debug("lease not claimed", lease=str(self._place), reason=str(error))
+            return None
+
+    async def _try_claim(self) -> Object | None:
+        """Claim the lease if it may be claimed; return it when it is ours."""
+        # Everything is counted from before the request: the server may have taken its time, and
+        # others count from when it wrote. Counting from the answer we would think ourselves the
+        # leader for that much longer than they do.
+        started = self._clock.monotonic()
+        lease = await self._hub_client.find(self._place)
+        version = "" if lease is None else resource_version_of(lease)
+        if self._observed is None or self._observed.version != version:
+            self._observed = Observation(version, started)
+        if not may_claim(lease, self._identity, self._observed, started):
+            return None
+        # Two candidates may get as far as this at the same time. The hub lets one of them write:
+        # the other's creation is AlreadyExists, its update a Conflict.
+        now, lasts = self._clock.now(), self._timings.lease_seconds
+        if lease is None:
+            # Deleted under a leader, it comes back with the leader's epoch: that only ever grows.
+            spec: Object = {} if self._lease is None else self._lease.get("spec") or {}
+            new = {
+                "apiVersion": LEASES.api_version,
+                "kind": "Lease",
+                "metadata": {"name": self._place.name, "namespace": self._place.namespace},
+                "spec": spec,
+            }
+            desired = claimed(new, self._identity, now, lasts)
+            written = await self._hub_client.create(self._place.collection, desired)
+        else:
+            desired = claimed(lease, self._identity, now, lasts)
+            written = await self._hub_client.update(self._place, desired)
+        self._lease, self._renewed_at = written, started
+        return written
 
     async def _keep_renewing(self) -> None:
         while True:
@@ -190,6 +190,7 @@ class LeaderElection:
             if left <= 0:
                 raise LeadershipLost(f"{self._place} could not be renewed in time")
             try:
+                # A hub that hangs must not keep us leading: by the deadline we have given up.
                 async with asyncio.timeout(left):
                     lease = await self._try_claim()
             except (ApiError, ClusterError, TimeoutError) as error:
@@ -200,15 +201,14 @@ class LeaderElection:
 
     async def _release(self) -> None:
         """Give the lease back, so that the next one need not wait for it to expire."""
-        held, self._held = self._held, None
-        if held is None or self._clock.monotonic() - self._renewed_at > self._timings.renew_seconds:
+        lease, self._lease = self._lease, None
+        if (
+            lease is None
+            or self._clock.monotonic() - self._renewed_at > self._timings.renew_seconds
+        ):
             return
-        # Whoever cannot be told will find out by waiting.
+        # Who cannot be told will find out by waiting.
         with suppress(ApiError, ClusterError, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                freed = with_value(held, "", "spec", "holderIdentity")
+                freed = with_value(lease, "", "spec", "holderIdentity")
                 await self._hub_client.update(self._place, freed)
-
-
-async def _as_coroutine(work: Work, epoch: Epoch) -> None:
-    await work(epoch)

@@ -1,20 +1,24 @@
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 
 from clusterspace.controllers.controller import AttemptResult, Controller, ControllerSettings
+from clusterspace.controllers.informers import Handler, Update
 from clusterspace.controllers.reconcile import (
     Done,
+    Reconciler,
     Request,
     RequeueAfter,
     Result,
     Terminal,
+    Watch,
     request_for,
 )
 from clusterspace.errors import ClusterTimeout, Conflict
+from clusterspace.telemetry import metrics
 from clusterspace.telemetry.request_ids import current_request_id
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.steps import stop
@@ -141,3 +145,93 @@ def test_a_key_and_its_request_lead_to_each_other():
     assert request_for("node1") == Request("node1")
     assert WEB.key == "default/web"
     assert str(Request("web", "default", "west")) == "west:default/web"
+
+
+class Fired:
+    """A source that changes when a test says so."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Handler] = []
+        self.synced = asyncio.Event()
+
+    def add_handler(self, handler: Handler) -> None:
+        self.handlers.append(handler)
+
+    async def wait_synced(self) -> None:
+        await self.synced.wait()
+
+    def fire(self, key: str, *, is_deletion: bool = False) -> None:
+        for handler in self.handlers:
+            handler(Update(key, b"{}", None if is_deletion else b"{}"))
+
+
+class Noted(Reconciler):
+    """Notes what it is asked to reconcile."""
+
+    name = "noted"
+    at_start = (Request("first"),)
+
+    def __init__(self, source: Fired) -> None:
+        self.source = source
+        self.requests: list[Request] = []
+
+    def watches(self) -> Iterable[Watch]:
+        yield Watch(self.source, when=lambda update: not update.is_deletion)
+        yield Watch(self.source, to=lambda _: (Request("owner"),), settle_seconds=5)
+
+    async def reconcile(self, request: Request) -> Result:
+        self.requests.append(request)
+        return Done()
+
+
+@asynccontextmanager
+async def reconciling(reconciler: Reconciler, clock: ManualClock) -> AsyncGenerator[None]:
+    controller = Controller.of(reconciler, clock=clock, random=Random(1))
+    task = asyncio.create_task(controller.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_reconciler_begins_when_what_it_watches_has_synced():
+    clock, noted = ManualClock(), Noted(Fired())
+    async with reconciling(noted, clock):
+        noted.source.fire("default/web")
+        await clock.advance(60)
+        assert noted.requests == []
+        noted.source.synced.set()
+        await settle()
+
+    assert set(noted.requests) == {Request("first"), WEB, Request("owner")}
+
+
+async def test_a_watch_filters_maps_and_settles():
+    clock, noted = ManualClock(), Noted(Fired())
+    noted.source.synced.set()
+    async with reconciling(noted, clock):
+        await settle()
+        noted.requests.clear()
+        noted.source.fire("default/web", is_deletion=True)
+        noted.source.fire("default/web", is_deletion=True)
+        await settle()
+        assert noted.requests == []
+        await clock.advance(5)
+
+    assert noted.requests == [Request("owner")]
+
+
+async def test_attempts_are_counted_in_the_metrics_of_the_process():
+    def counted() -> float:
+        labels = {"controller": "noted", "result": "success"}
+        return (
+            metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+        )
+
+    clock, noted, before = ManualClock(), Noted(Fired()), counted()
+    noted.source.synced.set()
+    async with reconciling(noted, clock):
+        await settle()
+
+    assert counted() == before + 1

@@ -10,7 +10,7 @@ from clusterspace.controllers.leases import (
     LEASES,
     Candidacy,
     LeaderElection,
-    Sighting,
+    Observation,
     epoch_of,
     may_claim,
 )
@@ -62,7 +62,7 @@ def lease(holder: str) -> Object:
 def test_a_lease_is_free_when_nobody_was_seen_to_renew_it(
     present: Object | None, now: float, free: bool
 ):
-    assert may_claim(present, "me", Sighting("5", at=0), now) is free
+    assert may_claim(present, "me", Observation("5", at=0), now) is free
 
 
 async def test_of_two_one_leads_and_the_other_takes_over_when_it_stops():

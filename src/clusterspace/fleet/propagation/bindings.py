@@ -41,6 +41,9 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 
+WORKS_WRITTEN: Final = "WorksWritten"
+"""Condition of a binding: False while a cluster lacks its Work, and absent otherwise."""
+
 _LABELS: Final = frozenset({stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID})
 _ANNOTATIONS: Final = frozenset(
     {stamps.POLICY_NAMESPACE, stamps.POLICY_NAME, stamps.CLUSTER_POLICY_NAME}

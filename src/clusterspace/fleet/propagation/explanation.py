@@ -28,12 +28,11 @@ from clusterspace.client.discovery import ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ListOptions, Reader
 from clusterspace.errors import NotServed
-from clusterspace.fleet.propagation.bindings import claim_of, targets_of
+from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, claim_of, targets_of
 from clusterspace.fleet.propagation.policies.selection import Policy, choose_policy, read_policy
 from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
 from clusterspace.fleet.propagation.scheduler.decisions import SCHEDULED, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
-from clusterspace.fleet.propagation.works.controller import WORKS_WRITTEN
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -364,9 +363,9 @@ def work_note(work: Object) -> WorkNote:
 
 def state_text(status: Mapping[str, Any]) -> str:
     """Return what matters most of an object's status, in a few words."""
-    for ready, wanted in _READY:
-        if wanted in status:
-            return f"{status.get(ready) or 0}/{status[wanted]} ready"
+    for ready, desired in _READY:
+        if desired in status:
+            return f"{status.get(ready) or 0}/{status[desired]} ready"
     if status.get("phase"):
         return str(status["phase"])
     counted = [f"{status[name]} {name}" for name in _COUNTED if isinstance(status.get(name), int)]

@@ -15,11 +15,12 @@ import structlog
 from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import TemplateReference, template_of
-from clusterspace.apis.confinement import why_at_home, why_not_carried
+from clusterspace.apis.confinement import is_reserved_namespace, why_at_home, why_not_carried
 from clusterspace.apis.policies import ResourceSelector
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader
+from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import Handler, Informer
 from clusterspace.controllers.reconcile import Request
@@ -71,6 +72,9 @@ _SKIPPED: Final = frozenset(
     }
 )
 """What every cluster writes for itself, all day long."""
+
+_DEFAULT: Final = "default"
+"""The namespace every cluster has from the beginning, with labels of its own."""
 
 _NEEDED_VERBS: Final = frozenset({"list", "watch", "delete"})
 
@@ -128,6 +132,14 @@ def is_template(kube_object: Object) -> bool:
     if why_at_home(kube_object) or named in _MADE_BY_EVERY_CLUSTER:
         return False
     return stamps.TEMPLATE_CLAIMED_BY not in labels_of(kube_object)
+
+
+def is_on_every_cluster(namespace: Object) -> bool:
+    """Whether a namespace goes to every cluster: not reserved, and not labelled to stay."""
+    name = name_of(namespace)
+    stays = labels_of(namespace).get(stamps.SKIP_AUTO_PROPAGATION) == "true"
+    is_own = name == _DEFAULT or is_reserved_namespace(name)
+    return not (is_own or stays or is_being_deleted(namespace))
 
 
 def users_part(template: Object) -> Object:

@@ -188,8 +188,8 @@ class DependencyDistributor(Reconciler):
         left = detached(binding, namespace, name)
         keys = (key_of(each.namespace, each.name) for each in requirers_of(left))
         parents = [each for key in keys if (each := self._bindings.cache.find(key)) is not None]
-        wanted = as_required(left, parents)
-        await commit(self._hub, resource_path_of(RESOURCE_BINDINGS, binding), binding, wanted)
+        desired = as_required(left, parents)
+        await commit(self._hub, resource_path_of(RESOURCE_BINDINGS, binding), binding, desired)
 
     def parents_needing(self, update: Update) -> Iterable[Request]:
         """Map a template that came, changed or went to the bindings that need it."""

@@ -1,6 +1,6 @@
 """Every namespace of the hub, on every cluster: objects need one to be in.
 
-    Namespace ──not reserved, not told to stay──> one Work per cluster, owned by the Namespace
+    Namespace ──not reserved, not labelled to stay──> one Work per cluster, owned by the Namespace
 
 Nothing is removed here: when a namespace goes, the hub's garbage collector takes its Works along.
 """
@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import uuid4
 
-from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORKS
-from clusterspace.apis.confinement import is_reserved_namespace
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import binding_key_of, manifests_of
 from clusterspace.client.resources import Client
@@ -31,18 +29,21 @@ from clusterspace.controllers.reconcile import (
 from clusterspace.errors import MalformedSelector, OverrideFailed
 from clusterspace.fleet.propagation.overrides import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
-from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters
-from clusterspace.fleet.propagation.works.controller import OVERRIDE_FAILED, has_new_traits
+from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters, has_new_traits
+from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.fleet.propagation.works.rendering import Change, Outline, notes_of, plan_change
-from clusterspace.fleet.propagation.works.writing import Failure, KnownWorks, WorkWriter
-from clusterspace.kube.objects import Object, labels_of, name_of, uid_of
+from clusterspace.fleet.propagation.works.writing import (
+    OVERRIDE_FAILED,
+    Failure,
+    KnownWorks,
+    WorkWriter,
+)
+from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 
 REFUSED_SECONDS: Final = 30.0
 NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _KIND: Final = "Namespace"
-_DEFAULT: Final = "default"
-"""Every cluster has it from the beginning, with labels of its own."""
 
 
 class NamespaceWorks(Reconciler):
@@ -79,7 +80,7 @@ class NamespaceWorks(Reconciler):
     async def reconcile(self, request: Request) -> Result:
         """Bring the Works of one namespace to where they should be."""
         namespace = self._namespaces.cache.find(request.key)
-        if namespace is None or not is_synced(namespace):
+        if namespace is None or not is_on_every_cluster(namespace):
             return Done()
         changes: list[Change] = []
         failures: list[Failure] = []
@@ -107,14 +108,6 @@ class NamespaceWorks(Reconciler):
     def every_namespace(self, _: Update) -> Iterable[Request]:
         """Map a change to all namespaces."""
         return [request_for(key) for key in self._namespaces.cache]
-
-
-def is_synced(namespace: Object) -> bool:
-    """Whether a namespace is to be on every cluster."""
-    name = name_of(namespace)
-    is_told_to_stay = labels_of(namespace).get(stamps.SKIP_AUTO_PROPAGATION) == "true"
-    is_own = name == _DEFAULT or is_reserved_namespace(name)
-    return not (is_own or is_told_to_stay or is_being_deleted(namespace))
 
 
 def outline_for_namespace(

@@ -50,8 +50,9 @@ def binding_name(placement: Object, cluster: str) -> str:
     The end of it looks random and is not: whoever makes the binding twice finds the first.
     """
     seed = f"{uid_of(placement)}/{cluster}".encode()
-    parts = name_of(placement)[:_PLACEMENT_PART], cluster[:_CLUSTER_PART]
-    return "-".join((*parts, sha256(seed).hexdigest()[:_SUFFIX])).replace(".", "-")
+    suffix = sha256(seed).hexdigest()[:_SUFFIX]
+    name = f"{name_of(placement)[:_PLACEMENT_PART]}-{cluster[:_CLUSTER_PART]}-{suffix}"
+    return name.replace(".", "-")
 
 
 def cluster_of(binding: Object) -> str:

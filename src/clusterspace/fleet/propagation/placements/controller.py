@@ -210,7 +210,7 @@ class PlacementController(Reconciler):
             is_on_its_way = str(each["reason"]).endswith(_NOT_YET)
             is_warning = each["status"] == FALSE and not is_on_its_way
             self._events.record(placement, each["reason"], each["message"], is_warning=is_warning)
-            _log.info("placement told", condition=each["type"], status=each["status"])
+            _log.info("placement condition changed", condition=each["type"], status=each["status"])
 
     async def _withdraw(self, placement: Object) -> Result:
         """Take a placement's objects off the clusters, then let it go.

@@ -1,7 +1,7 @@
 """Which clusters get the newest state now: within what a placement's strategy allows at once.
 
-    ready clusters that may be touched  = ready - (wanted - maxUnavailable)
-    clusters that may be added          = (wanted + maxSurge) - those that are or may become ready
+    ready clusters that may be touched  = ready - (desired - maxUnavailable)
+    clusters that may be added          = (desired + maxSurge) - those that are or may become ready
 
 One that has failed already is no loss, and waits for nobody.
 """
@@ -37,7 +37,7 @@ class ClusterProgress:
 class Pace:
     """How much may be changed at once."""
 
-    wanted: int
+    desired: int
     """How many clusters the placement is to have."""
     max_unavailable: int
     max_surge: int
@@ -53,13 +53,13 @@ class Steps:
     blocked: tuple[str, ...] = ()
 
 
-def read_pace(placement: Object, wanted: int) -> Pace:
+def read_pace(placement: Object, desired: int) -> Pace:
     """Read the strategy of a placement; parts of the clusters are rounded up."""
     rolling: Object = find_at(placement, "spec", "strategy", "rollingUpdate") or {}
     return Pace(
-        wanted,
-        max_unavailable=_share(rolling.get("maxUnavailable"), wanted),
-        max_surge=_share(rolling.get("maxSurge"), wanted),
+        desired,
+        max_unavailable=_share(rolling.get("maxUnavailable"), desired),
+        max_surge=_share(rolling.get("maxSurge"), desired),
     )
 
 
@@ -84,7 +84,7 @@ def plan_rollout(clusters: Sequence[ClusterProgress], pace: Pace) -> Steps:
 
     # Clusters that work are touched only as far as enough others work.
     ready = sum(each.is_ready for each in rest)
-    may_touch = ready - (pace.wanted - pace.max_unavailable)
+    may_touch = ready - (pace.desired - pace.max_unavailable)
     leaving = [each for each in rest if each.state == UNSCHEDULED]
     behind = [each for each in rest if each.state == BOUND and not each.is_latest]
     forward = [each.cluster for each in behind if each.has_failed]
@@ -98,13 +98,13 @@ def plan_rollout(clusters: Sequence[ClusterProgress], pace: Pace) -> Steps:
 
     waiting = [each.cluster for each in rest if each.state == SCHEDULED]
     hopeful = sum(each.was_bound and not each.has_failed for each in rest)
-    may_add = max(0, pace.wanted + pace.max_surge - hopeful)
+    may_add = max(0, pace.desired + pace.max_surge - hopeful)
     added, late = waiting[:may_add], waiting[may_add:]
     return Steps((*forward, *added), tuple(removed), (*blocked, *late))
 
 
-def _share(value: object, wanted: int) -> int:
+def _share(value: object, desired: int) -> int:
     text = str(_DEFAULT_SHARE if value is None else value)
     if text.endswith("%"):
-        return ceil(wanted * int(text.removesuffix("%")) / 100)
+        return ceil(desired * int(text.removesuffix("%")) / 100)
     return int(text)

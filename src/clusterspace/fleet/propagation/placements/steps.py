@@ -42,8 +42,7 @@ from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.controllers.informers import OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
-from clusterspace.fleet.propagation.bindings import permanent_id
-from clusterspace.fleet.propagation.namespaces.controller import is_synced
+from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, permanent_id
 from clusterspace.fleet.propagation.placements.bindings import (
     cluster_of,
     picked_by,
@@ -104,8 +103,7 @@ from clusterspace.fleet.propagation.placements.status import (
     report_cluster,
     scheduled_condition,
 )
-from clusterspace.fleet.propagation.templates import TemplateInformers
-from clusterspace.fleet.propagation.works.controller import WORKS_WRITTEN
+from clusterspace.fleet.propagation.templates import TemplateInformers, is_on_every_cluster
 from clusterspace.fleet.propagation.works.revisions import (
     BY_PARENT,
     PARENT_INDEX,
@@ -421,7 +419,7 @@ class Rollout:
             for manifest in manifests_of(work):
                 works.setdefault(cluster_of_work(work), {})[identity_of(manifest)] = work
         obstacles: dict[ResourceIdentifier, str] = {}
-        for identity in sorted({each for held in resources.contents.values() for each in held}):
+        for identity in sorted({each for known in resources.contents.values() for each in known}):
             placed, template = _placed(resources, identity, {}), resources.templates.get(identity)
             obstacle = obstacle_to(placed, placement, self._find_existing(placed), template)
             if obstacle is not None:
@@ -533,7 +531,7 @@ def _placed(
     is_namespace = identity.group_version_kind == NAMESPACE
     # Namespaces of the hub are on every cluster; one that goes would take along what others
     # placed in it.
-    keeps = is_namespace and (template is None or is_synced(template))
+    keeps = is_namespace and (template is None or is_on_every_cluster(template))
     return PlacedObject(identity, states, uid_of(template or {}), keeps)
 
 

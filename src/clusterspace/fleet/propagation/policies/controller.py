@@ -43,10 +43,11 @@ RECHECK_SECONDS: Final = 10.0
 def marked(policy: Object, namespace: str, random: Random) -> Object:
     """Return a policy with the ID and the finalizer every policy has."""
     label = stamps.POLICY_ID if namespace else stamps.CLUSTER_POLICY_ID
-    held = with_finalizer(policy, finalizer_for(namespace))
-    if labels_of(held).get(label):
-        return held
-    return with_metadata(held, labels={**labels_of(held), label: permanent_id(random)})
+    finalized = with_finalizer(policy, finalizer_for(namespace))
+    labels = labels_of(finalized)
+    if labels.get(label):
+        return finalized
+    return with_metadata(finalized, labels={**labels, label: permanent_id(random)})
 
 
 def finalizer_for(namespace: str) -> str:

@@ -5,8 +5,8 @@
             then by name before by labels before everything
                 then the name that comes first in the alphabet
 
-Policies are read once, when they change, and kept by the kinds they select: a template is held
-against the few that could mean it.
+Policies are read once, when they change, and kept by the kinds they select: a template is
+compared with the few that could select it.
 """
 
 from collections import defaultdict

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, cast
 from clusterspace.apis.clusters import CLUSTERS, taints_of
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import Update
 from clusterspace.errors import MalformedQuantity
 from clusterspace.fleet.propagation.scheduler.affinities import Traits, traits_of
 from clusterspace.kube.objects import Object, find_at
@@ -128,6 +129,12 @@ def candidate_of(cluster: Object) -> Candidate:
         room=room_of(cluster),
         is_leaving=is_being_deleted(cluster),
     )
+
+
+def has_new_traits(update: Update) -> bool:
+    """Whether a cluster is new, or is selected by other traits than before."""
+    before, after = update.decode_before(), update.decode_after()
+    return after is not None and (before is None or traits_of(before) != traits_of(after))
 
 
 class KnownClusters:

@@ -48,10 +48,9 @@ from clusterspace.controllers.reconcile import (
     request_for,
 )
 from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
-from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
+from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, kept_clusters, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
-from clusterspace.fleet.propagation.scheduler.affinities import traits_of
-from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters
+from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters, has_new_traits
 from clusterspace.fleet.propagation.templates import is_older
 from clusterspace.fleet.propagation.works.rendering import (
     Outline,
@@ -62,6 +61,8 @@ from clusterspace.fleet.propagation.works.rendering import (
 )
 from clusterspace.fleet.propagation.works.revisions import TemplateStates
 from clusterspace.fleet.propagation.works.writing import (
+    OVERRIDE_FAILED,
+    STAYS_HOME,
     SYNC_FAILED,
     WORK_INDEXES,
     Failure,
@@ -78,11 +79,6 @@ from clusterspace.kube.objects import (
     with_value,
 )
 
-WORKS_WRITTEN: Final = "WorksWritten"
-"""Condition of a binding: False while a cluster lacks its Work, and absent otherwise."""
-
-OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
-STAYS_HOME: Final = "PropagationForbidden"
 SYNC_SUCCEEDED: Final = "SyncWorkSucceed"
 
 REFUSED_SECONDS: Final = 30.0
@@ -291,7 +287,7 @@ class BindingWorks(Reconciler):
         if live is None or uid_of(live) != uid_of(binding):
             return None
         if is_older(live, resource_version_of(binding)):
-            raise Conflict(f"the hub told an older state of {request} than before")
+            raise Conflict(f"the hub answered an older state of {request} than before")
         return live
 
     async def _write_condition(
@@ -335,12 +331,6 @@ class BindingWorks(Reconciler):
         informers = (self._bindings, self._cluster_bindings)
         keys = (key for informer in informers for key in informer.cache.keys_at(index, word))
         return [request_for(key) for key in keys]
-
-
-def has_new_traits(update: Update) -> bool:
-    """Whether a cluster is new, or is selected by other traits than before."""
-    before, after = update.decode_before(), update.decode_after()
-    return after is not None and (before is None or traits_of(before) != traits_of(after))
 
 
 def binding_of_strayed(update: Update) -> Iterable[Request]:

@@ -28,7 +28,10 @@ from clusterspace.errors import (
 from clusterspace.fleet.propagation.works.rendering import Change, plan_farewell
 from clusterspace.kube.objects import Object, uid_of
 
+OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
+STAYS_HOME: Final = "PropagationForbidden"
 SYNC_FAILED: Final = "SyncWorkFailed"
+"""Why a cluster lacks its Work, as conditions and events say it."""
 
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid, RequestEntityTooLarge)
 """What trying again will not change before somebody changes something."""

@@ -9,11 +9,11 @@ from clusterspace.client.raw_objects import decode_object
 from clusterspace.controllers.informers import Update
 from clusterspace.controllers.reconcile import Request
 from clusterspace.fleet.propagation.namespaces.controller import (
-    is_synced,
     namespace_of_strayed,
     outline_for_namespace,
 )
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
+from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.fleet.propagation.works.rendering import new_work
 from clusterspace.kube.objects import Object, annotations_of, labels_of, with_metadata
 from clusterspace.testing.builders import namespace
@@ -41,14 +41,14 @@ def work_of(held: Object, *policies: Object) -> Object:
     ],
 )
 def test_namespaces_that_clusters_have_or_the_control_plane_needs_stay_here(name: str) -> None:
-    assert not is_synced(namespace(name))
+    assert not is_on_every_cluster(namespace(name))
 
 
 def test_all_others_go_unless_told_to_stay_or_on_their_way_out() -> None:
-    assert is_synced(shop())
-    assert is_synced(shop(labels={stamps.SKIP_AUTO_PROPAGATION: "false"}))
-    assert not is_synced(shop(labels={stamps.SKIP_AUTO_PROPAGATION: "true"}))
-    assert not is_synced(shop(deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert is_on_every_cluster(shop())
+    assert is_on_every_cluster(shop(labels={stamps.SKIP_AUTO_PROPAGATION: "false"}))
+    assert not is_on_every_cluster(shop(labels={stamps.SKIP_AUTO_PROPAGATION: "true"}))
+    assert not is_on_every_cluster(shop(deletionTimestamp="2026-01-01T00:00:00Z"))
 
 
 def test_the_work_of_a_namespace_goes_with_it_and_leaves_conflicts_to_the_member() -> None:

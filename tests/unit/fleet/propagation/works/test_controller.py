@@ -6,12 +6,12 @@ from tests.unit.fleet.propagation.works.work_objects import binding, work
 
 from clusterspace.controllers.informers import Update
 from clusterspace.controllers.reconcile import Request, more_than_status_changed
+from clusterspace.fleet.propagation.scheduler.candidates import has_new_traits
 from clusterspace.fleet.propagation.statuses.controller import binding_of_reporting
 from clusterspace.fleet.propagation.works.controller import (
     binding_of_strayed,
     by_cluster,
     by_template_kind,
-    has_new_traits,
 )
 from clusterspace.kube.objects import Object, with_metadata, with_value
 
