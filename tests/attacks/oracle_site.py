@@ -54,10 +54,11 @@ from clusterspace.fleet.gateway.identity import FleetAuthenticator
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.chains import fleet_handler, hub_handler
 from clusterspace.roots.connections import LIMITS, open_connections, user_settings
-from clusterspace.roots.fleet import FleetSettings, build_fleet
+from clusterspace.roots.fleet import build_fleet
 from clusterspace.roots.hub_state import bootstrap, build_state
 from clusterspace.roots.installation import Installation
 from clusterspace.roots.membership import join_cluster
+from clusterspace.roots.settings import FleetSettings
 
 CLOCK = SystemClock()
 RULES = AddressRules(LOOPBACK)

@@ -21,7 +21,8 @@ from clusterspace.errors import AlreadyExists
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.hub import HubSettings, run_hub
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import until
@@ -192,7 +193,7 @@ async def tenant_fleet(directory: Path, *rules: Object) -> AsyncGenerator[Tenant
         member_cidrs=LOOPBACK,
     )
     async with AsyncExitStack() as stack:
-        running = await stack.enter_async_context(run_hub(settings))
+        running = await stack.enter_async_context(running_hub(settings))
         reached = read_kubeconfig([home / "kubeconfig"]).settings(cluster="hub")
         hub = await stack.enter_async_context(client_for_test(reached))
         as_tenant = replace(reached, identity=AuthInfo(token="tenant-token"))

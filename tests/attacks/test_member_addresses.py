@@ -42,8 +42,9 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.roots.clients import command_rules, member_rules
 from clusterspace.roots.controllers import run_controllers
-from clusterspace.roots.fleet import FleetSettings, running_fleet
-from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.fleet import running_fleet
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import FleetSettings, HubSettings
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test

@@ -39,8 +39,9 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import open_client
-from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.hub import running_hub
 from clusterspace.roots.membership import join_cluster
+from clusterspace.roots.settings import HubSettings
 from clusterspace.telemetry.logs import Format, Level, configure
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map
 

@@ -15,7 +15,8 @@ import uvloop
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.sim import running_sim
 from clusterspace.telemetry.logs import Format, Level, configure
 
 SIM_PROCESSES = 2

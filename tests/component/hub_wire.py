@@ -26,7 +26,8 @@ from tests.component.serving.wire import Answer, RawClient
 
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.client.endpoints import LOOPBACK
-from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import HubSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 10.0
@@ -259,8 +260,8 @@ async def hub_here(
         member_cidrs=LOOPBACK,
         connections=limits or Limits(),
     )
-    async with running_hub(settings) as url:
-        address = urlsplit(url)
+    async with running_hub(settings) as running:
+        address = urlsplit(running.url)
         assert address.hostname
         assert address.port
         client = HubClient(address.hostname, address.port, tls_of(data_dir))

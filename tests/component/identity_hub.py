@@ -19,8 +19,9 @@ from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.state import HubState
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.kube.objects import Object
-from clusterspace.roots.hub import HubSettings, run_hub
+from clusterspace.roots.hub import running_hub
 from clusterspace.roots.installation import Installation
+from clusterspace.roots.settings import HubSettings
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 STATIC_TOKENS = 'alice-token,alice,1,"dev"\nroot-token,root,0,"system:masters"\n'
@@ -144,7 +145,7 @@ async def running_identity_hub(directory: Path) -> AsyncGenerator[IdentityHub]:
     settings = HubSettings(
         directory, port=0, store="memory", token_auth_file=tokens, member_cidrs=LOOPBACK
     )
-    async with run_hub(settings) as hub:
+    async with running_hub(settings) as hub:
         running = IdentityHub(
             hub.url, directory, hub.installation, hub.authority, hub.tls, hub.state
         )

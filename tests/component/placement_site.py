@@ -37,7 +37,8 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.timestamps import format_time
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.steps import until, until_equal

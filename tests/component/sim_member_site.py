@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.sim import running_sim
 
 PATIENCE = 10.0
 RULES = "/api/v1/namespaces/kube-system/configmaps"

@@ -15,7 +15,8 @@ from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import find_at
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map, pod
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import until

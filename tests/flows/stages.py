@@ -32,7 +32,8 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from clusterspace.testing.hubs import (
     client_for_test,

@@ -23,8 +23,9 @@ from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.context import FleetLimits
 from clusterspace.fleet.membership import names
-from clusterspace.roots.fleet import FleetSettings, running_fleet
-from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.fleet import running_fleet
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import FleetSettings, HubSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, part_of_hub

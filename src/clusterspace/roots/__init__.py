@@ -18,6 +18,7 @@ For one run of a command:
 
 Shared:
 
+    settings.py     what the servers are started with
     clients.py      kubeconfigs found, clients opened and closed
     connections.py  connections that live as long as a process: the hub's, and users' to members
     installation.py the files of a data directory: authority, certificates, store

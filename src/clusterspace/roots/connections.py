@@ -5,9 +5,8 @@ longer than a certificate must look there again, or is a stranger one day.
 """
 
 import asyncio
-from collections.abc import Callable
 from random import SystemRandom
-from typing import Final, TypeAlias
+from typing import Final
 
 import structlog
 
@@ -22,14 +21,12 @@ from clusterspace.errors import ClusterspaceError, CredentialsUnusable, Unusable
 from clusterspace.fleet.membership.connections import require_own, settings_of
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.roots.clients import read_pem
+from clusterspace.roots.settings import ReadSettings
 
 _log = structlog.get_logger(__name__)
 
 LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
 """Every client that watches holds a stream to each cluster, and lists must not wait for them."""
-
-ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
-"""Reads a kubeconfig; it may block, and it may fail while the file is being replaced."""
 
 
 def warn_of_full_rights(part: str, settings: ConnectionSettings) -> None:

@@ -3,38 +3,27 @@
 import gc
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.memory import give_back_freed
-from clusterspace.aio.stalls import measure_stalls
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
 from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.http.site import CountedConnections
-from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.answer_memory import AnswerMemory
-from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import AuthInfo, ConnectionSettings
+from clusterspace.client.settings import AuthInfo
 from clusterspace.controllers.background import keep_all, report
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
-from clusterspace.fleet.gateway.context import Fleet, FleetLimits
+from clusterspace.fleet.gateway.context import Fleet
 from clusterspace.fleet.gateway.directory import Directory
-from clusterspace.fleet.gateway.identity import (
-    FleetAuthenticator,
-    Gatekeeper,
-    HubReviews,
-)
+from clusterspace.fleet.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
 from clusterspace.fleet.gateway.names import HUB
 from clusterspace.fleet.gateway.sessions import Sessions
 from clusterspace.fleet.gateway.troubles import Lapses
@@ -43,42 +32,19 @@ from clusterspace.roots.clients import connect, member_rules
 from clusterspace.roots.connections import (
     LIMITS,
     HubCredentials,
-    ReadSettings,
     open_connections,
     user_settings,
     warn_of_full_rights,
 )
 from clusterspace.roots.installation import Installation, server_url, write_private
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
-from clusterspace.roots.processes import stop_event
+from clusterspace.roots.processes import process_tasks, stop_event
+from clusterspace.roots.settings import FleetSettings
 from clusterspace.roots.tls import FleetTls
-from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
-    """What a fleet API server is started with."""
-
-    hub: ConnectionSettings
-    data_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 7443
-    federation: bool = True
-    limits: FleetLimits = field(default_factory=FleetLimits)
-    server_names: tuple[str, ...] = ()
-    """What else clients call this server: the certificate has these names too."""
-    identities: MemberIdentities = field(default_factory=MemberIdentities)
-    """Who users of the hub are at members."""
-    read_hub: ReadSettings | None = None
-    """Reads `hub` again from where it came from, if it came from a file."""
-    member_cidrs: tuple[Network, ...] = ()
-    """Where members may be besides where they may be anyway."""
-    connections: Limits = field(default_factory=Limits)
-    audited_reads: frozenset[str] = AUDITED_READS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +63,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
-        credentials = HubCredentials(
-            settings.read_hub or (lambda: settings.hub), settings.hub, clock
-        )
+        read_hub = settings.read_hub or (lambda: settings.hub)
+        credentials = HubCredentials(read_hub, settings.hub, clock)
         hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, credentials)
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)
@@ -130,16 +95,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             handler, tls=tls.context, limits=settings.connections, observer=CountedConnections()
         )
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(
-            tasks,
-            {
-                **directory.tasks(),
-                **tls.tasks(clock),
-                "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
-                "freed memory": lambda: give_back_freed(clock),
-                "open streams": recheck.run,
-            },
-        )
+        keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
+        keep_all(tasks, {**tls.tasks(clock), **process_tasks(clock)})
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])
@@ -164,15 +121,12 @@ def build_fleet(
     settings: FleetSettings, hub: ClusterClient, directory: Directory, clock: Clock
 ) -> Fleet:
     """Build what answers work with."""
-    reviews = HubReviews(hub, clock)
-    gatekeeper = Gatekeeper(reviews)
-    sessions = Sessions(clock)
-    limits = settings.limits
+    limits, reviews = settings.limits, HubReviews(hub, clock)
     return Fleet(
         directory,
         reviews,
-        gatekeeper,
-        sessions,
+        Gatekeeper(reviews),
+        Sessions(clock),
         AnswerMemory(limits.answers_bytes),
         Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
         settings.federation,
@@ -186,8 +140,8 @@ async def serve_until_stopped(settings: FleetSettings) -> None:
     stopped = stop_event()
     warn_of_full_rights("fleet", settings.hub)
     async with running_fleet(settings) as running:
-        own = Installation(settings.data_dir).kubeconfig
-        command = f"KUBECONFIG={own}:KUBECONFIG_OF_THE_HUB kubectl"
+        kubeconfig = Installation(settings.data_dir).kubeconfig
+        command = f"KUBECONFIG={kubeconfig}:KUBECONFIG_OF_THE_HUB kubectl"
         _log.info("fleet is ready", url=running.url, connect_with=command)
         await stopped.wait()
         _log.info("fleet is stopping")

@@ -8,9 +8,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from clusterspace.aio.clocks import Clock
+from clusterspace.aio.memory import give_back_freed
+from clusterspace.aio.stalls import measure_stalls
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.controllers.background import Tasks
 from clusterspace.telemetry import metrics
 
 LIFELINE: Final = "CLUSTERSPACE_LIFELINE"
@@ -43,6 +47,14 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
 
         loop.add_reader(pipe, look)
     return stopped
+
+
+def process_tasks(clock: Clock) -> Tasks:
+    """Return what goes on in every process that serves an API."""
+    return {
+        "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
+        "freed memory": lambda: give_back_freed(clock),
+    }
 
 
 @asynccontextmanager

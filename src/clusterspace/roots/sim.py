@@ -4,8 +4,7 @@ import gc
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from random import Random, SystemRandom
 from typing import Final
 
@@ -26,43 +25,25 @@ from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.controllers.background import keep_all, report
-from clusterspace.errors import Expired
-from clusterspace.kube import statuses
+from clusterspace.controllers.background import Tasks, keep_all, report
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, read_tokens
 from clusterspace.roots.installation import Installation
 from clusterspace.roots.processes import stop_event
+from clusterspace.roots.settings import SimSettings
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
 from clusterspace.sim.controllers import Controllers
-from clusterspace.sim.faults import FaultRule, FaultRulesReader, Faults
+from clusterspace.sim.faults import FaultRulesReader, Faults
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.local_api import LocalApi
 from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
-from clusterspace.sim.nodes import Heartbeats, NodeShape
+from clusterspace.sim.nodes import Heartbeats
 from clusterspace.sim.pod_subresources import Containers, PodSubresources
-from clusterspace.sim.pods import Pace
 from clusterspace.sim.scheduling import PodsByNode
 
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimSettings:
-    """What a simulated member is started with."""
-
-    name: str
-    data_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 0
-    nodes: int = 3
-    shape: NodeShape = field(default_factory=NodeShape)
-    pace: Pace = field(default_factory=Pace)
-    seed: int | None = None
-    """Makes names and UIDs repeatable; without one no two members are alike."""
-    token_auth_file: Path | None = None
 
 
 def build_member(
@@ -100,34 +81,25 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         await install_default_roles(hub)
         await access.role_cache.load()
 
-        identity = Authentication(
-            hub,
-            Keys(authority.pair, installation.signing_key()),
-            read_tokens(settings.token_auth_file),
-        )
-        mirror = Mirror()
+        keys = Keys(authority.pair, installation.signing_key())
+        identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
+        mirror, containers = Mirror(), Containers(clock)
         pods_by_node = PodsByNode(mirror)
-        containers = Containers(clock)
         verbs = {
             **Reviews(access.authorizer).verbs(),
             **identity.verbs(access.authorizer),
             **PodSubresources(containers, mirror, clock).verbs(),
             **metrics_verbs(mirror, pods_by_node),
         }
-        app = HubApp(hub, verbs)
-        faults = Faults(clock, hub.random, lambda rule: _expire_watches(hub, rule))
-
-        def nowhere(_: bytes) -> None:
-            """Keep no record: what happens in a simulation is nobody's evidence."""
-
-        failed_logins = FailedLogins(clock, nowhere)
+        app, faults = HubApp(hub, verbs), Faults(hub)
+        failed_logins = FailedLogins(clock, _keep_no_record)
         stack.callback(failed_logins.close)
         handler = hub_handler(
             app,
             hub.catalog,
             identity.authenticator(),
             access.authorizer,
-            nowhere,
+            _keep_no_record,
             failed_logins,
             clock,
         )
@@ -140,27 +112,19 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         scheduler = LocalApi(hub, app, "kube-scheduler")
         lifecycle = Lifecycle(scheduler, kubelet, mirror, pods_by_node, clock, settings.pace)
         lifecycle.on_removal(containers.forget)
-        heartbeats = Heartbeats(
-            kubelet,
-            mirror,
-            clock,
-            cluster=settings.name,
-            count=settings.nodes,
-            shape=settings.shape,
+        nodes = Heartbeats(
+            kubelet, mirror, clock, settings.name, count=settings.nodes, shape=settings.shape
         )
+        simulation: Tasks = {
+            "mirror": lambda: manager.follow(FOLLOWED, mirror),
+            "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
+            "workload controllers": Controllers(manager, mirror, clock).run,
+            "pods": lifecycle.run,
+            "nodes": nodes.run,
+        }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(
-            tasks,
-            {
-                **housekeeping(hub, definitions, store),
-                **identity.tasks(url),
-                "mirror": lambda: manager.follow(FOLLOWED, mirror),
-                "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
-                "workload controllers": Controllers(manager, mirror, clock).run,
-                "pods": lifecycle.run,
-                "nodes": heartbeats.run,
-            },
-        )
+        keep_all(tasks, {**housekeeping(hub, definitions, store), **identity.tasks(url)})
+        keep_all(tasks, simulation)
 
         async def drain() -> None:
             app.is_ready = False
@@ -175,12 +139,8 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         yield url
 
 
-def _expire_watches(hub: HubState, rule: FaultRule) -> None:
-    """End the running watches of the resources a rule is about with 410."""
-    for served in hub.catalog.all():
-        named = {served.info.plural, str(served.info.group_resource)}
-        if not rule.resources or rule.resources & named:
-            hub.feeds.end_all(Expired(statuses.WATCH_TOO_OLD), prefix=served.prefix())
+def _keep_no_record(_: bytes) -> None:
+    """Drop a line of the audit log: what happens in a simulation is nobody's evidence."""
 
 
 async def serve_until_stopped(settings: SimSettings) -> None:

@@ -28,14 +28,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from random import Random
 from typing import Any, Final, cast
 from weakref import WeakSet
 
 import msgspec
 import structlog
 
-from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.messages import HeaderPairs, Response, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.requests import Handler, Request
@@ -253,11 +251,8 @@ class WatchedRequest(Request):
 class Faults:
     """The faults of one simulated member; a Listener for the ConfigMap that has their rules."""
 
-    def __init__(self, clock: Clock, random: Random, expire: Callable[[FaultRule], None]) -> None:
-        self._clock = clock
-        self._random = random
-        self._expire = expire
-        """Ends the running watches a rule is about with 410."""
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
         self._rules: tuple[FaultRule, ...] = ()
         self._left: dict[int, int] = {}
         """Index of a rule to how often it may still hit."""
@@ -312,8 +307,13 @@ class Faults:
             else:
                 stream.thaw()
         for rule in rules:
-            if rule.fault is Fault.EXPIRE:
-                self._expire(rule)
+            if rule.fault is not Fault.EXPIRE:
+                continue
+            for served in self._hub.catalog.all():
+                named = {served.info.plural, str(served.info.group_resource)}
+                if not rule.resources or rule.resources & named:
+                    expired = Expired(statuses.WATCH_TOO_OLD)
+                    self._hub.feeds.end_all(expired, prefix=served.prefix())
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -326,7 +326,7 @@ class Faults:
         for index, rule in enumerate(self._rules):
             if rule.fault is not fault or not rule.hits(info) or self._left.get(index) == 0:
                 continue
-            if rule.chance < 1.0 and self._random.random() >= rule.chance:
+            if rule.chance < 1.0 and self._hub.random.random() >= rule.chance:
                 continue
             if index in self._left:
                 self._left[index] -= 1
@@ -338,7 +338,7 @@ class Faults:
     ) -> Response | None:
         late = self._find(Fault.LATENCY, info)
         if late is not None:
-            await self._clock.sleep(late.seconds)
+            await self._hub.clock.sleep(late.seconds)
         if self._find(Fault.DROP, info) is not None:
             # The server cuts a connection whose handler is cancelled, without a byte of an answer.
             raise asyncio.CancelledError

@@ -195,8 +195,8 @@ class Heartbeats:
         api: SimApi,
         mirror: Mirror,
         clock: Clock,
-        *,
         cluster: str,
+        *,
         count: int,
         shape: NodeShape,
     ) -> None:

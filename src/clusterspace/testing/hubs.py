@@ -24,8 +24,9 @@ from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Trust
 from clusterspace.errors import ClusterspaceError
-from clusterspace.roots.hub import HubSettings, running_hub
+from clusterspace.roots.hub import running_hub
 from clusterspace.roots.installation import Installation
+from clusterspace.roots.settings import HubSettings
 
 _ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""

@@ -27,9 +27,10 @@ from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.fleet.gateway.troubles import Lapses, ListKey
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, uid_of, with_metadata
-from clusterspace.roots.fleet import FleetSettings, RunningFleet, running_fleet
-from clusterspace.roots.hub import HubSettings, running_hub
-from clusterspace.roots.sim import SimSettings, running_sim
+from clusterspace.roots.fleet import RunningFleet, running_fleet
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import FleetSettings, HubSettings, SimSettings
+from clusterspace.roots.sim import running_sim
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hostile import KINDS, hostile_member
 from clusterspace.testing.hubs import client_for_test, part_of_hub

@@ -30,7 +30,8 @@ from clusterspace.client.watch import LineSplitter
 from clusterspace.controllers.informers import Informer
 from clusterspace.fleet.gateway.context import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.roots.fleet import FleetSettings, running_fleet
+from clusterspace.roots.fleet import running_fleet
+from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub

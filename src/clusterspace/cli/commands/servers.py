@@ -52,15 +52,16 @@ def hub(
       clusterspace hub --host 0.0.0.0 --tls-san hub.example.com
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
-    from clusterspace.roots.hub import HubSettings, serve_until_stopped
+    from clusterspace.roots.hub import serve_until_stopped
+    from clusterspace.roots.settings import HubSettings
 
     settings = HubSettings(
         data_dir,
-        host,
-        port,
         store,
         token_auth_file,
-        server.server_names,
+        host=host,
+        port=port,
+        server_names=server.server_names,
         member_cidrs=server.member_cidrs,
         connections=server.connections,
         audited_reads=server.audited_reads,
@@ -150,7 +151,8 @@ def fleet(
     """
     from clusterspace.fleet.gateway.context import FleetLimits
     from clusterspace.roots.clients import part_settings
-    from clusterspace.roots.fleet import FleetSettings, serve_until_stopped
+    from clusterspace.roots.fleet import serve_until_stopped
+    from clusterspace.roots.settings import FleetSettings
 
     async def work() -> None:
         settings = FleetSettings(
@@ -228,7 +230,8 @@ def sim(
     """
     from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.kube.quantities import parse_quantity
-    from clusterspace.roots.sim import SimSettings, serve_until_stopped
+    from clusterspace.roots.settings import SimSettings
+    from clusterspace.roots.sim import serve_until_stopped
     from clusterspace.sim.nodes import NodeShape
     from clusterspace.sim.pods import Pace
 

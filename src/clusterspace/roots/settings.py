@@ -1,0 +1,71 @@
+"""What the servers are started with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
+from clusterspace.apiserver.http.users import MemberIdentities
+from clusterspace.client.endpoints import Network
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.sim.nodes import NodeShape
+from clusterspace.sim.pods import Pace
+
+ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
+"""Reads a kubeconfig; it may block, and it may fail while the file is being replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What the API servers of a fleet are given alike; port 0 is a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    server_names: tuple[str, ...] = ()
+    """What else clients call this server: the certificate has these names too."""
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
+    connections: Limits = field(default_factory=Limits)
+    audited_reads: frozenset[str] = AUDITED_READS
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings(ServerSettings):
+    """What a hub is started with."""
+
+    data_dir: Path
+    store: str = "sqlite"
+    token_auth_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings(ServerSettings):
+    """What a fleet API server is started with."""
+
+    hub: ConnectionSettings
+    data_dir: Path
+    federation: bool = True
+    limits: FleetLimits = field(default_factory=FleetLimits)
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from, if it came from a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimSettings:
+    """What a simulated member is started with."""
+
+    name: str
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    nodes: int = 3
+    shape: NodeShape = field(default_factory=NodeShape)
+    pace: Pace = field(default_factory=Pace)
+    seed: int | None = None
+    """Makes names and UIDs repeatable; without one no two members are alike."""
+    token_auth_file: Path | None = None
