@@ -63,7 +63,8 @@ def normalize(kube_object: Object, kind: GroupVersionKind) -> Normalized:
         normal = _struct_reader(struct.name)(kube_object, dropped)
     except (WrongType, Unreadable) as refusal:
         place = ".".join(refusal.path) if isinstance(refusal, WrongType) else ""
-        raise _refused(kind, refusal, place) from refusal
+        head = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+        raise MalformedObject(f"{head}: {refusal}", place=place) from refusal
     if not dropped:
         return Normalized(normal)
     return Normalized(normal, unknown_fields(kube_object, kind))
@@ -85,11 +86,6 @@ def empty_status(kind: GroupVersionKind) -> Object | None:
         return None
     status_type = struct.fields["status"].type
     return _zero_struct(status_type.name) if isinstance(status_type, StructRef) else None
-
-
-def _refused(kind: GroupVersionKind, why: Exception, place: str) -> MalformedObject:
-    head = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
-    return MalformedObject(f"{head}: {why}", place=place)
 
 
 @cache
@@ -131,17 +127,13 @@ def _field_reader(field: Field) -> tuple[_Reader, type | None, bool]:
     """Return how to read the field, the type that needs no reading, and whether empty is kept."""
     target = field.type.target if isinstance(field.type, PointerTo) else field.type
     plain_type = _PLAIN_TYPES.get(target.form) if isinstance(target, Scalar) else None
-    return _reader(target), plain_type, _keeps_empty(field.type)
+    if isinstance(field.type, Scalar):
+        return _reader(target), plain_type, field.type.form in _ALWAYS_SHOWN
+    return _reader(target), plain_type, isinstance(field.type, PointerTo | StructRef)
 
 
 _PLAIN_TYPES: Final[Mapping[str, type]] = {"string": str, "bool": bool, "intstr": str}
 _ALWAYS_SHOWN: Final = ("quantity", "intstr", "raw")
-
-
-def _keeps_empty(wire_type: WireType) -> bool:
-    if isinstance(wire_type, Scalar):
-        return wire_type.form in _ALWAYS_SHOWN
-    return isinstance(wire_type, PointerTo | StructRef)
 
 
 def _reader(wire_type: WireType) -> _Reader:
@@ -271,24 +263,19 @@ def read_metadata(value: Any) -> Object:
         raise MalformedObject(str(refusal)) from refusal
 
 
-@cache
-def _fields(name: str) -> Mapping[str, WireType]:
-    return {key: field.type for key, field in wire_types.struct_type(name).fields.items()}
-
-
 def _read_struct(value: Any, name: str) -> Object:
     if type(value) is not dict:
         raise WrongType(json_type(value), wire_types.type_name(StructRef(name)))
-    fields, normal = _fields(name), dict[str, Any]()
+    struct, normal = wire_types.struct_type(name), dict[str, Any]()
     for key, inner in cast("Object", value).items():
-        known = fields.get(key)
+        field = struct.fields.get(key)
         try:
-            read = inner if known is None else _read(inner, known)
+            read = inner if field is None else _read(inner, field.type)
         except WrongType as wrong:
-            wrong.climb(wire_types.struct_type(name).short_name, key)
+            wrong.climb(struct.short_name, key)
             raise
         # Nothing, and nothing much, is how metadata says that a field is not there.
-        if read or known is None or (read is not None and isinstance(known, PointerTo)):
+        if read or field is None or (read is not None and isinstance(field.type, PointerTo)):
             normal[key] = read
     return normal
 

@@ -191,6 +191,16 @@ class BuiltinResource:
 
 def resource_of(group_version: GroupVersion, row: Row) -> BuiltinResource:
     """Read one line of the table."""
+    subresources = tuple(
+        Subresource(
+            name=each.name,
+            kind=each.kind or row.kind,
+            group=(each.group_version or group_version).group,
+            version=(each.group_version or group_version).version,
+            verbs=each.verbs,
+        )
+        for each in row.subresources
+    )
     info = ResourceInfo(
         group=group_version.group,
         version=group_version.version,
@@ -201,19 +211,6 @@ def resource_of(group_version: GroupVersion, row: Row) -> BuiltinResource:
         verbs=row.verbs,
         short_names=row.short_names,
         categories=row.categories,
-        subresources=tuple(
-            _subresource_of(group_version, row, subresource) for subresource in row.subresources
-        ),
+        subresources=subresources,
     )
     return BuiltinResource(info, row)
-
-
-def _subresource_of(parent: GroupVersion, row: Row, subresource: SubresourceRow) -> Subresource:
-    speaks = subresource.group_version or parent
-    return Subresource(
-        name=subresource.name,
-        kind=subresource.kind or row.kind,
-        group=speaks.group,
-        version=speaks.version,
-        verbs=subresource.verbs,
-    )

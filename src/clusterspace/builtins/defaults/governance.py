@@ -168,40 +168,38 @@ def fill_service(service: Object) -> Object:
         for port in ports
     ]
     filled = spec if filled_ports == ports else {**spec, "ports": filled_ports}
-    filled = _session_affinity(_service_type(filled))
+    filled = with_missing(filled, {"type": "ClusterIP"})
+    kind = filled["type"]
+    values: Object = {}
+    if kind != "ExternalName":
+        values["internalTrafficPolicy"] = "Cluster"
+    if kind in _EXPOSED or (kind == "ClusterIP" and filled.get("externalIPs")):
+        values["externalTrafficPolicy"] = "Cluster"
+    if kind == "LoadBalancer":
+        values["allocateLoadBalancerNodePorts"] = True
+    values["sessionAffinity"] = "None"
+    filled = _session_affinity(with_missing(filled, values))
     status = cast("Object", service.get("status") or {})
-    if filled["type"] == "LoadBalancer":
+    if kind == "LoadBalancer":
         status = within("loadBalancer", _ingress_modes)(status)
     if filled is spec and status is service.get("status"):
         return service
     return {**service, "spec": filled, "status": status}
 
 
-def _service_type(spec: Object) -> Object:
-    filled = with_missing(spec, {"type": "ClusterIP"})
-    values: Object = {}
-    if filled["type"] != "ExternalName":
-        values["internalTrafficPolicy"] = "Cluster"
-    is_external = filled["type"] in ("NodePort", "LoadBalancer")
-    if is_external or (filled["type"] == "ClusterIP" and filled.get("externalIPs")):
-        values["externalTrafficPolicy"] = "Cluster"
-    if filled["type"] == "LoadBalancer":
-        values["allocateLoadBalancerNodePorts"] = True
-    return with_missing(filled, values)
+_EXPOSED: Final = ("NodePort", "LoadBalancer")
 
 
 def _session_affinity(spec: Object) -> Object:
-    filled = with_missing(spec, {"sessionAffinity": "None"})
-    if filled["sessionAffinity"] == "None":
-        if "sessionAffinityConfig" not in filled:
-            return filled
-        return {key: value for key, value in filled.items() if key != "sessionAffinityConfig"}
-    given = part_of(part_of(filled, "sessionAffinityConfig"), "clientIP")
-    timeout = given.get("timeoutSeconds")
-    if filled["sessionAffinity"] != "ClientIP" or timeout is not None:
-        return filled
+    if spec["sessionAffinity"] == "None":
+        if "sessionAffinityConfig" not in spec:
+            return spec
+        return {key: value for key, value in spec.items() if key != "sessionAffinityConfig"}
+    given = part_of(part_of(spec, "sessionAffinityConfig"), "clientIP")
+    if spec["sessionAffinity"] != "ClientIP" or given.get("timeoutSeconds") is not None:
+        return spec
     config = {"clientIP": {"timeoutSeconds": _THREE_HOURS}}
-    return {**filled, "sessionAffinityConfig": config}
+    return {**spec, "sessionAffinityConfig": config}
 
 
 def _ingress_modes(load_balancer: Object) -> Object:

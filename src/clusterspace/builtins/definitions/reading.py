@@ -67,6 +67,22 @@ class DefinedVersion:
     scale: Object | None
     selectable: tuple[str, ...]
 
+    @classmethod
+    def read(cls, raw: Object) -> "DefinedVersion":
+        """Read one of `spec.versions`."""
+        subresources = _object(raw, "subresources")
+        selectable = cast("list[Object]", raw.get("selectableFields") or [])
+        return cls(
+            name=str(raw.get("name") or ""),
+            is_served=bool(raw.get("served")),
+            is_storage=bool(raw.get("storage")),
+            raw_schema=cast("Object", find_at(raw, "schema", "openAPIV3Schema") or {}),
+            columns=tuple(raw.get("additionalPrinterColumns") or ()),
+            has_status="status" in subresources,
+            scale=cast("Object | None", subresources.get("scale")),
+            selectable=tuple(str(each.get("jsonPath") or "") for each in selectable),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -97,24 +113,9 @@ def read_definition(crd_object: Object) -> Definition:
         names=Names.read(spec.get("names")),
         accepted=Names.read(status.get("acceptedNames")),
         is_namespaced=spec.get("scope") == "Namespaced",
-        versions=tuple(_version(each) for each in versions),
+        versions=tuple(map(DefinedVersion.read, versions)),
         is_established=is_true(status.get("conditions"), ESTABLISHED),
         is_ending=bool(metadata_of(crd_object).get("deletionTimestamp")),
-    )
-
-
-def _version(raw: Object) -> DefinedVersion:
-    subresources = _object(raw, "subresources")
-    selectable = cast("list[Object]", raw.get("selectableFields") or [])
-    return DefinedVersion(
-        name=str(raw.get("name") or ""),
-        is_served=bool(raw.get("served")),
-        is_storage=bool(raw.get("storage")),
-        raw_schema=cast("Object", find_at(raw, "schema", "openAPIV3Schema") or {}),
-        columns=tuple(raw.get("additionalPrinterColumns") or ()),
-        has_status="status" in subresources,
-        scale=cast("Object | None", subresources.get("scale")),
-        selectable=tuple(str(each.get("jsonPath") or "") for each in selectable),
     )
 
 

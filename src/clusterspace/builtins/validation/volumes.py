@@ -253,10 +253,6 @@ def _storage(spec: Object) -> int:
     return parse_quantity(requests.get("storage", "0")).nanos
 
 
-_LEAST_TOKEN_SECONDS: Final = 600
-_MOST_TOKEN_SECONDS: Final = 1 << 32
-
-
 @dataclass(frozen=True, slots=True)
 class VolumeFindings:
     """The volumes that may be mounted, and what is wrong with the others."""
@@ -292,20 +288,24 @@ def _pod_files(source: Object, path: str) -> Iterator[Cause]:
         yield from _mode("mode")(file, path)
 
 
-def _token_lifetime(token: Object, path: str) -> Iterator[Cause]:
-    seconds, place = token.get("expirationSeconds", 0), at(path, "expirationSeconds")
-    if seconds < _LEAST_TOKEN_SECONDS:
-        why = "may not specify a duration less than 10 minutes"
-        yield causes.invalid(place, seconds, why)
-    if seconds > _MOST_TOKEN_SECONDS:
-        yield causes.invalid(place, seconds, "may not specify a duration larger than 2^32 seconds")
-
-
+_TOKEN: Final = (
+    satisfies(
+        "expirationSeconds",
+        lambda seconds: seconds >= 600,
+        "may not specify a duration less than 10 minutes",
+    ),
+    satisfies(
+        "expirationSeconds",
+        lambda seconds: seconds <= 1 << 32,
+        "may not specify a duration larger than 2^32 seconds",
+    ),
+    required("path"),
+)
 _PROJECTIONS: Final[Mapping[str, Checks]] = {
     "secret": (required("name"), each("items", *_ITEM)),
     "configMap": (required("name"), each("items", *_ITEM)),
     "downwardAPI": (_pod_files,),
-    "serviceAccountToken": (_token_lifetime, required("path")),
+    "serviceAccountToken": _TOKEN,
     "clusterTrustBundle": (*_FILE_PATH,),
 }
 
