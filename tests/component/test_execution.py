@@ -253,6 +253,34 @@ async def test_drift_that_comes_back_is_repaired_ever_more_slowly(site: Site) ->
     await until(is_back)
 
 
+async def test_two_owners_who_overwrite_take_an_object_from_each_other_ever_more_slowly(
+    site: Site,
+) -> None:
+    name = new_name()
+    work = await site.order(work_of(config_map(name, {"a": "1"}), resolution="overwrite"))
+    await site.applied(name_of(work))
+    place = map_place(name)
+    ours = labels_of(await site.member.get(place))[stamps.WORK_ID]
+
+    async def take() -> None:
+        live = await site.member.get(place)
+        stolen = with_metadata(live, labels={**labels_of(live), stamps.WORK_ID: "another-hub"})
+        await site.member.update(place, stolen, site.foreign)
+
+    async def is_ours_again() -> bool:
+        return labels_of(await site.member.get(place))[stamps.WORK_ID] == ours
+
+    async def is_taken() -> bool:
+        return not await is_ours_again()
+
+    await take()
+    await until(is_ours_again)
+    await take()
+
+    await stays(is_taken, seconds=0.6)
+    await until(is_ours_again)
+
+
 async def test_an_object_deleted_on_the_member_is_made_again(site: Site) -> None:
     name = new_name()
     work = await site.order(work_of(config_map(name, {"a": "1"})))

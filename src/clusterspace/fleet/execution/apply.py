@@ -255,12 +255,16 @@ class Applier:
         if settled is not None and settled.generation == generation:
             if live is None:
                 drift = "the whole object (deleted in the cluster)"
-            elif is_ours(manifest, live):
+            elif is_ours(manifest, live) or decide(manifest, live) is TakeoverDecision.ADOPT:
+                # The latter was taken from us by another owner who overwrites, as we do. Neither
+                # will give in, so it is paced like any drift; both would write without end.
                 update = plan_update(manifest, live)
                 drift = "" if update is None else drift_text(update, live)
         if drift:
             wait = self._pace.wait_seconds(key)
             if wait > 0:
+                # Reported as it is now; whatever happens to it meanwhile brings us here earlier,
+                # and is told to wait for the rest of that time.
                 return ManifestResult(manifest, live=live, retry_seconds=wait)
 
         subject, cluster = subject_text(manifest), self._informers.cluster
@@ -325,15 +329,20 @@ class _Repairs:
 
 
 class RepairPace:
-    """Says how long a repair has to wait, for each object and for the member as a whole.
+    """Says how long a repair has to wait, for each object and for the member as a whole."""
 
-    Somebody on the member who changes an object back each time, an operator or an old pipeline,
-    would otherwise have the two of us write it forever, as fast as both can. So drift is repaired
-    at once the first time, then ever more slowly: after 1 s, 2 s, 4 s, up to five minutes.
-    """
+    # Somebody on the member who changes an object back each time, an operator or an old pipeline,
+    # would otherwise have the two of us write it forever, as fast as both can:
+    #
+    #     we write ──> their watch fires ──> they write ──> our watch fires ──> we write …
+    #
+    # So drift is repaired at once the first time, then ever more slowly: after 1 s, 2 s, 4 s, up
+    # to five minutes. The bound for the whole member is for the one who changes everything once.
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # Asked by many workers; nothing is awaited between reading and taking, so no two of them
+        # take the same token. Repairs of one object count in a row until it was calm for long.
         self._repairs: dict[Hashable, _Repairs] = {}
         self._tokens = float(BURST)
         self._filled_at = clock.monotonic()

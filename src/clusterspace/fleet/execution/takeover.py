@@ -49,6 +49,10 @@ class TakeoverDecision(Enum):
 
 def decide(manifest: Object, live: Object | None) -> TakeoverDecision:
     """Decide what may be done about a manifest, seeing what is there."""
+    # Two Works, or two hubs, may be meant for the same object. Whoever comes first stamps it, and
+    # the stamps decide from then on, not the time: the second is told of a conflict at every look,
+    # for as long as the first one's stamps are there. With `overwrite` on both sides they take it
+    # from each other for ever, which cannot be decided here; the pace of repairs slows them down.
     if live is None:
         return TakeoverDecision.CREATE
     if is_being_deleted(live):
