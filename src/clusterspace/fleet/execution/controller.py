@@ -85,13 +85,13 @@ _head_decoder: Final = msgspec.json.Decoder(_Head)
 
 
 class MemberExecution:
-    """Keeps one member as its Works say: a controller of its own, which comes and goes.
+    """Keeps one member as its Works say: a controller of its own, which comes and goes."""
 
-    One runs for a member at a time: the leader's, which gives up its lease before another may take
-    it, or the one agent of its Deployment, which is recreated and never rolled. A second one with
-    an older view of the Works would put older manifests back. It could do no worse: every write
-    is at a version that was seen, every deletion of a UID that was just looked at.
-    """
+    # One runs for a member at a time: the leader's, which gives up its lease before another may
+    # take it, or the one agent of its Deployment, which is recreated and never rolled. A second one
+    # with an older view of the Works would put older manifests back. It could do no worse: every
+    # write is at a version that was seen, every deletion of a UID that was just looked at, and the
+    # two slow each other down, since either takes the other's writes for drift.
 
     def __init__(  # noqa: PLR0913 - what it needs, by name
         self,
@@ -227,7 +227,9 @@ class MemberExecution:
             await self._applier.apply(work, manifest, ordinal)
             for ordinal, manifest in enumerate(manifests)
         ]
-        # After the applying: what replaces a dropped object is there before that one goes.
+        # After the applying: what replaces a dropped object is there before that one goes. When
+        # something was deleted, its record is on the Work by now, and the status below is refused
+        # as a conflict: the next attempt finds nothing more to delete, and writes it.
         is_pruned = await self._pruner.prune(work)
         self._note_pruned(request, is_pruned=is_pruned)
         blockers = [each.blocker for each in results if each.blocker is not None]
@@ -275,11 +277,10 @@ class _Running:
 
 
 class Execution(Reconciler):
-    """Runs a MemberExecution for each Push cluster; in an agent, for its own cluster alone.
+    """Runs a MemberExecution for each Push cluster; in an agent, for its own cluster alone."""
 
-    It begins when the Cluster is there and ends when the Cluster is gone, and not when it is
-    leaving: what was placed has to be withdrawn first.
-    """
+    # It begins when the Cluster is there and ends when the Cluster is gone, and not when it is
+    # leaving: what was placed has to be withdrawn first, and the Cluster's finalizer waits for it.
 
     name = "execution"
 
@@ -367,6 +368,8 @@ class Execution(Reconciler):
         for key in [each for each in cache if each.startswith(inside)]:
             execution.work_changed(Update(key, None, cache.find_raw(key)))
 
+        # Each in a task of its own, with queue, workers and informers: a member that hangs uses up
+        # its own workers, and no others wait for it.
         async def run() -> None:
             try:
                 await execution.run()

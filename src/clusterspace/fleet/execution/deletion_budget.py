@@ -153,6 +153,8 @@ class DeletionBudget:
     def note_deletion(self, goes_since: float) -> None:
         """Count a deletion that was carried out, unless a person had approved of it."""
         cluster = self._find_cluster()
+        # Deletions that a person approved of do not count towards the next pause: `resume` after a
+        # great wave would otherwise be followed by a pause at the first object of it.
         if goes_since > (0.0 if cluster is None else approved_until(cluster)):
             self._window.note()
 

@@ -222,12 +222,12 @@ class MemberInformers:
 
 
 class BlockerWatch:
-    """Follows the unmanaged objects of one kind, for as long as one of them is in the way.
+    """Follows the unmanaged objects of one kind, for as long as one of them is in the way."""
 
-    A conflict ends when the object in the way goes, or is handed to us. Nobody is asked again and
-    again: the member's watch tells. Of that only versions are kept, since a kind may have very
-    many objects that are none of our business.
-    """
+    # A conflict ends when the object in the way goes, or is handed to us. Nobody is asked again and
+    # again: the member's watch tells. Of that only versions are kept, since a kind may have very
+    # many objects that are none of our business. An object that is given the managed label leaves
+    # this watch, as if deleted, and enters the informer of managed ones: either event will do.
 
     def __init__(
         self, member: ClusterClient, resource: GroupVersionResource, enqueue: Callable[[str], None]

@@ -2,15 +2,9 @@
 
     look at the object, live ──ours?──> note its UID on the Work ──> delete that UID ──> let go
 
-The look comes last before the delete and never from a cache: an object that was handed to somebody
-else a moment ago has the same UID as before. The note comes before the delete, so that whoever
-goes on after a crash knows which object was meant, and never takes a new one for it:
-
-    crash after          left behind                  whoever comes next
-    the look             nothing                      looks again
-    the note             an object, and its UID       deletes that UID, or finds it gone
-    the delete           a Work with its finalizer    finds another object there, or none: lets go
-    the finalizer        nothing                      finds no Work
+The look is never from a cache: an object that was handed to somebody else a moment ago has the same
+UID as before. The note comes before the delete, so that whoever goes on after a crash knows which
+object was meant, and never takes a new one for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -163,6 +157,9 @@ def _named(identifier: Mapping[str, Any]) -> Object:
 
 def _decision(work: Object) -> _Decision:
     """Return what was decided about this end of the Work, not about a manifest it once dropped."""
+    # A Work may drop a manifest, list it again, and be deleted at last. The UID recorded the first
+    # time is of an object that is long gone, and must not save the present one. So a record counts
+    # for the deletion it was made in: the moment is that of the Work's deletion, and empty before.
     text = annotations_of(work).get(DECIDED)
     if not text:
         return _Decision(_moment(work))
@@ -223,6 +220,7 @@ class Pruner:
         """Delete what a living Work no longer lists; return whether all of it could go."""
         if not dropped_manifests(work):
             return True
+        # What is listed again by now, in a newer state of the Work, is not dropped any more.
         current = await self._read_live(work)
         if current is None:
             return True
@@ -249,6 +247,13 @@ class Pruner:
         # All are looked at before the first is deleted: the record on the Work is one write, and
         # the budget is asked once for the whole Work. What a look could not see, because the member
         # did not answer, raises here, and nothing is deleted at all: not seeing is no reason.
+        #
+        #     killed after     left behind                 whoever comes next
+        #     the looks        nothing                     looks again
+        #     the record       the objects, their UIDs     deletes those UIDs, or finds them gone
+        #     a delete         some objects fewer          finds another object there, or none, and
+        #                                                  goes on with the rest
+        #     the finalizer    nothing                     finds no Work
         doomed: list[Doomed] = []
         for manifest in manifests:
             place = await self._find_place(manifest)

@@ -69,6 +69,18 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
     schema = _schema_of(kind)
     desired = retain(manifest, live)
     content = _content_of(desired)
+    # The manifest over what is there, without what it has dropped. An example:
+    #
+    #     there          data: {color: red, size: 9, note: x, ca: pem}
+    #     managedFields  we: color, size      kubectl: size, note      injector: ca
+    #     manifest       data: {size: 8}
+    #     sent           data: {size: 8, ca: pem}
+    #
+    # `color` was ours and is dropped. `size` makes kubectl an author, so its `note` goes too: the
+    # manifest has taken over from it. The injector has nothing in common with us, and stays.
+    # Since all of it is decided on the version that is sent along, whatever an injector adds
+    # between our look and our write is a conflict, and is decided on then.
+    #
     # Elements without names or with the same name cannot be matched: then the manifest's content
     # is sent as it is, and the member is to judge.
     with suppress(Malformed):
