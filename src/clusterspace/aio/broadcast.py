@@ -32,11 +32,15 @@ class Broadcast(Generic[Item]):
 
     def send(self, item: Item) -> None:
         """Give the item to every reader; those with no room for it are evicted."""
-        for reader in [held for held in self._readers if not held.offer(item)]:
-            self._readers.discard(reader)
+        # No await in here: every reader has the item before any of them runs. So whoever subscribes
+        # and takes a snapshot in one step of the loop misses nothing and gets nothing twice.
+        evicted = [reader for reader in self._readers if not reader.offer(item)]
+        # Afterwards: a set must not change while it is gone through.
+        self._readers.difference_update(evicted)
 
     def close(self) -> None:
         """End every reader once it has read what it was given."""
+        # The flag stays: who subscribes to what is over must end, too, and not wait for ever.
         self._is_closed = True
         for reader in self._readers:
             reader.end()
@@ -59,7 +63,8 @@ class Reader(Generic[Item]):
         self._broadcast = broadcast
         self._capacity = capacity
         self._unread: deque[Item] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set by the writer whenever one of the three others has changed; cleared by `_wait`."""
         self._is_evicted = False
         self._is_ended = False
 
@@ -100,22 +105,28 @@ class Reader(Generic[Item]):
     def offer(self, item: Item) -> bool:
         """Take an item from the broadcast; False when there is no room, which evicts."""
         if len(self._unread) >= self._capacity:
-            # What was unread is useless with a hole behind it, and holds memory.
+            # What was unread is useless with a hole behind it, and holds memory. From here on the
+            # reader raises Evicted each time it is asked, also when it was in the middle of a
+            # batch: it can never mistake the hole for the end.
             self._unread.clear()
             self._is_evicted = True
         else:
             self._unread.append(item)
-        self._news.set()
+        self._changed.set()
         return not self._is_evicted
 
     def end(self) -> None:
         """Take no more; the broadcast is over."""
         self._is_ended = True
-        self._news.set()
+        self._changed.set()
 
     async def _wait(self) -> None:
+        # Between the look and the clear nobody else runs, so an item that comes after the look
+        # sets the event again: no wake-up is lost. A wake-up may be for nothing (the item was read
+        # by `read_batch` meanwhile), hence the loop. Unread items come before the end: `close`
+        # of the broadcast loses nothing that was sent.
         while not (self._unread or self._is_evicted or self._is_ended):
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if self._is_evicted:
             raise Evicted(f"more than {self._capacity} items behind")

@@ -1,9 +1,12 @@
-"""The Clock protocol and the system clock; nobody else reads the time."""
+"""The Clock protocol and the system clock; nobody else reads the time.
+
+Also what is made of it: an alarm, and how late the event loop is by its own fault.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -48,6 +51,8 @@ class Alarm:
 
     def set(self, seconds: float) -> None:
         """Call back after this many seconds, and no longer when it was to be before."""
+        # At most one task waits. One whose sleep is over but which has not run yet is cancelled as
+        # well: a task that is cancelled before its next step never takes that step.
         self.cancel()
         self._pending = asyncio.create_task(self._ring_after(seconds), name="alarm")
 
@@ -59,6 +64,27 @@ class Alarm:
 
     async def _ring_after(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        # Cleared first: the callback may set the alarm again, which must not cancel this task.
+        # Cleared first: the callback may set the alarm again, which must not cancel this task. No
+        # await follows, so nobody can cancel between here and the end of the callback.
         self._pending = None
         self._callback()
+
+
+PERIOD_SECONDS: Final = 0.025
+"""How often the loop is looked at; a stall is known to within this."""
+
+
+async def measure_stalls(clock: Clock, observe: Callable[[float], None]) -> None:
+    """Observe after each period by how many seconds this process was late by itself; for ever.
+
+    Everybody who asks a server something waits while its loop does not turn. A timer that rings
+    late shows it; on a crowded machine it is late because others were given the processor, which
+    nothing in this process could help. So what counts is the part of the delay in which we ran.
+    """
+    while True:
+        began, used = clock.monotonic(), time.process_time()
+        await clock.sleep(PERIOD_SECONDS)
+        late = clock.monotonic() - began - PERIOD_SECONDS
+        # The processor time is that of all threads: with a lane at work it may be more than the
+        # delay, which is then the bound.
+        observe(max(0.0, min(late, time.process_time() - used)))

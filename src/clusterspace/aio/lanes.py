@@ -11,6 +11,13 @@ twice as long for its own. The interpreter changes threads between steps of Pyth
 call into C that takes long still stops everything, so what is decoded or compared in one call must
 be bounded by whoever brings the work. The collector of cycles is such a call, and looks at every
 part of a large object again and again while more are made, so it rests while the lane works.
+
+Two threads meet here, the loop's and the lane's:
+
+    _waiting, _count    under the lock of `_changed`; neither thread keeps it for longer than it
+                        takes to move one entry, so the loop never waits for a piece of work
+    a job's future      the loop's alone; the lane asks whether it is cancelled, and has the loop
+                        settle it
 """
 
 import asyncio
@@ -84,52 +91,53 @@ class Lane:
                 raise LaneIsFull(f"{self._count} pieces of work are waiting")
             self._waiting.setdefault(owner, deque()).append(job)
             self._count += 1
-            self._ensure_thread()
+            if self._thread is None:
+                # Not before there is work: most processes never need it. The figure is the
+                # process's, and matters only once there is a second busy thread. A daemon, because
+                # a process that ends must not wait for work whose result nobody will read.
+                sys.setswitchinterval(TURN_SECONDS)
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
             self._changed.notify()
+        # The lock is free before anything is awaited: the lane takes the job out under it.
         return cast("Result", await job.answer)
 
-    def _ensure_thread(self) -> None:
-        if self._thread is None:
-            # The figure is the process's, and matters only once there is a second busy thread.
-            sys.setswitchinterval(TURN_SECONDS)
-            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-            self._thread.start()
-
     def _serve(self) -> None:
+        """Work on one job after the other, in the lane's own thread, for as long as it lives."""
         while True:
-            job = self._next()
+            with self._changed:
+                while not self._waiting:
+                    self._changed.wait()
+                owner, queue = next(iter(self._waiting.items()))
+                job = queue.popleft()
+                # To the end of the line, behind everybody who has waited for this one. An owner
+                # with nothing left is taken out, or the names of all users would pile up.
+                del self._waiting[owner]
+                if queue:
+                    self._waiting[owner] = queue
+                self._count -= 1
+            # Only a hint: the loop may cancel it in this very moment. Then the work is done in
+            # vain, and `_settle` drops its result.
             if not job.answer.cancelled():
-                self._do(job)
+                result: Any = None
+                failure: BaseException | None = None
+                # Plain objects have no cycles: counting references frees them. Between two pieces
+                # of work the collector may look again, with only their results still there. It is
+                # the collector of the whole process that rests, so work must end.
+                gc.disable()
+                try:
+                    result = job.work()
+                except BaseException as error:  # noqa: BLE001 - it belongs to whoever brought it
+                    failure = error
+                finally:
+                    gc.enable()
+                # Not settled here: a future has no lock, and setting it from another thread puts
+                # its waiters in line without waking a loop that sleeps in its selector.
+                with suppress(RuntimeError):  # the loop has closed: nobody is waiting any more
+                    job.loop.call_soon_threadsafe(_settle, job.answer, result, failure)
+                del result, failure
             # The loop may be gone, and what the work held with it: keep nothing until the next.
             del job
-
-    def _next(self) -> _Job:
-        with self._changed:
-            while not self._waiting:
-                self._changed.wait()
-            owner, queue = next(iter(self._waiting.items()))
-            job = queue.popleft()
-            # To the end of the line, behind everybody who has waited for this one.
-            del self._waiting[owner]
-            if queue:
-                self._waiting[owner] = queue
-            self._count -= 1
-            return job
-
-    def _do(self, job: _Job) -> None:
-        result: Any = None
-        failure: BaseException | None = None
-        # Plain objects have no cycles: counting references frees them. Between two pieces of work
-        # the collector may look again, with only their results still there.
-        gc.disable()
-        try:
-            result = job.work()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever brought the work
-            failure = error
-        finally:
-            gc.enable()
-        with suppress(RuntimeError):  # the loop has closed: nobody is waiting any more
-            job.loop.call_soon_threadsafe(_settle, job.answer, result, failure)
 
 
 class Turns:
@@ -148,6 +156,8 @@ class Turns:
 
     async def take(self, owner: str) -> None:
         """Wait for a turn; LaneIsFull when too many do. Every turn is given back."""
+        # Nobody can be waiting while a turn is free: `give_back` hands a turn to whoever waits and
+        # frees it only when there is nobody. So who comes now does not overtake anyone.
         if self._free > 0:
             self._free -= 1
             return
@@ -161,7 +171,9 @@ class Turns:
         try:
             await turn
         except asyncio.CancelledError:
-            # The turn may have come in the same step of the loop in which the wait was given up.
+            # The turn may have come in the same step of the loop in which the wait was given up: it
+            # must go on to the next, or there would be one less for ever. One that never came stays
+            # in its queue as a cancelled future, and is passed over when its turn comes.
             if turn.done() and not turn.cancelled():
                 self.give_back()
             raise

@@ -11,7 +11,6 @@ import asyncio
 import ctypes
 import math
 import mmap
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,25 +53,20 @@ class Burst:
 
 async def give_back_freed(clock: Clock) -> None:
     """Give freed memory back after every burst, until cancelled; elsewhere than on glibc, wait."""
-    trim = _find_trim()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None or not _SIZES.exists():
+        # Waits instead of returning: a kept task that returns counts as failed.
         await asyncio.get_running_loop().create_future()
         return
     burst = Burst(smallest=_resident(), previous=_resident())
     while True:
         await clock.sleep(LOOK_SECONDS)
         if burst.is_over(_resident(), clock.monotonic()):
-            # In a thread: the interpreter goes on meanwhile, and needs the allocator only for
-            # pieces too large for its own pools.
+            # In a thread: the call gives up the interpreter's lock, which goes on meanwhile and
+            # needs the allocator only for pieces too large for its own pools. Work that asks for
+            # such a piece waits for the allocator's lock, at most for the 60 ms above.
             await asyncio.to_thread(trim, 0)
             burst.end(_resident(), clock.monotonic())
-
-
-def _find_trim() -> Callable[[int], int] | None:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None
 
 
 def _resident() -> int:

@@ -7,7 +7,14 @@ worker to be done before anyone is handed it again.
                ^                  │ added meanwhile
                └───────done───────┘
 
-Each key is held once, so the queue is bounded by the number of keys there are.
+Each key is in the queue once, so the queue is bounded by the number of keys there are.
+
+What holds between any two steps of the loop (nothing here awaits but `__anext__` and `drained`):
+
+    key in _wanted_since      somebody asked for it, and nobody has taken it since
+    key in _worked_on_since   a worker has it
+    key in _ready             wanted and not worked on; each such key stands there exactly once
+    key in _later             to be wanted at a time; never while it is wanted already
 """
 
 import asyncio
@@ -60,6 +67,7 @@ class WorkQueue(Generic[Key]):
         self._delays = delays
         self._observer = observer
         self._ready: deque[Key] = deque()
+        # The times of the metrics are at the same time the sets that the invariants speak of.
         self._wanted_since: dict[Key, float] = {}
         self._worked_on_since: dict[Key, float] = {}
         self._later = _LaterKeys[Key]()
@@ -79,6 +87,9 @@ class WorkQueue(Generic[Key]):
             return
         self._later.drop(key)
         self._wanted_since[key] = self._clock.monotonic()
+        # Worked on right now: the worker may have read the state before the change that this call
+        # is about, so the key must be worked on once more. Not before `done`, though, or two
+        # workers would write the same object.
         if key not in self._worked_on_since:
             self._make_ready(key)
 
@@ -91,6 +102,8 @@ class WorkQueue(Generic[Key]):
         if seconds <= 0:
             self.add(key)
         elif not self._is_shut_down and key not in self._wanted_since:
+            # A key that is worked on may be put here, by its own worker above all: `done` leaves it
+            # alone, and the alarm adds it.
             self._later.put(key, self._clock.monotonic() + seconds)
             self._set_alarm()
 
@@ -125,7 +138,25 @@ class WorkQueue(Generic[Key]):
             # A key may be worked on and wanted again; somebody must stay to take it.
             if self._is_shut_down and not self._wanted_since:
                 raise StopAsyncIteration
-            await self._wait_for_news()
+            # Each key that becomes ready wakes one taker. By the time that one runs, a worker that
+            # never waited may have taken the key: then it waits again. Were all takers woken for
+            # every key, a thousand idle workers would cost a thousand steps each time.
+            taker = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            try:
+                await taker
+            except asyncio.CancelledError:
+                if taker.cancelled():
+                    # Somebody may have tried to wake it between its cancelling and this line, and
+                    # has taken it out of the line then; `_wake` went on to the next one.
+                    with suppress(ValueError):
+                        self._takers.remove(taker)
+                elif self._ready:
+                    # Woken and cancelled in the same step of the loop: without this the key it was
+                    # woken for would lie there until the next one is added.
+                    self._wake_one_taker()
+                raise
+        # No await from here to the end: nobody else can take the same key.
         key = self._ready.popleft()
         now = self._clock.monotonic()
         self._worked_on_since[key] = now
@@ -140,6 +171,7 @@ class WorkQueue(Generic[Key]):
         worked = self._clock.monotonic() - self._worked_on_since.pop(key)
         if self._observer is not None:
             self._observer.finished(worked)
+        # Asked for while it was worked on: at the end of the line, behind keys that waited longer.
         if key in self._wanted_since:
             self._make_ready(key)
         self._note_if_all_done()
@@ -161,6 +193,8 @@ class WorkQueue(Generic[Key]):
 
         With `drain`, what is ready is still handed out; without, it is dropped.
         """
+        # Keys to come later are dropped even when the rest is drained: a retry in five minutes
+        # would keep the process from ending. Whoever runs next lists everything anyway.
         self._is_shut_down = True
         self._alarm.cancel()
         self._later = _LaterKeys[Key]()
@@ -189,21 +223,6 @@ class WorkQueue(Generic[Key]):
         while self._takers:
             _wake(self._takers.popleft())
 
-    async def _wait_for_news(self) -> None:
-        taker = asyncio.get_running_loop().create_future()
-        self._takers.append(taker)
-        try:
-            await taker
-        except asyncio.CancelledError:
-            if taker.cancelled():
-                # Somebody may have tried to wake it between its cancelling and this line.
-                with suppress(ValueError):
-                    self._takers.remove(taker)
-            elif self._ready:
-                # Woken and cancelled at once: the key it was woken for goes to another.
-                self._wake_one_taker()
-            raise
-
     def _add_due(self) -> None:
         self._alarm_at = None
         for key in self._later.take_due(self._clock.monotonic()):
@@ -211,6 +230,8 @@ class WorkQueue(Generic[Key]):
         self._set_alarm()
 
     def _set_alarm(self) -> None:
+        # One alarm for all keys, at the earliest time. It is not taken back when that key is
+        # dropped: it rings for nothing then, and is set for the next.
         earliest = self._later.earliest()
         if earliest is not None and earliest != self._alarm_at:
             self._alarm_at = earliest
@@ -235,7 +256,9 @@ class _LaterKeys(Generic[Key]):
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
-        # The heap may hold times a key is no longer due at; `_due` knows.
+        # The heap may hold times a key is no longer due at; `_due` knows. Taking one out of the
+        # middle of a heap would mean to search all of it; left there, it is popped when it comes to
+        # the top.
         self._heap: list[tuple[float, int, Key]] = []
         self._count = 0
 

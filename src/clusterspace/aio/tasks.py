@@ -50,12 +50,16 @@ class Supervisor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # All are cancelled before any is awaited, so that a task which waits for another on its way
+        # out finds that one on its way out, too. Each is cancelled once: work that swallows it, or
+        # starts more here while it cleans up, keeps the block waiting.
         for task in self._tasks:
             task.cancel()
         try:
             await self._group.__aexit__(error_type, error, traceback)
         except BaseExceptionGroup as failures:
-            # The first is the reason; the others fell because of it.
+            # The first is the reason: a task that failed made the group cancel the block and its
+            # siblings, and whatever those raised on their way out came later.
             first = failures.exceptions[0]
             raise first from first.__cause__
 
@@ -65,34 +69,42 @@ class Supervisor:
         Returning counts as failing. Without `restart` a failure ends the group; with it the
         work runs again after each delay, until the delays run out.
         """
-        self._start(name, self._kept(name, work, restart))
+
+        async def keep_running() -> None:
+            delays: Iterator[float] = iter(()) if restart is None else restart()
+            while True:
+                started = self._clock.monotonic()
+                # Cancellation is no failure: it passes through `_failure_of` and ends the task,
+                # also while it sleeps between two attempts.
+                failed = TaskFailed(name, await _failure_of(work))
+                self._report(failed)
+                if restart is not None and self._clock.monotonic() - started >= self.HEALTHY_AFTER:
+                    delays = restart()
+                delay = next(delays, None)
+                if delay is None:
+                    # Out of the task and into the group, which cancels the block and every other
+                    # task: nobody goes on for long beside something that has stopped for good.
+                    raise failed
+                await self._clock.sleep(delay)
+
+        self._start(name, keep_running())
 
     def spawn(self, name: str, work: Work) -> None:
         """Run work that may end when it is done; a failure is reported and hurts nobody else."""
-        self._start(name, self._spawned(name, work))
+
+        async def run_once() -> None:
+            failure = await _failure_of(work)
+            if failure is not None:
+                self._report(TaskFailed(name, failure))
+
+        self._start(name, run_once())
 
     def _start(self, name: str, supervised: Coroutine[None, None, None]) -> None:
         task = self._group.create_task(supervised, name=name)
+        # Known until it is done, so that the end of the block can cancel it: a group by itself
+        # waits for its tasks and cancels them only when one of them has failed.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _spawned(self, name: str, work: Work) -> None:
-        failure = await _failure_of(work)
-        if failure is not None:
-            self._report(TaskFailed(name, failure))
-
-    async def _kept(self, name: str, work: Work, restart: Delays | None) -> None:
-        delays: Iterator[float] = iter(()) if restart is None else restart()
-        while True:
-            started = self._clock.monotonic()
-            failed = TaskFailed(name, await _failure_of(work))
-            self._report(failed)
-            if restart is not None and self._clock.monotonic() - started >= self.HEALTHY_AFTER:
-                delays = restart()
-            delay = next(delays, None)
-            if delay is None:
-                raise failed
-            await self._clock.sleep(delay)
 
 
 async def _failure_of(work: Work) -> Exception | None:

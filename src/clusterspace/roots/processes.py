@@ -8,9 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from clusterspace.aio.clocks import Clock
+from clusterspace.aio.clocks import Clock, measure_stalls
 from clusterspace.aio.memory import give_back_freed
-from clusterspace.aio.stalls import measure_stalls
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.requests import Request
