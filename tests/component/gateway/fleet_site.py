@@ -187,7 +187,7 @@ async def fleet_site(
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
-        fleet = await _running_hub(directory, stack, identities)
+        fleet = await running_hub_of_fleet(directory, stack, identities)
         sides: dict[str, Side] = {}
         for name in members:
             sides[name] = await fleet.add_member(name)
@@ -243,9 +243,10 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
             await beside.close()
 
 
-async def _running_hub(
+async def running_hub_of_fleet(
     directory: Path, stack: AsyncExitStack, identities: MemberIdentities
 ) -> Fleet:
+    """Run a hub that knows the tests' users by their tokens, before anybody has joined."""
     (directory / "hub").mkdir()
     tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
