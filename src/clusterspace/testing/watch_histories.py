@@ -203,7 +203,7 @@ class _Checker:
 
     def _check_event(self, told: Told) -> None:
         member = self._members[told.cluster]
-        own = versions.part_for(told.vector, told.cluster, list(self._members)) or ""
+        own = versions.version_in(told.vector, told.cluster, list(self._members)) or ""
         mark = (told.cluster, told.type, told.key, told.uid, own)
         if mark in self._seen:
             self._say(f"told twice: {mark}")

@@ -172,7 +172,7 @@ class FleetContext:
         known = await self.visible_clusters() if has_vector else ()
 
         def translate(version: str) -> str:
-            own = versions.part_for(version, cluster, known)
+            own = versions.version_in(version, cluster, known)
             if own is None:
                 raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
             return own

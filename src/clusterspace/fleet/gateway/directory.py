@@ -83,7 +83,7 @@ class Directory:
         self._clusters = Informer(hub, ResourcePath(CLUSTERS))
         self._secrets = Informer(hub, ResourcePath(_SECRETS, credentials_namespace))
         self._known: dict[str, Object] = {}
-        self._ways: dict[str, ConnectionSettings | ClusterError] = {}
+        self._settings: dict[str, ConnectionSettings | ClusterError] = {}
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
         self._listeners: set[Membership] = set()
@@ -126,8 +126,8 @@ class Directory:
 
     def problem_with(self, cluster: str) -> ClusterError | None:
         """Return why a member cannot be reached whoever asks, if that is so."""
-        way = self._ways.get(cluster)
-        return way if isinstance(way, ClusterError) else None
+        settings = self._settings.get(cluster)
+        return settings if isinstance(settings, ClusterError) else None
 
     def require(self, cluster: str, *, is_create: bool) -> None:
         """Refuse a cluster nobody knows; a create by 400, for its 404 would be the namespace's."""
@@ -143,34 +143,38 @@ class Directory:
         """Return the way to a cluster; ClusterError when there is none."""
         if cluster == HUB:
             return Link(HUB, self._hub.connection)
-        way = self._ways.get(cluster)
-        if way is None:
+        settings = self._settings.get(cluster)
+        if settings is None:
             raise ClusterError(cluster, "is no member of the fleet")
-        if isinstance(way, ClusterError):
-            raise way
-        return Link(cluster, await self._connections.get(way))
+        if isinstance(settings, ClusterError):
+            raise settings
+        return Link(cluster, await self._connections.get(settings))
 
     async def find_connection(self, cluster: str) -> Connection | None:
         """Return the connection to a member; None when it has left or cannot be reached."""
-        way = self._ways.get(cluster)
-        return await self._connections.get(way) if isinstance(way, ConnectionSettings) else None
+        settings = self._settings.get(cluster)
+        return (
+            await self._connections.get(settings)
+            if isinstance(settings, ConnectionSettings)
+            else None
+        )
 
     def _cluster_changed(self, update: Update) -> None:
         cluster = update.decode_after()
         if cluster is None:
             self._known.pop(update.key, None)
-            self._ways.pop(update.key, None)
+            self._settings.pop(update.key, None)
             self._left.add(update.key)
             self._has_left.set()
-            self._tell(MembershipChange(update.key, has_left=True))
+            self._notify(MembershipChange(update.key, has_left=True))
             return
         is_new = update.key not in self._known
         self._known[update.key] = cluster
-        self._find_way(update.key, cluster)
+        self._read_settings(update.key, cluster)
         if is_new:
-            self._tell(MembershipChange(update.key, has_left=False))
+            self._notify(MembershipChange(update.key, has_left=False))
 
-    def _tell(self, change: MembershipChange) -> None:
+    def _notify(self, change: MembershipChange) -> None:
         for listener in self._listeners:
             listener.put_nowait(change)
 
@@ -178,17 +182,17 @@ class Directory:
         changed = SecretRef(*update.key.split("/", 1))
         for name, cluster in self._known.items():
             if changed in (secret_ref_of(cluster), impersonator_ref_of(cluster)):
-                self._find_way(name, cluster)
+                self._read_settings(name, cluster)
 
-    def _find_way(self, name: str, cluster: Object) -> None:
+    def _read_settings(self, name: str, cluster: Object) -> None:
         own, impersonator = secret_ref_of(cluster), impersonator_ref_of(cluster)
         try:
             found = self._user_settings(cluster, self._secret(own), self._secret(impersonator))
         except ClusterError as error:
-            self._ways[name] = error
+            self._settings[name] = error
             return
-        if found != self._ways.get(name):
-            self._ways[name] = found
+        if found != self._settings.get(name):
+            self._settings[name] = found
             self.troubles.let_go(name)
 
     def _secret(self, ref: SecretRef | None) -> Object | None:

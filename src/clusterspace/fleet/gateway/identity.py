@@ -41,6 +41,10 @@ that was taken away ends what it had opened within ten seconds."""
 _MOST_REMEMBERED: Final = 10_000
 _REVIEWS_AT_ONCE: Final = 32
 _BEARER: Final = "bearer"
+_ATTRIBUTES: Final = (
+    "verb", "group", "version", "resource", "subresource", "namespace", "name",
+)  # fmt: skip
+"""What a review of a request for a resource says of it."""
 
 Value = TypeVar("Value")
 
@@ -50,23 +54,23 @@ class _Memory(Generic[Value]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
 
     def find(self, key: Hashable) -> Value | None:
         """Return what is remembered, unless it is too old."""
-        until, value = self._held.get(key, (0.0, None))
+        until, value = self._entries.get(key, (0.0, None))
         return value if self._clock.monotonic() < until else None
 
     def put(self, key: Hashable, value: Value) -> Value:
         """Remember."""
-        self._held[key] = (self._clock.monotonic() + _REMEMBERED_SECONDS, value)
-        self._held.move_to_end(key)
+        self._entries[key] = (self._clock.monotonic() + _REMEMBERED_SECONDS, value)
+        self._entries.move_to_end(key)
         now = self._clock.monotonic()
         # The oldest are in front: what nobody may use any more takes no room either.
-        while self._held and (
-            len(self._held) > _MOST_REMEMBERED or next(iter(self._held.values()))[0] <= now
+        while self._entries and (
+            len(self._entries) > _MOST_REMEMBERED or next(iter(self._entries.values()))[0] <= now
         ):
-            self._held.popitem(last=False)
+            self._entries.popitem(last=False)
         return value
 
 
@@ -80,53 +84,44 @@ class FleetAuthenticator:
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks."""
-        user = await self._find_user(request)
+        header = request.headers.get("authorization")
+        if request.peer_certificate is not None:
+            user = login_of(request, request.peer_certificate, self._clock.now()).user
+        elif not header:
+            user = ANONYMOUS
+        else:
+            scheme, _, token = header.strip().partition(" ")
+            if scheme.lower() != _BEARER or not token.strip():
+                raise statuses.unauthorized()
+            user = await self._by_token(token.strip())
         if AGENTS in user.groups:
             # Agents talk to the hub, which alone knows whether their certificates were revoked.
             raise statuses.unauthorized()
         return user
 
-    async def _find_user(self, request: Request) -> User:
-        if request.peer_certificate is not None:
-            return login_of(request, request.peer_certificate, self._clock.now()).user
-        header = request.headers.get("authorization")
-        if not header:
-            return ANONYMOUS
-        scheme, _, token = header.strip().partition(" ")
-        if scheme.lower() != _BEARER or not token.strip():
-            raise statuses.unauthorized()
-        return await self._by_token(token.strip())
-
     async def _by_token(self, token: str) -> User:
         # The digest, so that a dump of our memory gives no token away.
         key = hashlib.sha256(token.encode()).digest()
-        held = self._users.find(key)
-        if held is not None:
-            return held
+        known = self._users.find(key)
+        if known is not None:
+            return known
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token},
         }
-        answer = await self._hub.create(_TOKEN_REVIEWS, review)
-        user = _read_user(answer)
-        if user is None:
+        status: Object = (await self._hub.create(_TOKEN_REVIEWS, review)).get("status") or {}
+        name = find_at(status, "user", "username")
+        if status.get("authenticated") is not True or not name:
             raise statuses.unauthorized()
+        extra: Mapping[str, Sequence[str]] = find_at(status, "user", "extra") or {}
+        user = User(
+            str(name),
+            tuple(find_at(status, "user", "groups") or ()),
+            str(find_at(status, "user", "uid") or ""),
+            {key: tuple(values) for key, values in extra.items()},
+        )
         return self._users.put(key, user)
-
-
-def _read_user(review: Object) -> User | None:
-    """Return whom a reviewed token stands for, or None."""
-    name = find_at(review, "status", "user", "username")
-    if find_at(review, "status", "authenticated") is not True or not name:
-        return None
-    extra: Mapping[str, Sequence[str]] = find_at(review, "status", "user", "extra") or {}
-    return User(
-        str(name),
-        tuple(find_at(review, "status", "user", "groups") or ()),
-        str(find_at(review, "status", "user", "uid") or ""),
-        {key: tuple(values) for key, values in extra.items()},
-    )
 
 
 class HubReviews:
@@ -138,12 +133,23 @@ class HubReviews:
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return whether the user may do what the request asks for."""
-        spec = {**_subject_of(user), **_attributes_of(info)}
+        spec: dict[str, Any] = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra.items()},
+        }
+        spec = {key: value for key, value in spec.items() if value}
+        if info.is_resource:
+            attributes = {name: getattr(info, name) for name in _ATTRIBUTES}
+            spec["resourceAttributes"] = {name: text for name, text in attributes.items() if text}
+        else:
+            spec["nonResourceAttributes"] = {"path": info.path, "verb": info.verb}
         # The digest: a path may be long, and anybody may send one.
         key = hashlib.blake2b(repr(spec).encode(errors="backslashreplace"), digest_size=16).digest()
-        held = self._decisions.find(key)
-        if held is not None:
-            return held
+        known = self._decisions.find(key)
+        if known is not None:
+            return known
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -153,31 +159,6 @@ class HubReviews:
         allowed = find_at(answer, "status", "allowed") is True
         reason = str(find_at(answer, "status", "reason") or "")
         return self._decisions.put(key, Decision(allowed, reason))
-
-
-def _subject_of(user: User) -> dict[str, Any]:
-    told = {
-        "user": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra.items()},
-    }
-    return {key: value for key, value in told.items() if value}
-
-
-def _attributes_of(info: RequestInfo) -> dict[str, Any]:
-    if not info.is_resource:
-        return {"nonResourceAttributes": {"path": info.path, "verb": info.verb}}
-    attributes = {
-        "verb": info.verb,
-        "group": info.group,
-        "version": info.version,
-        "resource": info.resource,
-        "subresource": info.subresource,
-        "namespace": info.namespace,
-        "name": info.name,
-    }
-    return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)

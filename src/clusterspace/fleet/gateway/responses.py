@@ -91,12 +91,8 @@ def _warnings_of(replies: Iterable[Reply]) -> list[str]:
             own += texts
         for text in texts if reply.cluster != HUB else ():
             said.setdefault(text, []).append(reply.cluster)
-    return [*dict.fromkeys(own), *(f"{_named(who)}: {text}" for text, who in said.items())]
-
-
-def _named(clusters: list[str]) -> str:
-    if len(clusters) == 1:
-        return f"cluster {clusters[0]}"
-    more = len(clusters) - _MOST_NAMED
-    listed = ", ".join(clusters[:_MOST_NAMED])
-    return f"clusters {listed} and {more} more" if more > 0 else f"clusters {listed}"
+    for text, clusters in said.items():
+        more = len(clusters) - _MOST_NAMED
+        listed = ", ".join(clusters[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        own.append(f"cluster{'s' if len(clusters) > 1 else ''} {listed}: {text}")
+    return list(dict.fromkeys(own))

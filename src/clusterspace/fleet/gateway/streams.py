@@ -68,23 +68,23 @@ class ClientStreams:
     """Every client that watches more than one cluster, so that all can be told goodbye."""
 
     def __init__(self) -> None:
-        self._held: set[ClientStream] = set()
+        self._open_streams: set[ClientStream] = set()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._open_streams)
 
     @contextmanager
     def holding(self, client_stream: ClientStream) -> Generator[None]:
         """Know a stream for as long as the block lasts."""
-        self._held.add(client_stream)
+        self._open_streams.add(client_stream)
         try:
             yield
         finally:
-            self._held.discard(client_stream)
+            self._open_streams.discard(client_stream)
 
     def end_all(self) -> None:
         """End every stream in good order: clients go on from where they are, elsewhere."""
-        for each in tuple(self._held):
+        for each in tuple(self._open_streams):
             each.end()
 
 

@@ -207,8 +207,17 @@ class Troubles:
                 for cluster in due:
                     group.create_task(self._look(cluster, find_connection), name=f"look {cluster}")
             # While the looks went on others may have noted trouble: what is there is what counts.
-            self._forget_former()
-            if not (self._suspects or self._has_trouble()):
+            calm = self._clock.monotonic() - _CALM_SECONDS
+            is_calm = not self._suspects
+            for name, each in list(self._shared.items()):
+                is_calm = is_calm and each.ended is not None
+                if each.ended is not None and each.ended < calm:
+                    del self._shared[name]
+            for user, name, each in list(self._own):
+                is_calm = is_calm and each.ended is not None
+                if each.ended is not None and each.ended < calm:
+                    self._own.pop(user, name)
+            if is_calm:
                 self._has_some.clear()
 
     async def _look(self, cluster: str, find_connection: FindConnection) -> None:
@@ -224,20 +233,6 @@ class Troubles:
         for _, name, trouble in self._own:
             if name == cluster and _is_due(trouble, now):
                 self._end(trouble)
-
-    def _has_trouble(self) -> bool:
-        return any(each.ended is None for each in self._shared.values()) or any(
-            each.ended is None for _, _, each in self._own
-        )
-
-    def _forget_former(self) -> None:
-        calm = self._clock.monotonic() - _CALM_SECONDS
-        for name, each in list(self._shared.items()):
-            if each.ended is not None and each.ended < calm:
-                del self._shared[name]
-        for user, name, each in list(self._own):
-            if each.ended is not None and each.ended < calm:
-                self._own.pop(user, name)
 
 
 def _is_due(trouble: _Trouble, now: float) -> bool:

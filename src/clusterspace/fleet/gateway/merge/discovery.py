@@ -7,7 +7,7 @@ has, so that a list by the preferred version misses nobody.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -48,110 +48,72 @@ class FleetApi:
 
 def merge(served: Mapping[str, Iterable[ResourceInfo]]) -> FleetApi:
     """Return the union of what each cluster serves, in an order that depends on nothing else."""
-    held = _by_resource(served)
-    united = [_unite(each) for each in held.values()]
-    disagreements = [text for each in held.values() if (text := _disagreement(each))]
-    return FleetApi(tuple(_groups(united, held)), tuple(disagreements))
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A resource as one cluster has it."""
-
-    cluster: str
-    info: ResourceInfo
-
-    @property
-    def identity(self) -> tuple[str, bool]:
-        """What clusters must agree on: the kind, and whether it is in namespaces."""
-        return self.info.kind, self.info.namespaced
-
-    @property
-    def described(self) -> str:
-        return f"{self.info.kind}, {'namespaced' if self.info.namespaced else 'cluster-wide'}"
-
-
-def _by_resource(
-    served: Mapping[str, Iterable[ResourceInfo]],
-) -> dict[GroupVersionResource, list[_Held]]:
-    """Return who has each resource; resources are in the order in which clusters list them."""
-    held: dict[GroupVersionResource, list[_Held]] = {}
+    # Who has each resource; resources are in the order in which clusters list them.
+    owners: dict[GroupVersionResource, dict[str, ResourceInfo]] = {}
     for cluster in names.in_order(served):
         for info in served[cluster]:
-            held.setdefault(info.group_version_resource, []).append(_Held(cluster, info))
-    return held
+            owners.setdefault(info.group_version_resource, {}).setdefault(cluster, info)
+
+    by_group: dict[str, dict[str, list[ResourceInfo]]] = {}
+    having: defaultdict[GroupVersion, set[str]] = defaultdict(set)
+    disagreements: list[str] = []
+    for own in owners.values():
+        united = _unite(list(own.values()))
+        by_group.setdefault(united.group, {}).setdefault(united.version, []).append(united)
+        having[united.group_version].update(own)
+        sides: dict[str, list[str]] = {}
+        for cluster, info in own.items():
+            scope = "namespaced" if info.namespaced else "cluster-wide"
+            sides.setdefault(f"{info.kind}, {scope}", []).append(cluster)
+        if len(sides) > 1:
+            said = "; ".join(f"{what} in {', '.join(who)}" for what, who in sides.items())
+            what = f"{united.plural} of {united.group_version}"
+            disagreements.append(f"clusters disagree about {what}: {said}")
+
+    groups: list[ServedGroup] = []
+    for name, versions in by_group.items():
+        # As clients are to try them: the most widely served, then by maturity. A version that every
+        # cluster has is the most widely served there can be.
+        by_maturity = sorted(versions, key=version_priority)
+        counts = {each: len(having[GroupVersion(name, each)]) for each in versions}
+        preferred = max(by_maturity, key=counts.__getitem__)
+        ordered = [preferred, *(each for each in by_maturity if each != preferred)]
+        groups.append(
+            ServedGroup(name, tuple(ServedVersion(each, tuple(versions[each])) for each in ordered))
+        )
+    return FleetApi(tuple(groups), tuple(disagreements))
 
 
-def _unite(held: Sequence[_Held]) -> ResourceInfo:
-    """Return one description of a resource: the majority's, with all that anyone of it has."""
-    identity = _majority(held)
-    infos = [each.info for each in held if each.identity == identity]
+def _unite(own: Sequence[ResourceInfo]) -> ResourceInfo:
+    """Return one description of a resource: the majority's, with all that anyone of it has.
+
+    Clusters must agree on the kind, and on whether it is in namespaces. Of equally many, those who
+    come first are right.
+    """
+    # Counter keeps the order of first sight, and max takes the first of equals.
+    votes = Counter((info.kind, info.namespaced) for info in own)
+    majority = max(votes, key=votes.__getitem__)
+    infos = [info for info in own if (info.kind, info.namespaced) == majority]
+    subresources: dict[str, Subresource] = {}
+    for each in chain.from_iterable(info.subresources for info in infos):
+        known = subresources.get(each.name, each)
+        subresources[each.name] = replace(known, verbs=_union((known.verbs, each.verbs)))
     return replace(
         infos[0],
         singular=next((info.singular for info in infos if info.singular), ""),
         verbs=_union(info.verbs for info in infos),
         short_names=_union(info.short_names for info in infos),
         categories=_union(info.categories for info in infos),
-        subresources=_unite_subresources(infos),
+        subresources=tuple(subresources.values()),
     )
-
-
-def _majority(held: Sequence[_Held]) -> tuple[str, bool]:
-    """Return what most clusters say; of equally many, those who come first."""
-    # Counter keeps the order of first sight, and max takes the first of equals.
-    votes = Counter(each.identity for each in held)
-    return max(votes, key=lambda identity: votes[identity])
-
-
-def _unite_subresources(infos: Iterable[ResourceInfo]) -> tuple[Subresource, ...]:
-    parts: dict[str, Subresource] = {}
-    for part in chain.from_iterable(info.subresources for info in infos):
-        known = parts.get(part.name, part)
-        parts[part.name] = replace(known, verbs=_union((known.verbs, part.verbs)))
-    return tuple(parts.values())
-
-
-def _disagreement(held: Sequence[_Held]) -> str:
-    described: dict[str, list[str]] = {}
-    for each in held:
-        described.setdefault(each.described, []).append(each.cluster)
-    if len(described) == 1:
-        return ""
-    sides = "; ".join(f"{what} in {', '.join(who)}" for what, who in described.items())
-    info = held[0].info
-    return f"clusters disagree about {info.plural} of {info.group_version}: {sides}"
-
-
-def _groups(
-    resources: Iterable[ResourceInfo], held: Mapping[GroupVersionResource, Sequence[_Held]]
-) -> Iterator[ServedGroup]:
-    by_group: dict[str, dict[str, list[ResourceInfo]]] = {}
-    for info in resources:
-        by_group.setdefault(info.group, {}).setdefault(info.version, []).append(info)
-    for name, versions in by_group.items():
-        having = {
-            version: {each.cluster for info in infos for each in held[info.group_version_resource]}
-            for version, infos in versions.items()
-        }
-        ordered = _preferred_first(having)
-        yield ServedGroup(
-            name, tuple(ServedVersion(version, tuple(versions[version])) for version in ordered)
-        )
-
-
-def _preferred_first(having: Mapping[str, set[str]]) -> list[str]:
-    """Return versions as clients are to try them: the most widely served, then by maturity.
-
-    A version that every cluster has is the most widely served there can be.
-    """
-    by_maturity = sorted(having, key=version_priority)
-    preferred = max(by_maturity, key=lambda version: len(having[version]))
-    return [preferred, *(version for version in by_maturity if version != preferred)]
 
 
 def _union(texts: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(texts)))
 
+
+# -- which release each cluster runs: the fleet claims the oldest, so that what clients of that
+# release do, every member understands -------------------------------------------------------------
 
 _GIT_VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 
@@ -189,6 +151,9 @@ def merge_releases(versions: Mapping[str, Object]) -> Object | None:
         return min(known, key=lambda each: each[0])[1]
     return versions.get(HUB)
 
+
+# -- schemas: for each group version the document of one cluster, as it is. The one of the highest
+# release knows fields that the others do not know yet. Documents are large: they pass unread ------
 
 SCHEMAS: Final = "/openapi/v3"
 
@@ -234,34 +199,25 @@ def pick_schema(
     The client may hold an index from before another cluster came to be the best. It gets the
     edition it asks for while any cluster has that one.
     """
-    held = [each for each in _best_first(indexes, releases) if each.path == path]
-    exact = [each for each in held if wanted_hash and each.hash == wanted_hash]
-    return next(iter([*exact, *held]), None)
+    found = [each for each in _best_first(indexes, releases) if each.path == path]
+    exact = [each for each in found if wanted_hash and each.hash == wanted_hash]
+    return next(iter([*exact, *found]), None)
 
 
 def _best_first(
     indexes: Mapping[str, Object], releases: Mapping[str, Release]
 ) -> Iterator[Document]:
+    """Yield all documents; an entry that leads anywhere but to its own document is left out."""
     # Sorting keeps the order of equals, in reverse too.
     ordered = sorted(
         names.in_order(indexes), key=lambda cluster: releases.get(cluster, UNKNOWN), reverse=True
     )
     for cluster in ordered:
-        yield from _read_index(cluster, indexes[cluster])
-
-
-def _read_index(cluster: str, held: Object) -> Sequence[Document]:
-    """Read a cluster's index; an entry that leads anywhere but to its own document is left out."""
-    paths: Any = held.get("paths")
-    if not isinstance(paths, dict):
-        return ()
-    urls = {
-        path: str(cast("Object", entry).get("serverRelativeURL") or "")
-        for path, entry in cast("dict[str, object]", paths).items()
-        if isinstance(entry, dict)
-    }
-    return [
-        Document(path, cluster, url)
-        for path, url in urls.items()
-        if url.partition("?")[0] == f"{SCHEMAS}/{path}"
-    ]
+        paths: Any = indexes[cluster].get("paths")
+        if not isinstance(paths, dict):
+            continue
+        for path, entry in cast("dict[str, object]", paths).items():
+            if isinstance(entry, dict):
+                url = str(cast("Object", entry).get("serverRelativeURL") or "")
+                if url.partition("?")[0] == f"{SCHEMAS}/{path}":
+                    yield Document(path, cluster, url)

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from clusterspace.errors import ApiError, ClusterMisbehaved, MalformedObject
+from clusterspace.errors import ClusterMisbehaved, MalformedObject
 from clusterspace.fleet.gateway.merge import tables
-from clusterspace.fleet.gateway.merge.lists import VERSION, ClusterList, Row, read_cluster_list
+from clusterspace.fleet.gateway.merge.lists import VERSION, ClusterList, read_cluster_list
 from clusterspace.fleet.gateway.names import Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits
 from clusterspace.fleet.gateway.renaming.edits import Fields
@@ -48,10 +48,10 @@ class Head(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An object as its cluster wrote it: `part` has this one item or row alone."""
+    """An object as its cluster wrote it: `listed` has this one item or row alone."""
 
     head: Head
-    part: ClusterList
+    listed: ClusterList
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +89,27 @@ def read_event(line: bytes, naming: Naming, columns: Sequence[Object] = ()) -> E
     try:
         frame = _frames.decode(line)
         if frame.type == "ERROR":
-            raise _told(frame.object, naming.cluster)
-        if frame.type == "BOOKMARK":
-            return Event(None, _read_bookmark(frame.object, naming))
-        return Event(Change(frame.type), _read_item(frame.object, naming, columns))
+            status = msgspec.json.decode(frame.object, type=dict[str, Any])
+            error = statuses.error_from(status, 500)
+            error.cluster = naming.cluster
+            raise error
+        change = None if frame.type == "BOOKMARK" else Change(frame.type)
+        headed = _headed.decode(frame.object)
+        if change is not None and headed.kind == "Table":
+            table = read_cluster_list(bytes(frame.object), naming)
+            (item,) = _items_of(replace(table, columns=table.columns or tuple(columns)))
+            return Event(change, item)
+        _require_version(headed.metadata)
+        items = () if change is None else (edits.read_object(frame.object),)
+        listed = ClusterList(naming, headed.kind, headed.api_version, items=items)
+        return Event(change, Item(headed.metadata, listed))
     except _UNREADABLE as error:
         why = f"the watch sent something that is no event: {error}"
         raise ClusterMisbehaved(naming.cluster, why, code=200) from error
 
 
 def read_items(page: ClusterList) -> list[Item]:
-    """Return the items of one page of a list, each in a part of its own."""
+    """Return the items of one page of a list, each in a list of its own."""
     try:
         return list(_items_of(page))
     except _UNREADABLE as error:
@@ -108,7 +118,7 @@ def read_items(page: ClusterList) -> list[Item]:
 
 
 def gone(head: Head, like: ClusterList) -> Item:
-    """Return what can be told of an object that a list no longer has, of the kind of that list."""
+    """Return what can be said of an object that a list no longer has, of the kind of that list."""
     kind = _PARTIAL_KIND if like.is_table else like.kind.removesuffix("List")
     typed = {"kind": kind, "apiVersion": META_VERSION if like.is_table else like.api_version}
     metadata = {key: value for key, value in msgspec.to_builtins(head).items() if value}
@@ -116,35 +126,12 @@ def gone(head: Head, like: ClusterList) -> Item:
     return Item(head, ClusterList(like.naming, kind, typed["apiVersion"], items=(fields,)))
 
 
-def _told(status: msgspec.Raw, cluster: str) -> ApiError:
-    error = statuses.error_from(msgspec.json.decode(status, type=dict[str, Any]), 500)
-    error.cluster = cluster
-    return error
-
-
-def _read_bookmark(body: msgspec.Raw, naming: Naming) -> Item:
-    headed = _headed.decode(body)
-    _require_version(headed.metadata)
-    return Item(headed.metadata, ClusterList(naming, headed.kind, headed.api_version))
-
-
-def _read_item(body: msgspec.Raw, naming: Naming, columns: Sequence[Object]) -> Item:
-    headed = _headed.decode(body)
-    if headed.kind != "Table":
-        _require_version(headed.metadata)
-        part = ClusterList(
-            naming, headed.kind, headed.api_version, items=(edits.read_object(body),)
-        )
-        return Item(headed.metadata, part)
-    table = read_cluster_list(bytes(body), naming)
-    (item,) = _items_of(replace(table, columns=table.columns or tuple(columns)))
-    return item
-
-
 def _items_of(page: ClusterList) -> Iterator[Item]:
     if page.is_table:
         for row in page.rows:
-            yield Item(_head_beside(row), replace(page, rows=(row,)))
+            head = Head() if row.beside is msgspec.UNSET else _headed.decode(row.beside).metadata
+            _require_version(head)
+            yield Item(head, replace(page, rows=(row,)))
         return
     # Items of a list leave out their kind; events never do.
     typed = {"kind": page.kind.removesuffix("List"), "apiVersion": page.api_version}
@@ -153,12 +140,6 @@ def _items_of(page: ClusterList) -> Iterator[Item]:
         _require_version(head)
         fields = {**typed, **item}
         yield Item(head, ClusterList(page.naming, typed["kind"], page.api_version, items=(fields,)))
-
-
-def _head_beside(row: Row) -> Head:
-    head = Head() if row.beside is msgspec.UNSET else _headed.decode(row.beside).metadata
-    _require_version(head)
-    return head
 
 
 def _require_version(head: Head) -> None:
@@ -177,7 +158,7 @@ _PARTIAL: Final = {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION}
 class Style(Protocol):
     """How a client wants its objects."""
 
-    def learn(self, part: ClusterList) -> None:
+    def learn(self, listed: ClusterList) -> None:
         """Take note of what a cluster says of the kind of its objects."""
         ...
 
@@ -197,15 +178,15 @@ class PlainStyle:
         self._subject = subject
         self._kind: Mapping[str, str] = {}
 
-    def learn(self, part: ClusterList) -> None:
+    def learn(self, listed: ClusterList) -> None:
         """Remember the kind: a bookmark must have it, and may be the first event."""
-        if not self._kind and part.kind:
-            kind = part.kind.removesuffix("List")
-            self._kind = {"kind": kind, "apiVersion": part.api_version}
+        if not self._kind and listed.kind:
+            kind = listed.kind.removesuffix("List")
+            self._kind = {"kind": kind, "apiVersion": listed.api_version}
 
     def write(self, change: Change, item: Item, vector: str) -> bytes:
         """Return the event, its object renamed and stamped."""
-        fields = renamer(item.part.naming, self._subject)(item.part.items[0])
+        fields = renamer(item.listed.naming, self._subject)(item.listed.items[0])
         return _line(change.value, _stamped(fields, vector))
 
     def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
@@ -224,15 +205,15 @@ class TableStyle:
         self._agreed: tuple[Object, ...] = ()
         self._has_declared = False
 
-    def learn(self, part: ClusterList) -> None:
+    def learn(self, listed: ClusterList) -> None:
         """Let a cluster have its columns shown, until they are declared."""
         if not self._has_declared:
-            self._agreed = tables.agreed_columns((part,), self._subject, self._agreed)
+            self._agreed = tables.agreed_columns((listed,), self._subject, self._agreed)
 
     def write(self, change: Change, item: Item, vector: str) -> bytes:
         """Return the event: a Table of one row."""
-        self.learn(item.part)
-        (row,) = tables.merged_rows(item.part, self._subject, self._agreed)
+        self.learn(item.listed)
+        (row,) = tables.merged_rows(item.listed, self._subject, self._agreed)
         return self._table(change.value, row, vector)
 
     def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
@@ -262,8 +243,8 @@ def _stamped(fields: Fields, vector: str) -> Fields:
     return {**fields, "metadata": {**metadata, "resourceVersion": vector}}
 
 
-def _taken_apart(held: Any) -> Fields:
-    return edits.read_object(held) if isinstance(held, msgspec.Raw) else cast("Fields", held)
+def _taken_apart(value: Any) -> Fields:
+    return edits.read_object(value) if isinstance(value, msgspec.Raw) else cast("Fields", value)
 
 
 def _bookmark(kind: Mapping[str, str], vector: str, *, ends_initial: bool) -> Fields:

@@ -173,7 +173,9 @@ def judge_search(  # noqa: PLR0913 - replies, and what is known of the question
     if any_will_do:
         return Verdict((found,))
     if len(answered) > 1:
-        return Verdict(error=_ambiguous(name, [each.cluster for each in answered]))
+        candidates = _enumerated([names.qualify(name, each.cluster) for each in answered])
+        why = f"{name} is in {len(answered)} clusters; say which one: {candidates}"
+        return Verdict(error=BadRequest(why))
     losses = [each for each in missing if each.loss in _COUNTED]
     note = _missing_from(losses, len(answered) + len(losses))
     where = f"{name} was found in cluster {found.cluster}: {names.qualify(name, found.cluster)}"
@@ -189,7 +191,12 @@ def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
     if isinstance(error, ClusterMisbehaved) and error.is_unfit:
         carried_out = "; the request may have been carried out there" if is_write else ""
         return BadGateway(f"{error}{carried_out}")
-    if is_write and _may_have_had_an_effect(error):
+    may_have_had_an_effect = (
+        error.was_sent
+        if isinstance(error, ClusterUnreachable)
+        else not isinstance(error, CredentialsUnusable)
+    )
+    if is_write and may_have_had_an_effect:
         return DeadlineExceeded(f"{error}; the request may have been carried out there")
     return _unavailable(str(error))
 
@@ -220,7 +227,11 @@ def _sort_out(
         for reply in ordered
         if (error := _failure_of(reply)) is not None
     ]
-    left_out = [_left_out(each) for each in skipped]
+    left_out: list[_Missing] = []
+    for each in skipped:
+        error = each.error or ClusterError(each.cluster, each.why)
+        loss = _Loss.OUT_OF_REACH if isinstance(error, Forbidden) else _loss_of(error)
+        left_out.append(_Missing(each.cluster, loss, error))
     missing = sorted([*failed, *left_out], key=lambda each: names.position(each.cluster))
     return tuple(reply for reply in ordered if _failure_of(reply) is None), missing
 
@@ -235,12 +246,6 @@ def _failure_of(reply: Reply) -> ApiError | ClusterError | None:
     return ClusterMisbehaved(reply.cluster, f"answered {reply.status}", code=reply.status)
 
 
-def _left_out(skipped: Skipped) -> _Missing:
-    error = skipped.error or ClusterError(skipped.cluster, skipped.why)
-    loss = _Loss.OUT_OF_REACH if isinstance(error, Forbidden) else _loss_of(error)
-    return _Missing(skipped.cluster, loss, error)
-
-
 def _loss_of(error: ApiError | ClusterError) -> _Loss:
     match error:
         case NotServed() | NotFound() | MethodNotAllowed():
@@ -252,16 +257,6 @@ def _loss_of(error: ApiError | ClusterError) -> _Loss:
             return _Loss.UNKNOWN
         case ApiError():
             return _Loss.REJECTS if error.code < 500 else _Loss.UNKNOWN
-
-
-def _may_have_had_an_effect(error: ClusterError) -> bool:
-    match error:
-        case ClusterUnreachable():
-            return error.was_sent
-        case CredentialsUnusable():
-            return False
-        case _:
-            return True
 
 
 def _nobody_answers(missing: Sequence[_Missing], is_given_up: IsGivenUp) -> Verdict:
@@ -295,25 +290,16 @@ def _nobody(missing: Sequence[_Missing]) -> ApiError:
         # Those the caller may not reach are not even counted.
         return _unavailable(_listed(unknown, len(missing) - len(by_loss[_Loss.OUT_OF_REACH])))
     if refused := by_loss[_Loss.REFUSES]:
-        return _refused(refused)
+        first = next(_api_errors(refused))
+        if len(refused) == 1:
+            return Forbidden(first.message, first.details)
+        who = _enumerated([each.cluster for each in refused])
+        return Forbidden(f"{first.message} (so in each of the clusters {who})", first.details)
     if lacking := list(_api_errors(by_loss[_Loss.LACKS])):
         return next((each for each in lacking if not isinstance(each, NotServed)), lacking[0])
     if by_loss[_Loss.OUT_OF_REACH]:
         return Forbidden("the hub lets you reach no cluster that could answer this", Details())
     return NotServed(statuses.unknown_path().message, Details())
-
-
-def _refused(refused: Sequence[_Missing]) -> Forbidden:
-    first = next(_api_errors(refused))
-    if len(refused) == 1:
-        return Forbidden(first.message, first.details)
-    who = _enumerated([each.cluster for each in refused])
-    return Forbidden(f"{first.message} (so in each of the clusters {who})", first.details)
-
-
-def _ambiguous(name: str, clusters: Sequence[str]) -> BadRequest:
-    candidates = _enumerated([names.qualify(name, cluster) for cluster in clusters])
-    return BadRequest(f"{name} is in {len(clusters)} clusters; say which one: {candidates}")
 
 
 def _unavailable(why: str) -> ServiceUnavailable:

@@ -138,7 +138,16 @@ def read_cluster_list(body: bytes, naming: Naming, api_version: str = "") -> Clu
     found = answer.rows if answer.kind == "Table" else answer.items
     if found is msgspec.UNSET:
         raise ClusterMisbehaved(naming.cluster, "its answer is not a list: it has no items")
-    return _part_of(answer, naming)
+    metadata = answer.metadata or _Metadata()
+    return ClusterList(
+        naming=naming,
+        kind=answer.kind,
+        api_version=answer.api_version,
+        metadata=ListMetadata(metadata.version, metadata.token, metadata.remainingItemCount),
+        items=answer.items or (),
+        columns=tuple(answer.column_definitions or ()),
+        rows=answer.rows or (),
+    )
 
 
 class _LongAnswer(msgspec.Struct, rename="camel"):
@@ -176,20 +185,9 @@ def _decode_long(body: bytes) -> _Answer:
     answer = _long_decoder.decode(body)
     if len(answer.column_definitions) > _MOST_CELLS_BYTES:
         raise msgspec.DecodeError("its columns are too long")
-    return _Answer(
-        answer.kind,
-        answer.api_version,
-        answer.metadata,
-        msgspec.UNSET if answer.items is msgspec.UNSET else _read_items(answer.items, len(body)),
-        _columns_decoder.decode(answer.column_definitions),
-        msgspec.UNSET if answer.rows is msgspec.UNSET else _read_rows(answer.rows),
-    )
-
-
-def _read_items(texts: list[msgspec.Raw] | None, size: int) -> list[dict[str, msgspec.Raw]]:
     items: list[dict[str, msgspec.Raw]] = []
-    left = _most_fields(size)
-    for text in texts or ():
+    left = _most_fields(len(body))
+    for text in answer.items or ():
         if len(text) > _MOST_OBJECT_BYTES:
             raise msgspec.DecodeError("it has an element that is too long")
         item = _item_decoder.decode(text)
@@ -197,17 +195,20 @@ def _read_items(texts: list[msgspec.Raw] | None, size: int) -> list[dict[str, ms
         if left < 0:
             raise msgspec.DecodeError(_SHORT_FIELDS)
         items.append(item)
-    return items
-
-
-def _read_rows(texts: list[msgspec.Raw] | None) -> list[Row]:
     rows: list[Row] = []
-    for text in texts or ():
+    for text in answer.rows or ():
         row = _row_decoder.decode(text)
         if len(row.cells) > _MOST_CELLS_BYTES:
             raise msgspec.DecodeError("it has a row that is too long")
         rows.append(Row(_cells_decoder.decode(row.cells), row.conditions, row.beside))
-    return rows
+    return _Answer(
+        answer.kind,
+        answer.api_version,
+        answer.metadata,
+        msgspec.UNSET if answer.items is msgspec.UNSET else items,
+        _columns_decoder.decode(answer.column_definitions),
+        msgspec.UNSET if answer.rows is msgspec.UNSET else rows,
+    )
 
 
 def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
@@ -219,9 +220,11 @@ def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
     metadata = answer.metadata or _Metadata()
     if metadata.version and not VERSION.fullmatch(metadata.version):
         return "its resourceVersion is none"
-    if len(metadata.token) > _LONGEST_TOKEN or not _is_plain(metadata.token):
+    token = metadata.token
+    is_plain = token.isascii() and token.isprintable() and " " not in token
+    if len(token) > _LONGEST_TOKEN or not is_plain:
         return "its continue token is none"
-    if metadata.token and not (answer.rows or answer.items):
+    if token and not (answer.rows or answer.items):
         return "it has nothing and says that it goes on"
     if len(answer.column_definitions or ()) > _MOST_COLUMNS:
         return f"it has more than {_MOST_COLUMNS} columns"
@@ -240,23 +243,6 @@ def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
 def _most_fields(size: int) -> int:
     """Return how many fields all elements of an answer of so many bytes may have, at their top."""
     return _FREE_FIELDS + size // _LEAST_FIELD_BYTES
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text
-
-
-def _part_of(answer: _Answer, naming: Naming) -> ClusterList:
-    metadata = answer.metadata or _Metadata()
-    return ClusterList(
-        naming=naming,
-        kind=answer.kind,
-        api_version=answer.api_version,
-        metadata=ListMetadata(metadata.version, metadata.token, metadata.remainingItemCount),
-        items=answer.items or (),
-        columns=tuple(answer.column_definitions or ()),
-        rows=answer.rows or (),
-    )
 
 
 def write_list(opening: Object, listed: str, elements: Iterable[Fields]) -> Iterator[bytes]:
@@ -285,26 +271,25 @@ def written_metadata(metadata: ListMetadata) -> Object:
 
 
 def merge_lists(
-    parts: Sequence[ClusterList], *, subject: Subject, metadata: ListMetadata
+    lists: Sequence[ClusterList], *, subject: Subject, metadata: ListMetadata
 ) -> Iterable[bytes]:
-    """Yield the text of one list, of the kind most parts have; parts stay in the order given.
+    """Yield the text of one list, of the kind most lists have; they stay in the order given.
 
-    There must be a part: a list of nothing has a kind, too, and only a cluster knows it.
+    There must be one: a list of nothing has a kind, too, and only a cluster knows it.
     """
-    (kind, api_version), _ = Counter((part.kind, part.api_version) for part in parts).most_common(
-        1
-    )[0]
+    kinds = Counter((each.kind, each.api_version) for each in lists)
+    (kind, api_version), _ = kinds.most_common(1)[0]
     opening = {
         "kind": kind,
         "apiVersion": api_version,
         "metadata": written_metadata(metadata),
     }
-    items = (item for part in parts for item in renamed_items(part, subject))
+    items = (item for each in lists for item in renamed_items(each, subject))
     return write_list(opening, "items", items)
 
 
-def renamed_items(part: ClusterList, subject: Subject) -> Iterator[Fields]:
-    """Yield the items of one part with the names they have in the fleet."""
-    if part.naming.is_plain:
-        return iter(part.items)
-    return map(renamer(part.naming, subject), part.items)
+def renamed_items(listed: ClusterList, subject: Subject) -> Iterator[Fields]:
+    """Yield the items of one cluster with the names they have in the fleet."""
+    if listed.naming.is_plain:
+        return iter(listed.items)
+    return map(renamer(listed.naming, subject), listed.items)

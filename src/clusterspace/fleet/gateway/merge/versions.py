@@ -41,7 +41,7 @@ MARK: Final = "cs1."
 
 _FAMILY: Final = "cs"
 _OWN: Final = "/"
-"""Stands between how far a cluster has been told and the object's own version; in no version."""
+"""Stands between how far a stream has come and the object's own version; in no version."""
 _DIGEST_BYTES: Final = 8
 _KEY_BYTES: Final = 5
 _MOST_READINGS: Final = 64
@@ -60,14 +60,14 @@ def encode(versions: Mapping[str, str]) -> str:
 
 
 def decode(version: str, clusters: Collection[str]) -> dict[str, str]:
-    """Return how far each cluster has been told; a cluster left out joined afterwards.
+    """Return how far the client has come in each cluster; one left out joined afterwards.
 
     `clusters` are all there are, whether or not the caller may reach them. An empty version asks
     no cluster for any, and `0` asks each for whatever it has at hand. What is empty in the answer
-    has been told in part.
+    has been sent in part.
     """
-    held = _decode(version, clusters)
-    return {cluster: each.partition(_OWN)[0] for cluster, each in held.items()}
+    decoded = _decode(version, clusters)
+    return {cluster: each.partition(_OWN)[0] for cluster, each in decoded.items()}
 
 
 def _decode(version: str, clusters: Collection[str]) -> dict[str, str]:
@@ -77,12 +77,25 @@ def _decode(version: str, clusters: Collection[str]) -> dict[str, str]:
         return dict.fromkeys(clusters, "0")
     if not version.startswith(MARK):
         raise _expired("it is the version of one cluster, or of another server")
-    token = _read_token(version)
-    names = _read_names(token, clusters)
-    return dict(zip(names, token.versions, strict=True))
+    text = version.removeprefix(MARK)
+    try:
+        sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        digest, body = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:]
+        entries = list(_read_entries(body))
+    except (ValueError, IndexError) as error:
+        raise _expired("it is damaged") from error
+    # The only names that have the keys and give the digest.
+    named: defaultdict[bytes, list[str]] = defaultdict(list)
+    for cluster in clusters:
+        named[_key(cluster)].append(cluster)
+    readings = product(*(named[key] for key, _ in entries))
+    for names in islice(readings, _MOST_READINGS):
+        if _digest(_written_names(names), body) == digest:
+            return dict(zip(names, (own for _, own in entries), strict=True))
+    raise _expired("the clusters it was made for are not those there are now")
 
 
-def part_for(version: str, cluster: str, clusters: Collection[str]) -> str | None:
+def version_in(version: str, cluster: str, clusters: Collection[str]) -> str | None:
     """Return the version one cluster is meant by; None when the vector does not speak of it.
 
     For the vector of an object it is the object's own. What is no vector is the cluster's own:
@@ -90,12 +103,12 @@ def part_for(version: str, cluster: str, clusters: Collection[str]) -> str | Non
     """
     if not is_vector(version):
         return version
-    held = _decode(version, clusters).get(cluster)
-    return None if held is None else held.rpartition(_OWN)[2]
+    own = _decode(version, clusters).get(cluster)
+    return None if own is None else own.rpartition(_OWN)[2]
 
 
 def placed(position: str, own: str) -> str:
-    """Return how far a cluster has been told, by an object that has a version of its own.
+    """Return how far a stream has come in a cluster, on an object with a version of its own.
 
     >>> placed("70", "70"), placed("70", "12"), placed("", "12")
     ('70', '70/12', '/12')
@@ -111,7 +124,7 @@ class RunningVector:
         self._names: bytes = _written_names(())
 
     def set(self, cluster: str, version: str) -> None:
-        """Note how far a cluster has been told."""
+        """Note how far the stream has come in a cluster."""
         is_new = cluster not in self._packed
         self._packed[cluster] = _key(cluster) + _pack(version)
         if is_new:
@@ -141,63 +154,27 @@ def _key(cluster: str) -> bytes:
     return hashlib.blake2b(cluster.encode(), digest_size=_KEY_BYTES).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """A vector as it can be read without knowing the clusters."""
-
-    digest: bytes
-    body: bytes
-    keys: tuple[bytes, ...]
-    versions: tuple[str, ...]
-
-
-def _read_token(version: str) -> _Token:
-    text = version.removeprefix(MARK)
-    try:
-        sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        body = sealed[_DIGEST_BYTES:]
-        entries = tuple(_read_entries(body))
-    except (ValueError, IndexError) as error:
-        raise _expired("it is damaged") from error
-    keys, versions = (key for key, _ in entries), (held for _, held in entries)
-    return _Token(sealed[:_DIGEST_BYTES], body, tuple(keys), tuple(versions))
-
-
 def _read_entries(body: bytes) -> Iterator[tuple[bytes, str]]:
     """Yield key and version; what is cut off raises IndexError here, or fails the digest later."""
     at = 0
     while at < len(body):
         key = body[at : at + _KEY_BYTES]
-        number, at = _read_number(body, at + _KEY_BYTES)
+        at += _KEY_BYTES
+        number = 0
+        for index in range(_MOST_NUMBER_BYTES):
+            byte = body[at + index]
+            number |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                break
+        else:
+            raise ValueError("a number of more bits than any version has")
+        at += index + 1
         if number & 1:
             end = at + (number >> 1)
             yield key, body[at:end].decode()
             at = end
         else:
             yield key, str(number >> 1)
-
-
-def _read_number(body: bytes, at: int) -> tuple[int, int]:
-    """Return the number that starts there, and where it ends."""
-    number = 0
-    for index in range(_MOST_NUMBER_BYTES):
-        byte = body[at + index]
-        number |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return number, at + index + 1
-    raise ValueError("a number of more bits than any version has")
-
-
-def _read_names(token: _Token, clusters: Collection[str]) -> tuple[str, ...]:
-    """Return the only names that have the token's keys and give its digest."""
-    named: defaultdict[bytes, list[str]] = defaultdict(list)
-    for cluster in clusters:
-        named[_key(cluster)].append(cluster)
-    readings = product(*(named[key] for key in token.keys))
-    for names in islice(readings, _MOST_READINGS):
-        if _digest(_written_names(names), token.body) == token.digest:
-            return names
-    raise _expired("the clusters it was made for are not those there are now")
 
 
 def _sealed(names: bytes, body: bytes) -> str:
@@ -217,16 +194,12 @@ def _written_names(clusters: Sequence[str]) -> bytes:
 # From one event of a watch to the next, the version of one cluster changes and the rest stay.
 @lru_cache(maxsize=8192)
 def _pack(version: str) -> bytes:
-    if _is_number(version):
+    # Written as numbers are, so that it can be written back.
+    is_digits = version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS
+    if is_digits and (version == "0" or version[0] != "0"):
         return _pack_number(int(version) << 1)
     text = version.encode()
     return _pack_number(len(text) << 1 | 1) + text
-
-
-def _is_number(version: str) -> bool:
-    """Whether the text is a number written as numbers are, so that it can be written back."""
-    is_digits = version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS
-    return is_digits and (version == "0" or version[0] != "0")
 
 
 def _pack_number(number: int) -> bytes:

@@ -2,12 +2,12 @@
 
 Each cluster of a stream is in one of four places:
 
-    untold ──first item──> in part ──last item of the last page──> followed at a version
+    unseen ──first item──> in part ──last item of the last page──> followed at a version
       │                      ^                                        │
       └──an empty list───────┼───────────────────────────────────────>│
                              └────────the cluster forgot the version──┘
 
-    untold      the client has nothing of it; the vector does not speak of it
+    unseen      the client has nothing of it; the vector does not speak of it
     in part     the client has some of it; the vector says so, and nobody can go on from there
     followed    the client has all of it up to a version; the vector has that version
 
@@ -18,7 +18,7 @@ event overtake, and its vector would promise an event that is still to come.
 
 What is unknown stays as it is: a cluster that is silent is not spoken of and nothing is deleted.
 When it has forgotten how to go on it is listed again, and the difference to what this stream has
-told of it is told. A stream that did not tell it all itself cannot know that difference: it ends.
+sent of it is sent. A stream that did not send it all itself cannot know that difference: it ends.
 """
 
 import sys
@@ -45,39 +45,39 @@ class SentObjects:
     """Two texts for each object, however large it is: a stream holds no copy of its clusters."""
 
     def __init__(self) -> None:
-        self._held: dict[str, str] = {}
+        self._states: dict[str, str] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._states)
 
     def note(self, change: Change, head: Head) -> None:
-        """Remember what has been told of an object."""
+        """Remember what has been sent of an object."""
         if change is Change.DELETED:
-            self._held.pop(head.key, None)
+            self._states.pop(head.key, None)
         else:
-            self._held[head.key] = _state_of(head)
+            self._states[head.key] = _state_of(head)
 
     def has(self, head: Head) -> bool:
-        """Whether just this state was the last one told of the object."""
-        return self._held.get(head.key) == _state_of(head)
+        """Whether just this state was the last one sent of the object."""
+        return self._states.get(head.key) == _state_of(head)
 
     def changes(self, listed: Head) -> Iterator[tuple[Change, Head]]:
-        """Yield what a listed object is to somebody who was told what is held here."""
-        held = self._held.get(listed.key)
-        if held == _state_of(listed):
+        """Yield what a listed object is to somebody who was sent what is remembered here."""
+        known = self._states.get(listed.key)
+        if known == _state_of(listed):
             return
-        if held is not None and _uid_in(held) != listed.uid:
+        if known is not None and _uid_in(known) != listed.uid:
             # Deleted and made again while nobody looked: two things happened.
-            told = Head(listed.name, listed.namespace, _uid_in(held), listed.resource_version)
-            yield Change.DELETED, told
-            held = None
-        yield (Change.ADDED if held is None else Change.MODIFIED), listed
+            gone_head = Head(listed.name, listed.namespace, _uid_in(known), listed.resource_version)
+            yield Change.DELETED, gone_head
+            known = None
+        yield (Change.ADDED if known is None else Change.MODIFIED), listed
 
     def missing(self, listed: Collection[str], version: str) -> Iterator[Head]:
         """Yield what a whole list of this version no longer has."""
-        for key in sorted(self._held.keys() - listed):
+        for key in sorted(self._states.keys() - listed):
             namespace, _, name = key.partition("/")
-            yield Head(name, namespace, _uid_in(self._held[key]), version)
+            yield Head(name, namespace, _uid_in(self._states[key]), version)
 
 
 def _state_of(head: Head) -> str:
@@ -94,14 +94,14 @@ class _Member:
 
     naming: Naming
     position: str | None
-    """None when it is untold, empty when it is told in part."""
+    """None when it is unseen, empty when it was sent in part."""
     sent: SentObjects | None
-    """None when the client has objects of it that this stream has not told."""
+    """None when the client has objects of it that this stream has not sent."""
     listed: set[str] = field(default_factory=set[str])
     """What the list under way has had so far."""
     columns: tuple[Object, ...] = ()
     like: ClusterList | None = None
-    """A part without objects that has the kind of what was told."""
+    """A list without objects that has the kind of what was sent."""
 
 
 class WatchMerger:
@@ -137,9 +137,9 @@ class WatchMerger:
         if is_awaited:
             self._awaited.add(naming.cluster)
 
-    def learn(self, part: ClusterList) -> None:
-        """Take note of the kind and the columns of a part that will be fed later."""
-        self._style.learn(part)
+    def learn(self, listed: ClusterList) -> None:
+        """Take note of the kind and the columns of a list that will be fed later."""
+        self._style.learn(listed)
 
     def position(self, cluster: str) -> str:
         """Return the version to watch a cluster from; empty when it is to be listed first."""
@@ -151,23 +151,23 @@ class WatchMerger:
         self._require_room(member)
         event = read_event(line, member.naming, member.columns)
         item, version = event.item, event.item.head.resource_version
-        self._style.learn(item.part)
+        self._style.learn(item.listed)
         if event.change is None:
             self._move(member, version)
             return []
-        member.columns = item.part.columns
-        was_told = member.sent is not None and member.sent.has(item.head)
-        if was_told and event.change is not Change.DELETED:
+        member.columns = item.listed.columns
+        was_sent = member.sent is not None and member.sent.has(item.head)
+        if was_sent and event.change is not Change.DELETED:
             self._move(member, version)
             return []
-        return [self._tell(member, event.change, item, version)]
+        return [self._emit(member, event.change, item, version)]
 
     def begin_list(self, cluster: str) -> None:
         """Forget how far a list of the cluster had come: another one begins."""
         self._members[cluster].listed = set()
 
     def feed_page(self, cluster: str, page: ClusterList) -> list[bytes]:
-        """Take one page of a list: what differs from what was told, and with the last, is gone."""
+        """Take one page of a list: what differs from what was sent, and with the last, is gone."""
         member, version = self._members[cluster], page.metadata.resource_version
         if not version:
             raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
@@ -177,12 +177,16 @@ class WatchMerger:
         member.like = replace(page, items=(), rows=())
         is_last = not page.metadata.continue_token
         changes = list(self._differences(member, page))
-        lines = [self._tell(member, change, item, "") for change, item in changes[:-1]]
+        lines = [self._emit(member, change, item, "") for change, item in changes[:-1]]
         lines += [
-            self._tell(member, change, item, version if is_last else "")
+            self._emit(member, change, item, version if is_last else "")
             for change, item in changes[-1:]
         ]
-        return lines + self._complete(member, version) if is_last else lines
+        if is_last:
+            member.listed = set()
+            self._move(member, version)
+            lines += self._end_of_wait(cluster)
+        return lines
 
     def expire(self, cluster: str) -> None:
         """Take note that a cluster has forgotten how to go on, so that it must be listed again."""
@@ -201,12 +205,12 @@ class WatchMerger:
         return self._end_of_wait(cluster)
 
     def is_overfull(self, cluster: str) -> bool:
-        """Whether a cluster has told of more objects than any has: nothing more of it is taken."""
+        """Whether a cluster has sent more objects than any has: nothing more of it is taken."""
         sent = self._members[cluster].sent
         return sent is not None and len(sent) > self._most_objects
 
     def withdraw(self, cluster: str, at_once: int) -> Iterator[list[bytes]]:
-        """Take back what was told of a cluster that cannot be listed to its end, bit by bit.
+        """Take back what was sent of a cluster that cannot be listed to its end, bit by bit.
 
         Afterwards the client has nothing of it, as before it was spliced in. The caller writes what
         it is given before it takes more, and nobody else calls in between.
@@ -217,7 +221,7 @@ class WatchMerger:
             heads = list(member.sent.missing((), version))
             for start in range(0, len(heads), at_once):
                 yield [
-                    self._tell(member, Change.DELETED, gone(head, member.like), "")
+                    self._emit(member, Change.DELETED, gone(head, member.like), "")
                     for head in heads[start : start + at_once]
                 ]
         self._members[cluster] = _Member(member.naming, None, SentObjects())
@@ -237,7 +241,7 @@ class WatchMerger:
     def _require_room(self, member: _Member) -> None:
         cluster = member.naming.cluster
         if self.is_overfull(cluster):
-            why = f"told of more than {self._most_objects} objects"
+            why = f"sent more than {self._most_objects} objects"
             raise AnswerOverrun(cluster, why, code=200)
 
     def _differences(self, member: _Member, page: ClusterList) -> Iterator[tuple[Change, Item]]:
@@ -253,7 +257,7 @@ class WatchMerger:
             for head in sent.missing(member.listed, page.metadata.resource_version):
                 yield Change.DELETED, gone(head, page)
 
-    def _tell(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
+    def _emit(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
         """Move the vector and write the event that has it: one step, whatever else goes on."""
         if member.sent is not None:
             member.sent.note(change, item.head)
@@ -266,11 +270,6 @@ class WatchMerger:
     def _move(self, member: _Member, position: str) -> None:
         member.position = position
         self._vector.set(member.naming.cluster, position)
-
-    def _complete(self, member: _Member, version: str) -> list[bytes]:
-        member.listed = set()
-        self._move(member, version)
-        return self._end_of_wait(member.naming.cluster)
 
     def _end_of_wait(self, cluster: str) -> list[bytes]:
         """Say that all initial events are out, or that a cluster in part is whole again."""

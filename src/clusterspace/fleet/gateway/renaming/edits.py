@@ -115,11 +115,11 @@ def on_text(change: Change) -> Edit:
 
     def edit(text: msgspec.Raw) -> Any:
         try:
-            held = _read_text(text)
+            value = _read_text(text)
         except _NOT_THAT:
             return text
-        changed = change(held)
-        return text if changed == held else changed
+        changed = change(value)
+        return text if changed == value else changed
 
     return edit
 
@@ -143,10 +143,10 @@ def in_each(below: Edit) -> Edit:
 
     def edit(text: msgspec.Raw) -> Any:
         try:
-            held = _read_list(text)
+            value = _read_list(text)
         except _NOT_THAT:
             return text
-        return _elsewise(text, held, [below(element) for element in held])
+        return _elsewise(text, value, [below(element) for element in value])
 
     return edit
 
@@ -159,18 +159,18 @@ def _in_each_object(tree: Tree) -> Edit:
 
     def edit(text: msgspec.Raw) -> Any:
         try:
-            held = _read_objects(text)
+            value = _read_objects(text)
         except _NOT_THAT:
             return one_by_one(text)
-        changed = [change(fields) for fields in held]
-        return held if True in changed else text
+        changed = [change(fields) for fields in value]
+        return value if True in changed else text
 
     return edit
 
 
-def _elsewise(text: msgspec.Raw, held: list[msgspec.Raw], edited: list[Any]) -> Any:
+def _elsewise(text: msgspec.Raw, value: list[msgspec.Raw], edited: list[Any]) -> Any:
     """Return the list, or its text when no element is another one."""
-    for new, old in zip(edited, held, strict=True):
+    for new, old in zip(edited, value, strict=True):
         if new is not old:
             return edited
     return text
@@ -181,11 +181,11 @@ def in_element(at: int, below: Edit) -> Edit:
 
     def edit(text: msgspec.Raw) -> Any:
         try:
-            held = _read_list(text)
+            value = _read_list(text)
         except _NOT_THAT:
             return text
-        edited = [*held[:at], *map(below, held[at : at + 1]), *held[at + 1 :]]
-        return _elsewise(text, held, edited)
+        edited = [*value[:at], *map(below, value[at : at + 1]), *value[at + 1 :]]
+        return _elsewise(text, value, edited)
 
     return edit
 
@@ -195,16 +195,16 @@ def _change_of(edits: Iterable[tuple[str, Edit]]) -> Callable[[Fields], bool]:
 
     In place, because these fields were taken apart a moment ago and nobody else has them.
     """
-    held_edits = tuple(edits)
+    pairs = tuple(edits)
 
     def change(fields: Fields) -> bool:
         changed = False
-        for key, edit in held_edits:
-            held = fields.get(key)
-            if held is None:
+        for key, edit in pairs:
+            value = fields.get(key)
+            if value is None:
                 continue
-            edited = edit(held)
-            if edited is not held:
+            edited = edit(value)
+            if edited is not value:
                 fields[key] = edited
                 changed = True
         return changed

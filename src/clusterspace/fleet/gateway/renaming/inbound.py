@@ -10,8 +10,8 @@ so `=` matches nothing here and `!=` everything, which is the truth.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Final, cast
 
 import msgspec
 
@@ -24,11 +24,9 @@ from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import EACH, Change, Fields, Node, Tree
 from clusterspace.fleet.gateway.renaming.rules import unqualifier
 from clusterspace.kube import statuses
-from clusterspace.kube.json_pointers import Steps, read_pointer
-from clusterspace.kube.protobuf.messages import Field, Message, Shape, find_kind, get_message
+from clusterspace.kube.json_pointers import read_pointer
+from clusterspace.kube.protobuf.messages import Message, Shape, find_kind, get_message
 from clusterspace.kube.protobuf.wire import (
-    Envelope,
-    WireField,
     WireType,
     read_envelope,
     read_fields,
@@ -115,65 +113,41 @@ def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
 def _edit(body: bytes, media_type: str, tree_for: Callable[[str], Tree]) -> bytes:
     if media_type == PROTOBUF:
         return edit_protobuf(body, tree_for)
-    if media_type in _AS_JSON:
-        return _edit_json(body, tree_for)
-    if media_type in _AS_YAML:
-        return _edit_yaml(body, tree_for)
-    raise statuses.unsupported_media_type(_ACCEPTED)
-
-
-def _edit_json(body: bytes, tree_for: Callable[[str], Tree]) -> bytes:
-    fields = edits.read_object(body)
+    if media_type not in (*_AS_JSON, *_AS_YAML):
+        raise statuses.unsupported_media_type(_ACCEPTED)
+    text = body
+    if media_type in _AS_YAML and body[:1] != b"{":
+        text = edits.encode(read_yaml(body).value)
+    fields = edits.read_object(text)
     edited = edits.editor_of(tree_for(edits.text_at(fields, "kind")))(fields)
     return body if edited is fields else edits.encode(edited)
 
 
-def _edit_yaml(body: bytes, tree_for: Callable[[str], Tree]) -> bytes:
-    if body[:1] == b"{":
-        return _edit_json(body, tree_for)
-    as_json = edits.encode(read_yaml(body).value)
-    edited = _edit_json(as_json, tree_for)
-    return body if edited is as_json else edited
-
-
 def _rewrite_json_patch(body: bytes, tree: Tree) -> bytes:
-    operations = [
-        edits.read_object(operation, place=f"operation {index} of the patch")
-        for index, operation in enumerate(edits.read_list(body, place="the patch"))
-    ]
-    edited = [_edited_operation(operation, tree) for operation in operations]
-    is_same = all(new is old for new, old in zip(edited, operations, strict=True))
-    return body if is_same else edits.encode(edited)
+    """Change the value of each operation by what the tree says of the place it is meant for."""
+    operations: list[Fields] = []
+    is_changed = False
+    for index, text in enumerate(edits.read_list(body, place="the patch")):
+        operation = edits.read_object(text, place=f"operation {index} of the patch")
+        operations.append(operation)
+        path, value = edits.text_at(operation, "path"), operation.get("value")
+        try:
+            below = edits.below(tree, read_pointer(path))
+        except ValueError as error:
+            why = f"the patch has an unreadable path: {error}"
+            raise MalformedPatch(why, place=path) from error
+        if below is None or not isinstance(value, msgspec.Raw):
+            continue
+        edited = edits.edit_of(below)(value)
+        if edited is not value:
+            operation["value"] = edited
+            is_changed = True
+    return edits.encode(operations) if is_changed else body
 
 
-def _edited_operation(operation: Fields, tree: Tree) -> Fields:
-    """Change the value of an operation by what the tree says of the place it is meant for."""
-    held: Any = operation.get("value")
-    below = edits.below(tree, _steps_of(operation))
-    if below is None or not isinstance(held, msgspec.Raw):
-        return operation
-    edited = edits.edit_of(below)(held)
-    return operation if edited is held else {**operation, "value": edited}
-
-
-def _steps_of(operation: Fields) -> Steps:
-    path = edits.text_at(operation, "path")
-    try:
-        return read_pointer(path)
-    except ValueError as error:
-        raise MalformedPatch(f"the patch has an unreadable path: {error}", place=path) from error
-
+# -- protobuf: changed field by field --------------------------------------------------------------
 
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class _MessageWalk:
-    """One message on the way to the places that change."""
-
-    message: Message
-    tree: Tree
-    place: str
 
 
 def edit_protobuf(body: bytes, tree_for: Callable[[str], Tree]) -> bytes:
@@ -182,73 +156,59 @@ def edit_protobuf(body: bytes, tree_for: Callable[[str], Tree]) -> bytes:
     `tree_for` is asked with the kind the body says it is.
     """
     envelope = read_envelope(body)
-    message = _message_of(envelope)
-    edited = _edited_message(
-        _MessageWalk(message, tree_for(envelope.kind), envelope.kind), envelope.raw
-    )
-    return body if edited == envelope.raw else write_envelope(replace(envelope, raw=edited))
-
-
-def _message_of(envelope: Envelope) -> Message:
     message = find_kind(envelope.api_version, envelope.kind)
     if message is None:
         raise UnsupportedMediaType(
             f"{envelope.kind or 'an object without a kind'} ({envelope.api_version}) "
             "is not read as protobuf; send it as JSON"
         )
-    return message
+    edited = _edited_message(message, tree_for(envelope.kind), envelope.raw, envelope.kind)
+    return body if edited == envelope.raw else write_envelope(replace(envelope, raw=edited))
 
 
-def _edited_message(walk: _MessageWalk, data: bytes) -> bytes:
-    return b"".join(
-        write_field(_edited_wire_field(walk, wire_field))
-        for wire_field in read_fields(data, walk.place)
-    )
+def _edited_message(message: Message, tree: Tree, data: bytes, place: str) -> bytes:
+    written: list[bytes] = []
+    for wire_field in read_fields(data, place):
+        field = message.by_number.get(wire_field.number)
+        below: Node | None = None
+        if field is not None and wire_field.wire_type is WireType.BYTES:
+            below = tree if field.shape is Shape.INLINED else tree.get(field.name)
+            if field.shape is Shape.LIST and below is not None and not callable(below):
+                below = below.get(EACH)
+        if field is None or below is None:
+            written.append(write_field(wire_field))
+            continue
+        value, inner = cast("bytes", wire_field.value), f"{place}.{field.name}"
+        if callable(below):
+            if field.type == "string":
+                value = below(text_of(value, inner)).encode()
+        elif field.shape is Shape.MAP:
+            value = _edited_entry(below, value, inner)
+        else:
+            value = _edited_message(get_message(field.type), below, value, inner)
+        written.append(write_field(replace(wire_field, value=value)))
+    return b"".join(written)
 
 
-def _edited_wire_field(walk: _MessageWalk, wire_field: WireField) -> WireField:
-    field = walk.message.by_number.get(wire_field.number)
-    if field is None or wire_field.wire_type is not WireType.BYTES:
-        return wire_field
-    below = walk.tree if field.shape is Shape.INLINED else walk.tree.get(field.name)
-    if field.shape is Shape.LIST and below is not None and not callable(below):
-        below = below.get(EACH)
-    if below is None:
-        return wire_field
-    held = cast("bytes", wire_field.value)
-    return replace(
-        wire_field, value=_edited_value(field, below, held, f"{walk.place}.{field.name}")
-    )
-
-
-def _edited_value(field: Field, below: Node, held: bytes, place: str) -> bytes:
-    if callable(below):
-        return _edited_text(field, below, held, place)
-    if field.shape is Shape.MAP:
-        return _edited_entry(below, held, place)
-    return _edited_message(_MessageWalk(get_message(field.type), below, place), held)
-
-
-def _edited_text(field: Field, change: Change, held: bytes, place: str) -> bytes:
-    return change(text_of(held, place)).encode() if field.type == "string" else held
-
-
-def _edited_entry(tree: Tree, held: bytes, place: str) -> bytes:
+def _edited_entry(tree: Tree, data: bytes, place: str) -> bytes:
     """Change the value of one entry of a map of strings, if its key is in the tree."""
-    parts = list(read_fields(held, place))
-    keys = [part.value for part in parts if part.number == _ENTRY_KEY]
+    halves = list(read_fields(data, place))
+    keys = [half.value for half in halves if half.number == _ENTRY_KEY]
     key = text_of(keys[-1], place) if keys and isinstance(keys[-1], bytes) else ""
     change = tree.get(key)
     if not callable(change):
-        return held
-    return b"".join(write_field(_edited_half(part, change, place)) for part in parts)
+        return data
+    return b"".join(
+        write_field(
+            replace(half, value=change(text_of(half.value, place)).encode())
+            if half.number == _ENTRY_VALUE and isinstance(half.value, bytes)
+            else half
+        )
+        for half in halves
+    )
 
 
-def _edited_half(part: WireField, change: Change, place: str) -> WireField:
-    if part.number != _ENTRY_VALUE or not isinstance(part.value, bytes):
-        return part
-    return replace(part, value=change(text_of(part.value, place)).encode())
-
+# -- the query of a URL ----------------------------------------------------------------------------
 
 _ANY_VERSION: Final = ("", "0")
 
@@ -260,9 +220,29 @@ def rewrite_query(query: Query, naming: Naming, *, version_for: Change = str) ->
     a selector that cannot be read, and whatever `version_for` raises.
     """
     unqualify = unqualifier(naming.cluster)
+
+    def field_selector(text: str) -> str:
+        # The value of every field: which of them are names, only the cluster knows.
+        asked = parse_field_selector(text)
+        changed = FieldSelector(
+            tuple(replace(each, value=unqualify(each.value)) for each in asked.requirements)
+        )
+        return text if changed == asked else str(changed)
+
+    def label_selector(text: str) -> str:
+        # The values of the few labels that hold names; others may mean anything.
+        terms = list(read_terms(text))
+        changed = [
+            replace(term, values=tuple(map(unqualify, term.values)))
+            if term.key in NAME_LABELS
+            else term
+            for term in terms
+        ]
+        return text if changed == terms else ",".join(map(_written_term, changed))
+
     changes: dict[str, Change] = {
-        "fieldSelector": lambda text: _own_field_selector(text, unqualify),
-        "labelSelector": lambda text: _own_label_selector(text, unqualify),
+        "fieldSelector": field_selector,
+        "labelSelector": label_selector,
         "resourceVersion": lambda text: text if text in _ANY_VERSION else version_for(text),
     }
     return Query(
@@ -270,29 +250,7 @@ def rewrite_query(query: Query, naming: Naming, *, version_for: Change = str) ->
     )
 
 
-def _own_field_selector(text: str, unqualify: Change) -> str:
-    """Change the value of every field: which of them are names, only the cluster knows."""
-    asked = parse_field_selector(text)
-    changed = FieldSelector(
-        tuple(replace(each, value=unqualify(each.value)) for each in asked.requirements)
-    )
-    return text if changed == asked else str(changed)
-
-
-def _own_label_selector(text: str, unqualify: Change) -> str:
-    """Change the values of the few labels that hold names; others may mean anything."""
-    terms = list(read_terms(text))
-    changed = [_changed_term(term, unqualify) for term in terms]
-    return text if changed == terms else ",".join(map(_written, changed))
-
-
-def _changed_term(term: Term, unqualify: Change) -> Term:
-    if term.key not in NAME_LABELS:
-        return term
-    return replace(term, values=tuple(map(unqualify, term.values)))
-
-
-def _written(term: Term) -> str:
+def _written_term(term: Term) -> str:
     if term.sign == EXISTS:
         return term.key
     if term.sign == DOES_NOT_EXIST:

@@ -22,24 +22,21 @@ def rewrite(body: bytes, naming: Naming, subject: Subject) -> bytes:
         return body
     try:
         fields = edits.read_object(body)
-        edited = _edited(fields, naming, subject)
+        kind = edits.text_at(fields, "kind")
+        if kind == "Status":
+            edited = _edited_status(fields, naming, subject)
+        elif kind == "Table":
+            edited = rules.table_edit(naming, subject)(fields)
+        elif kind.endswith("List") and "items" in fields:
+            each = {edits.EACH: rules.outward(naming, subject)}
+            edited = edits.editor_of({"items": each})(fields)
+        else:
+            edited = rules.renamer(naming, subject)(fields)
     except MalformedObject as error:
         raise ClusterMisbehaved(
             naming.cluster, f"its answer cannot be read: {error.message}"
         ) from error
     return body if edited is fields else edits.encode(edited)
-
-
-def _edited(fields: Fields, naming: Naming, subject: Subject) -> Fields:
-    kind = edits.text_at(fields, "kind")
-    if kind == "Status":
-        return _edited_status(fields, naming, subject)
-    if kind == "Table":
-        return rules.table_edit(naming, subject)(fields)
-    if kind.endswith("List") and "items" in fields:
-        each = {edits.EACH: rules.outward(naming, subject)}
-        return edits.editor_of({"items": each})(fields)
-    return rules.renamer(naming, subject)(fields)
 
 
 def _edited_status(fields: Fields, naming: Naming, subject: Subject) -> Fields:

@@ -38,7 +38,7 @@ _WHOLE_OBJECT: Final = frozenset(
 _HUB_WORDS: Final = frozenset({HUB, names.HUB_ALIAS})
 
 
-class _Held(Enum):
+class _Content(Enum):
     """What a field holds."""
 
     NAME = auto()
@@ -59,7 +59,7 @@ class _Place:
     """One field, by JSON pointer; `*` stands for each element of a list."""
 
     pointer: str
-    held: _Held = _Held.NAME
+    content: _Content = _Content.NAME
     way: _Way = _Way.IN
 
     @property
@@ -69,14 +69,14 @@ class _Place:
 
 _NAME: Final = "/metadata/name"
 
-_EVERY_OBJECT: Final = (
+_ALL_OBJECTS: Final = (
     _Place(_NAME, way=_Way.BOTH),
-    _Place("/metadata/namespace", _Held.NAMESPACE, _Way.BOTH),
+    _Place("/metadata/namespace", _Content.NAMESPACE, _Way.BOTH),
     _Place("/metadata/ownerReferences/*/name", way=_Way.BOTH),
-    _Place("/metadata/resourceVersion", _Held.VERSION),
+    _Place("/metadata/resourceVersion", _Content.VERSION),
 )
 
-_DELETE_OPTIONS: Final = (_Place("/preconditions/resourceVersion", _Held.VERSION),)
+_DELETE_OPTIONS: Final = (_Place("/preconditions/resourceVersion", _Content.VERSION),)
 
 
 def _containers(pod_spec: str) -> tuple[_Place, ...]:
@@ -85,17 +85,17 @@ def _containers(pod_spec: str) -> tuple[_Place, ...]:
 
 
 _NODE_NAME: Final = (_Place("/spec/nodeName", way=_Way.BOTH),)
-_ROLE: Final = (_Place("/roleRef/name"), _Place("/subjects/*/namespace", _Held.NAMESPACE))
+_ROLE: Final = (_Place("/roleRef/name"), _Place("/subjects/*/namespace", _Content.NAMESPACE))
 _REVIEW: Final = (
     _Place("/spec/resourceAttributes/name"),
-    _Place("/spec/resourceAttributes/namespace", _Held.NAMESPACE),
+    _Place("/spec/resourceAttributes/namespace", _Content.NAMESPACE),
 )
 
 
 def _reference(field: str) -> tuple[_Place, ...]:
     return (
         _Place(f"/{field}/name", way=_Way.BOTH),
-        _Place(f"/{field}/namespace", _Held.NAMESPACE, _Way.BOTH),
+        _Place(f"/{field}/namespace", _Content.NAMESPACE, _Way.BOTH),
     )
 
 
@@ -107,7 +107,7 @@ _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
     ("", "pods", ""): (*_NODE_NAME, *_containers("/spec")),
     ("", "pods", "binding"): (_Place("/target/name"),),
     ("", "pods", "eviction"): (
-        _Place("/deleteOptions/preconditions/resourceVersion", _Held.VERSION),
+        _Place("/deleteOptions/preconditions/resourceVersion", _Content.VERSION),
     ),
     ("", "bindings", ""): (_Place("/target/name"),),
     ("", "serviceaccounts", "token"): (_Place("/spec/boundObjectRef/name"),),
@@ -121,7 +121,9 @@ _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
     (_AUTHORIZATION, "selfsubjectaccessreviews", ""): _REVIEW,
     (_AUTHORIZATION, "localsubjectaccessreviews", ""): _REVIEW,
     (_AUTHORIZATION, "subjectaccessreviews", ""): _REVIEW,
-    (_AUTHORIZATION, "selfsubjectrulesreviews", ""): (_Place("/spec/namespace", _Held.NAMESPACE),),
+    (_AUTHORIZATION, "selfsubjectrulesreviews", ""): (
+        _Place("/spec/namespace", _Content.NAMESPACE),
+    ),
 }
 """By group, resource and subresource: what an object has beside its metadata."""
 
@@ -132,7 +134,7 @@ def outward(naming: Naming, subject: Subject) -> Tree:
         (place.steps, change)
         for place in _places_of(subject)
         if _Way.OUT in place.way
-        and (change := qualifier(naming, subject, is_namespace=place.held is _Held.NAMESPACE))
+        and (change := qualifier(naming, subject, is_namespace=place.content is _Content.NAMESPACE))
     )
     return _with_embedded(tree, embedded=tree)
 
@@ -150,7 +152,7 @@ def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
     lenient = edits.tree_of(
         (place.steps, unqualifier(naming.cluster))
         for place in _places_of(subject)
-        if place.held is not _Held.VERSION
+        if place.content is not _Content.VERSION
     )
     return _with_embedded(strict, embedded=lenient)
 
@@ -184,9 +186,9 @@ def unqualifier(cluster: str) -> Change:
     """Return how names become the cluster's own; those of other clusters stay as they are."""
 
     def unqualify(name: str) -> str:
-        parts = names.split(name)
-        is_ours = parts.cluster is not None and is_same_cluster(parts.cluster, cluster)
-        return parts.name if is_ours else name
+        said = names.split(name)
+        is_ours = said.cluster is not None and is_same_cluster(said.cluster, cluster)
+        return said.name if is_ours else name
 
     return unqualify
 
@@ -197,39 +199,35 @@ def is_same_cluster(one: str, other: str) -> bool:
 
 
 def _places_of(subject: Subject) -> tuple[_Place, ...]:
-    part = "" if subject.subresource in _WHOLE_OBJECT else subject.subresource
-    return _EVERY_OBJECT + _OF_KIND.get((subject.group, subject.resource, part), ())
+    subresource = "" if subject.subresource in _WHOLE_OBJECT else subject.subresource
+    return _ALL_OBJECTS + _OF_KIND.get((subject.group, subject.resource, subresource), ())
 
 
 def _inward_changes(
     places: tuple[_Place, ...], naming: Naming, version_for: Change
 ) -> Iterator[tuple[Steps, Change]]:
     for place in places:
-        if place.held is _Held.VERSION:
-            yield place.steps, _translator(version_for)
+        if place.content is _Content.VERSION:
+            # Empty and "0" mean "any" to every cluster alike.
+            yield place.steps, lambda text: text if text in ("", "0") else version_for(text)
         else:
             yield place.steps, _strict_unqualifier(naming.cluster, place.steps)
 
 
 def _strict_unqualifier(cluster: str, steps: Steps) -> Change:
     def unqualify(name: str) -> str:
-        parts = names.split(name)
-        if parts.cluster is None:
+        said = names.split(name)
+        if said.cluster is None:
             return name
-        if is_same_cluster(parts.cluster, cluster):
-            return parts.name
+        if is_same_cluster(said.cluster, cluster):
+            return said.name
         place = ".".join(steps)
         raise BadRequest(
-            f"{place}: {name!r} is in cluster {parts.cluster}, but this request is for "
+            f"{place}: {name!r} is in cluster {said.cluster}, but this request is for "
             f"cluster {cluster}"
         )
 
     return unqualify
-
-
-def _translator(version_for: Change) -> Change:
-    # Empty and "0" mean "any" to every cluster alike.
-    return lambda version: version if version in ("", "0") else version_for(version)
 
 
 def _with_embedded(tree: Tree, embedded: Tree) -> Tree:
@@ -280,7 +278,7 @@ def own_columns(subject: Subject) -> tuple[Object, ...]:
 def cell_edit(naming: Naming, subject: Subject) -> Edit:
     """Return the edit of a cell that shows a name."""
     change = qualifier(naming, subject)
-    return _unchanged if change is None else edits.on_text(change)
+    return edits.on_text(str if change is None else change)
 
 
 @lru_cache(maxsize=4096)
@@ -295,18 +293,11 @@ def table_edit(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
     def edit(table: Fields) -> Fields:
         beside = {"object": object_edit(naming, subject)}
         # Only the first Table of a watch declares columns; custom kinds show their name first.
-        at = name_column(_declared(table) or own_columns(subject)) or 0
+        text = table.get("columnDefinitions", b"null")
+        declared: list[Object] = msgspec.json.decode(text, type=list[Object] | None) or []
+        at = name_column(declared or own_columns(subject)) or 0
         cells = {"cells": edits.in_element(at, cell_edit(naming, subject))}
         rows = edits.in_each(edits.in_fields({**cells, **beside}))
         return edits.fields_editor({"rows": rows})(table)
 
     return edit
-
-
-def _declared(table: Fields) -> list[Object]:
-    text = table.get("columnDefinitions", b"null")
-    return msgspec.json.decode(text, type=list[Object] | None) or []
-
-
-def _unchanged(text: msgspec.Raw) -> msgspec.Raw:
-    return text

@@ -69,7 +69,7 @@ def test_clusters_of_different_releases_share_one_header() -> None:
 
 def test_later_tables_of_a_cluster_are_read_by_the_columns_it_declared_first() -> None:
     style = TableStyle(THINGS)
-    declared = read_event(line_of(table(["Name", "Size"], "a", 1)), EAST).item.part.columns
+    declared = read_event(line_of(table(["Name", "Size"], "a", 1)), EAST).item.listed.columns
     written(style, table(["Name", "Size"], "a", 1), EAST)
 
     shown = written(style, table(None, "c", 3, name="c"), EAST, declared)

@@ -27,7 +27,7 @@ def test_a_vector_comes_back_as_it_was(vector: dict[str, str]) -> None:
     token = versions.encode(vector)
 
     assert versions.decode(token, list(vector)) == vector
-    assert all(versions.part_for(token, each, list(vector)) == vector[each] for each in vector)
+    assert all(versions.version_in(token, each, list(vector)) == vector[each] for each in vector)
 
 
 @given(vectors, st.randoms(use_true_random=False))
@@ -64,7 +64,7 @@ def test_a_cluster_that_joined_later_has_no_part(vector: dict[str, str], newcome
     fleet = [*vector, newcomer]
 
     assert versions.decode(token, fleet) == vector
-    assert versions.part_for(token, newcomer, fleet) is None
+    assert versions.version_in(token, newcomer, fleet) is None
 
 
 @given(vectors.filter(bool), st.data())
@@ -122,7 +122,7 @@ def test_names_that_look_alike_to_the_vector_are_told_apart() -> None:
 
     assert versions.decode(both, [other, "m1", one]) == {one: "1", other: "2", "m1": "3"}
     assert versions.decode(versions.encode({one: "1"}), ALIKE) == {one: "1"}
-    assert versions.part_for(versions.encode({one: "1"}), other, ALIKE) is None
+    assert versions.version_in(versions.encode({one: "1"}), other, ALIKE) is None
 
 
 def test_a_version_never_reaches_a_cluster_that_only_looks_like_its_own() -> None:
@@ -133,22 +133,22 @@ def test_a_version_never_reaches_a_cluster_that_only_looks_like_its_own() -> Non
         with pytest.raises(Expired):
             versions.decode(token, fleet)
         with pytest.raises(Expired):
-            versions.part_for(token, other, fleet)
+            versions.version_in(token, other, fleet)
 
 
 def test_the_two_special_versions_are_passed_on() -> None:
     assert versions.decode("", ["m1", "m2"]) == {}
     assert versions.decode("0", ["m1", "m2"]) == {"m1": "0", "m2": "0"}
-    assert versions.part_for("", "m1", ["m1"]) == ""
-    assert versions.part_for("0", "m1", ["m1"]) == "0"
+    assert versions.version_in("", "m1", ["m1"]) == ""
+    assert versions.version_in("0", "m1", ["m1"]) == "0"
 
 
 @pytest.mark.parametrize("native", ["1", "4711", "opaque", "csv.1", "cs.1", "c1.x"])
 def test_a_clusters_own_version_is_its_own_business(native: str) -> None:
-    assert versions.part_for(native, "m1", ["m1"]) == native
+    assert versions.version_in(native, "m1", ["m1"]) == native
 
 
 @pytest.mark.parametrize("broken", ["cs1.", "cs1.AAA", "cs9.AAAA", "cs1.!!"])
 def test_a_broken_vector_is_not_taken_for_a_clusters_own(broken: str) -> None:
     with pytest.raises(Expired):
-        versions.part_for(broken, "m1", ["m1"])
+        versions.version_in(broken, "m1", ["m1"])

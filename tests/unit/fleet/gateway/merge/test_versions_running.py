@@ -23,12 +23,12 @@ def test_a_stream_goes_on_from_its_place_and_a_write_names_the_object() -> None:
     vector = versions.encode({"east": versions.placed("70", "12"), "west": "31"})
 
     assert versions.decode(vector, ("east", "west")) == {"east": "70", "west": "31"}
-    assert versions.part_for(vector, "east", ("east", "west")) == "12"
-    assert versions.part_for(vector, "west", ("east", "west")) == "31"
+    assert versions.version_in(vector, "east", ("east", "west")) == "12"
+    assert versions.version_in(vector, "west", ("east", "west")) == "31"
 
 
 def test_what_was_told_in_part_has_no_place_to_go_on_from() -> None:
     vector = versions.encode({"east": versions.placed("", "12"), "west": ""})
 
     assert versions.decode(vector, ("east", "west")) == {"east": "", "west": ""}
-    assert versions.part_for(vector, "east", ("east", "west")) == "12"
+    assert versions.version_in(vector, "east", ("east", "west")) == "12"

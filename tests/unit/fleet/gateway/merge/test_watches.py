@@ -213,7 +213,7 @@ def test_nobody_goes_on_from_the_middle_of_a_state() -> None:
 def test_an_object_of_the_initial_state_can_be_written_with_the_version_it_came_with() -> None:
     stream, _, _ = whole_stream()
 
-    owns = [versions.part_for(told.vector, told.cluster, NAMES) for told in stream.told]
+    owns = [versions.version_in(told.vector, told.cluster, NAMES) for told in stream.told]
 
     assert owns == ["11", "12", "11"]
 
