@@ -106,6 +106,8 @@ class Controller:
 
     def watch(self, watch: Watch) -> None:
         """Reconcile the objects that a change of this source concerns."""
+        # What is in the cache already, and all of the first list, counts as added. So after a start
+        # every object is reconciled once, and whatever changed while nobody led is found.
         self._sources.append(watch.source)
 
         def enqueue(update: Update) -> None:

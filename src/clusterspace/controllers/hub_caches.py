@@ -51,6 +51,7 @@ class HubCaches:
             self._require_not_running(place)
             informer = Informer(self.hub, place, selection=selection)
             self._informers[place, selection] = informer
+        # Informers run only after all reconcilers are made, so no index and no handler is late.
         informer.cache.add_indexes(indexes or {})
         return informer
 

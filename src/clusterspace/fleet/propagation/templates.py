@@ -179,6 +179,7 @@ class TemplateInformers:
         self._is_discovery_due = asyncio.Event()
         self._is_discovered = asyncio.Event()
         self._alarm = Alarm(self._clock, self._is_discovery_due.set)
+        # Any change of any definition: which kinds are served is decided by the hub, and asked.
         caches.informer(DEFINITIONS).add_handler(lambda _: self._is_discovery_due.set())
 
     def add_handler(self, handler: Handler) -> None:
@@ -190,6 +191,8 @@ class TemplateInformers:
     @property
     def has_synced(self) -> bool:
         """Whether every kind has been listed; one that cannot be listed is not waited for."""
+        # A kind that the hub cannot list at all, because what serves it is down, would otherwise
+        # keep every policy and every placement waiting.
         informers = self._informers.values()
         is_listed = (each.has_synced or each.trouble is not None for each in informers)
         return self._is_discovered.is_set() and all(is_listed)
@@ -266,6 +269,8 @@ class TemplateInformers:
 
     async def _discover(self, group: asyncio.TaskGroup) -> float:
         """Start and stop informers by what is served; return when to discover again at latest."""
+        # A definition that was just written is served a moment later: what discovery remembers of
+        # before is of no use here.
         self._discovery.forget()
         try:
             served = await self._discovery.served()
@@ -278,6 +283,8 @@ class TemplateInformers:
             if resource in desired or resource.group_version in unsure:
                 continue
             _log.info("kind is no longer served", resource=str(resource))
+            # No handler hears of its objects. To a controller a deletion would mean that somebody
+            # wants them gone, and what is placed of them would be withdrawn everywhere.
             del self._informers[resource]
             self._kinds = {
                 kind: info

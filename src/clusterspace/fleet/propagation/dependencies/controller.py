@@ -80,6 +80,7 @@ class DependencyDistributor(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the bindings that one binding requires to where they should be."""
+        # A dependency that is not in a cache yet would look as if it did not exist.
         if not self._templates.has_synced:
             return RequeueAfter(BEHIND_SECONDS)
         parent = self._bindings.cache.find(request.key)
@@ -124,6 +125,9 @@ class DependencyDistributor(Reconciler):
                 return
         if is_being_deleted(current) or not is_own(current, template):
             return  # when it is gone, its deletion wakes us for this parent
+        # Several parents may require the same dependency, and are reconciled at the same time. All
+        # of them write `requiredBy`; whoever planned on an old list gets a Conflict, and adds
+        # itself to the new one at the next attempt. No entry of another parent is ever lost.
         desired = self._as_required(attached(current, template, parent), parent)
         await commit(self._hub, place, current, desired)
 
@@ -143,7 +147,7 @@ class DependencyDistributor(Reconciler):
     async def _detach_all_but(
         self, needed: Iterable[Dependency], parent: Object, template: Object
     ) -> bool:
-        """Let go of what is no longer needed; False when our caches turn out to be behind."""
+        """Detach what is no longer needed; False when our caches turn out to be behind."""
         kept = {(each.kind, each.namespace, each.name) for each in needed}
         key = key_of(namespace_of(parent), name_of(parent))
         orphans = [
@@ -179,6 +183,8 @@ class DependencyDistributor(Reconciler):
                 return RequeueAfter(BEHIND_SECONDS)
         for orphan in orphans:
             await self._detach(orphan, request.namespace, request.name)
+        # Last: as long as anything is attached, the parent stays and says what that was. Killed
+        # before this, the next process finds it by its finalizer and goes on.
         if parent is not None and _has_finalizer(parent):
             place = resource_path_of(RESOURCE_BINDINGS, parent)
             await commit(self._hub, place, parent, parent_without(parent))

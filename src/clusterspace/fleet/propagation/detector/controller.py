@@ -134,7 +134,8 @@ class Detector(Reconciler):
         bindings = self._bindings if is_namespaced else self._cluster_bindings
         binding = bindings.cache.find(binding_place(template).key)
 
-        # The binding remembers the claim of a template whose marks somebody replaced.
+        # The binding remembers the claim of a template whose marks somebody replaced, as
+        # `kubectl replace` does with a file that has none.
         claim = claim_of(template)
         if claim is None and binding is not None and is_own(binding, template):
             claim = claim_of(binding)
@@ -156,6 +157,8 @@ class Detector(Reconciler):
                 if (f"{namespace}/{name}" if namespace else name) not in overrides:
                     self._warn(template, policy, f"waits for the override policy {name}")
                     return Done()
+        # By the version in our cache: when users, or the statuses of members, changed the template
+        # since, this is a Conflict, and the next attempt claims what they wrote.
         claimed = with_claim(template, policy.claim)
         template = await commit(self._hub, request.place, template, claimed)
         # Killed here, the template is claimed and has no binding. The next process takes every
@@ -173,6 +176,7 @@ class Detector(Reconciler):
             empty = new_binding(template, permanent_id(self._random))
             desired = bound(empty, template, policy, takes_version=True)
             try:
+                # The name is made of the template's, so whoever creates it twice meets the first.
                 await self._hub.create(place.collection, desired)
             except AlreadyExists:
                 # Our cache did not know of it yet; it may be ours, of before a restart.

@@ -95,7 +95,9 @@ class NamespaceWorks(Reconciler):
                 continue
             existing = self._known.find(outline.key)
             if existing is not None and (binding_key_of(existing) or is_being_deleted(existing)):
-                continue  # what a policy placed there is left to it
+                # What a policy placed there is left to it. A binding may take over a Work of ours
+                # at this moment: then our write is planned on a version from before, a Conflict.
+                continue
             change = plan_change(outline, existing, self._new_id)
             if change.is_needed:
                 changes.append(change)

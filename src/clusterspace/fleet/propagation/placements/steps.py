@@ -211,12 +211,15 @@ class ClusterPicker:
             if cluster not in picking.picked and state_of(each) != UNSCHEDULED
         }
         if lost:
+            # The cache does not know these, or knows them as unfit. It may be behind.
             found = {name: await self._hub.find(ResourcePath(CLUSTERS, "", name)) for name in lost}
             live = {name: member_of(each) for name, each in found.items() if each is not None}
             others = {name: each for name, each in members.items() if name not in lost}
             members = {**others, **live}
             picking = pick(policy, Fleet(members, self._clock.now()), current)
 
+        # Killed among these, the rest follows at the next attempt: what is picked already counts as
+        # picked by this policy, so the choice comes out the same.
         written = dict(bindings)
         for change in plan_bindings(placement, picking, name_of(snapshot), bindings):
             if change.before is None:
@@ -316,6 +319,8 @@ class ResourceSnapshots:
             await self._writer.create(RESOURCE_SNAPSHOTS, each)
         for before, after in plan.changed:
             await self._writer.change(RESOURCE_SNAPSHOTS, before, after)
+        # A snapshot that some cluster still has is what its objects are compared with; without it
+        # nobody could tell what to take back from there.
         kept = in_use | {plan.index}
         for each in outdated(existing, RESOURCE_INDEX, history_limit(placement), kept):
             await self._writer.remove(RESOURCE_SNAPSHOTS, each)
@@ -482,6 +487,8 @@ class Rollout:
             for identity, states in merge_states(known).items()
             if identity not in observed.obstacles
         ]
+        # First what is to be somewhere, then away with what is to be nowhere: a snapshot that
+        # renames an object brings the new one before it takes the old one.
         for placed in desired:
             existing = self._find_existing(placed)
             if existing is not None and is_being_deleted(existing):

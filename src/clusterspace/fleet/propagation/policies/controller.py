@@ -103,6 +103,9 @@ class PolicyLifecycle(Reconciler):
         # for ever. Until every kind has been listed, nobody can say that none does.
         if not self._templates.has_synced:
             return RequeueAfter(UNSYNCED_SECONDS)
+        # The detector claims nothing for a policy that it sees leaving. Where its cache is behind
+        # it may claim one more template after this look, for a policy that is then gone: the
+        # marks it wrote come back to it as a change, and it removes them after a live read.
         if self._templates.claimed_by(place.key):
             return RequeueAfter(RECHECK_SECONDS)
         await release(self._hub, place, policy, finalizer)

@@ -150,6 +150,7 @@ class KnownClusters:
 
     def candidates(self) -> Mapping[str, Candidate]:
         """Return all clusters by name."""
+        # The cache hands out the very bytes it stores, so the same bytes are the same state.
         before, self._read = self._read, {}
         for key in sorted(self._cache.keys()):
             raw, known = self._cache.find_raw(key), before.get(key)

@@ -129,6 +129,8 @@ class BindingStatuses(Reconciler):
             return Done()
         works = self._works.cache
         raw = (works.find_raw(key) for key in works.keys_at(BY_BINDING, request.key))
+        # Clusters answer one after the other. Written at the first answer, a binding to a hundred
+        # clusters would be written a hundred times, and its template as well.
         if not kept_clusters(binding) <= reporting_clusters(each for each in raw if each):
             left = self._patience.left(request)
             if left > 0:
@@ -162,6 +164,8 @@ class BindingStatuses(Reconciler):
             return
         if why_not_carried_here(self._templates, binding):
             return  # who writes a binding by hand could write statuses everywhere
+        # Users, autoscalers and the controllers of other clusters write templates all day, and
+        # the cache lags: planned on the live version, hardly any write conflicts.
         live = await find_live_template(self._hub, self._templates, reference)
         info = self._templates.find_info(reference.group_version_kind)
         if live is None or info is None:

@@ -104,6 +104,7 @@ class Revisions:
         return [self._page(key) for key in sorted(keys)]
 
     def _page(self, key: str) -> _Page:
+        # The cache hands out the very bytes it stores, so the same bytes are the same state.
         raw, page = self._cache.find_raw(key) or b"{}", self._pages.get(key)
         if page is not None and page.raw is raw:
             return page
@@ -163,6 +164,8 @@ class TemplateStates:
             return reference.outline
         kind, namespace = reference.group_version_kind, reference.namespace
         template = self._templates.find(kind, namespace, reference.name)
+        # The detector wrote into the binding which version it is about. Rendering an older one
+        # would send members back in time, until the cache catches up.
         if template is None or is_older(template, reference.resource_version):
             # The cache is behind the binding, which proves nothing about the template.
             template = await find_live_template(self._hub, self._templates, reference)

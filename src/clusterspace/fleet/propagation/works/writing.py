@@ -92,6 +92,8 @@ class WorkWriter:
         """
         clusters: list[str] = []
         failures: list[Failure] = []
+        # A cluster gets its namespace from another controller, a moment after it joined. Raised at
+        # once it would keep all clusters behind it waiting; swallowed, nobody would try again.
         missing: NotFound | None = None
         for change in changes:
             cluster = cluster_of(change.after)
@@ -147,6 +149,8 @@ class WorkWriter:
         try:
             written = await commit(self._hub, place, existing, change.after)
         except NotFound:
+            # Deleted under us. What we noted of it would hide that from the next attempt, which
+            # has to create it anew.
             self._works.forget(place.key)
             raise
         self._works.note(written)
