@@ -3,8 +3,7 @@
 app.py            the route table, readable top to bottom
 state.py          what verbs work on: store, catalog, feeds, admission, sources of time and chance
 catalog.py        what is served: a resource with its rules, form and printer
-options.py        query parameters and DeleteOptions, read and checked once
-selection.py      which objects a list or watch is about
+options.py        query parameters and DeleteOptions, read and checked once; what selectors select
 verbs/            what a request may ask of a resource
 writing.py        new, changed and deleted objects into the store, for verbs and our own controllers
 admission/        the hub's own say in what is written

@@ -218,7 +218,7 @@ def _require_method(info: RequestInfo, served: Served) -> None:
 
 
 def version_document() -> dict[str, str]:
-    """Return what `kubectl version` reads: the Kubernetes version we serve, and ours."""
+    """Return the document of /version: the Kubernetes version we serve, and ours."""
     major, minor = KUBERNETES_VERSION
     return {
         "major": major,

@@ -203,7 +203,7 @@ def _with_status_of(kube_object: Object, other: Object) -> Object:
 
 
 def served_resources(definition: Definition) -> tuple[Served, ...]:
-    """Return what a definition adds to the catalog: nothing until its names are accepted."""
+    """Return the resources of a definition; none until its names are accepted."""
     if not definition.is_established:
         return ()
     served = (each for each in definition.versions if each.is_served)

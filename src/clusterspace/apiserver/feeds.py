@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.response_writer import Stream, frame_chunk
-from clusterspace.apiserver.selection import Selection
+from clusterspace.apiserver.options import Selection
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision, Store, Subscription
 from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError
 from clusterspace.kube import statuses
@@ -28,7 +28,7 @@ class Style(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What tells styles apart."""
+        """Distinguishes styles."""
         ...
 
     def render(self, entry: KeyValue) -> bytes:
@@ -151,7 +151,7 @@ class Watcher:
             self._stream.write_framed(framed)
 
     def _kind_of(self, change: Change) -> str | None:
-        """Return what the change means to a watcher that sees only what it selects.
+        """Return the event type for a watcher that sees only what it selects; None for no event.
 
         A change that moves an object into the selection is ADDED to it; out of it, DELETED.
         """

@@ -12,9 +12,9 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
-from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo

@@ -17,9 +17,9 @@ from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
-from clusterspace.apiserver.http.site import CountedConnections
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.state import HubState

@@ -16,8 +16,7 @@ from clusterspace.apiserver.custom_resources import CustomRules
 from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
-from clusterspace.apiserver.options import read_list_options
-from clusterspace.apiserver.selection import select
+from clusterspace.apiserver.options import read_list_options, select
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_object
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown

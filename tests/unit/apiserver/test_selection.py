@@ -7,8 +7,7 @@ from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, PODS, config_map, ent
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.options import ListOptions
-from clusterspace.apiserver.selection import Selection, select
+from clusterspace.apiserver.options import ListOptions, Selection, select
 from clusterspace.errors import ApiError, BadRequest
 
 

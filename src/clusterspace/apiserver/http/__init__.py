@@ -2,8 +2,8 @@
 
 A request meets, in this order:
 
-listener.py       sockets, TLS, draining; site.py, what its connections share
-arrivals.py       who may connect: caps by address, tight ones for who is not known yet
+listener.py       sockets, TLS, draining
+connections.py    who may connect: caps by address, tight ones for who is not known yet
 limits.py         how much one client may ask, and how long it may take
 protocol.py       one connection: a request, its handler, its answer, and again
 request_reader.py   bytes to requests; whatever is ambiguous is refused
@@ -14,6 +14,6 @@ context.py, middleware/  the chain: who asks, and whether they may
 users.py          users, whom a certificate names, who a user of the hub is at a member
 bodies.py, documents.py  what clients send
 negotiation.py, responses.py  the answer
-relays.py, tunnels.py  or another cluster's answer, passed on as it is
+relays.py         or another cluster's answer, passed on as it is; shells, as bytes
 foreign_answers.py  what of such an answer reaches the client, and what never does
 """

@@ -149,7 +149,7 @@ class _JsonComposer:
                 return result
 
     def _close(self) -> bool:
-        """Leave the innermost list or object; tell whether it is in a list."""
+        """Leave the innermost list or object; return whether it is in a list."""
         self._open.pop()
         return bool(self._open) and isinstance(self._open[-1][0], list)
 

@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from clusterspace.apiserver.http.arrivals import Arrivals
+from clusterspace.apiserver.http.connections import Arrivals, Observer, Site
 from clusterspace.apiserver.http.limits import Limits
 from clusterspace.apiserver.http.protocol import Connection
 from clusterspace.apiserver.http.requests import Handler
 from clusterspace.apiserver.http.response_writer import UNTAKEN_MILLISECONDS
-from clusterspace.apiserver.http.site import Observer, Site
 
 _log = structlog.get_logger(__name__)
 

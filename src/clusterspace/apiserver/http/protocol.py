@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import structlog
 
+from clusterspace.apiserver.http.connections import Site
 from clusterspace.apiserver.http.messages import (
     HeaderPairs,
     Response,
@@ -33,7 +34,6 @@ from clusterspace.apiserver.http.messages import (
 from clusterspace.apiserver.http.request_reader import RequestHead, RequestReader
 from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.response_writer import Hijacked, ResponseWriter, Stream
-from clusterspace.apiserver.http.site import Site
 from clusterspace.errors import ApiError, HttpViolation
 
 _log = structlog.get_logger(__name__)
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: tell everybody who still works on it."""
+        """End: let everybody know who still works on it."""
         self._deadline = math.inf
         self._writer.lose()
         self._note_disconnected()

@@ -79,6 +79,8 @@ class RequestInfo:
     """Whether the path says `namespaces/NS` and then the resource."""
     is_watch_path: bool = False
     """Whether the path says `watch` before all that, the old way to watch."""
+    proxied: "RequestInfo | None" = None
+    """The request that a member behind `clusters/NAME/proxy` is to be asked, as it will read it."""
 
     @property
     def is_watch(self) -> bool:
@@ -112,7 +114,7 @@ class RequestInfo:
 
 
 def verb_of(method: str) -> str:
-    """Return what a method asks of one object, in the words of authorization."""
+    """Return the verb of a method on one object, in the words of authorization."""
     return _VERBS.get(method, method.lower())
 
 

@@ -191,7 +191,7 @@ class RequestParser:
         )
 
     def _tokenise(self, piece: bytes) -> bool:
-        """Feed the tokeniser; tell whether it saw an upgrade."""
+        """Feed the tokeniser; return whether it saw an upgrade."""
         try:
             self._http.feed_data(piece)
         except httptools.HttpParserUpgrade:

@@ -155,7 +155,7 @@ def text_response(context: RequestContext, code: int, text: str) -> Response:
 
 
 def error_response(context: RequestContext, error: ApiError) -> Response:
-    """Answer with the Status that tells of an error."""
+    """Answer with the Status of an error."""
     body = msgspec.json.encode(statuses.status_of(error))
     headers = [*headers_for(context, JSON)]
     if error.details is not None and error.details.retry_after_seconds:

@@ -39,7 +39,7 @@ _FOR_US: Final = frozenset({"$ref", "x-kubernetes-preserve-unknown-fields"})
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A path that tells what is below it, and can only be read."""
+    """A discovery path: it lists what is below it, and can only be read."""
 
     path: str
     operation_id: str

@@ -40,12 +40,12 @@ def referred(target: str) -> str:
 
 
 def find_published(kind: GroupVersionKind) -> str | None:
-    """Return what Kubernetes calls the definition of a kind; None for a kind it does not have."""
+    """Return Kubernetes' name for the definition of a kind; None for a kind it does not have."""
     return _published().get(kind)
 
 
 def definition_name(kind: GroupVersionKind) -> str:
-    """Return what the definition of any kind is called.
+    """Return the name of the definition of any kind.
 
     >>> definition_name(GroupVersionKind("shop.example.com", "v1", "Widget"))
     'com.example.shop.v1.Widget'

@@ -218,7 +218,7 @@ def connect(
 
 
 def read_state_of(path: Path, connection: apsw.Connection) -> State:
-    """Return what the file says of itself, after checking that it is a store we can read."""
+    """Return the state row, after checking that the file is a store we can read."""
     application, version = (
         connection.pragma("application_id"),
         connection.pragma("user_version"),

@@ -73,7 +73,7 @@ def decide(write: Write, current: KeyValue | None, revision: Revision) -> Event:
 
 
 def answer_to(event: Event) -> KeyValue:
-    """Return what the caller of the write is told: the item put, or the last value deleted."""
+    """Return the answer to the write: the item put, or the last value deleted."""
     if event.type is EventType.PUT or event.previous is None:
         return event.item
     last = event.previous

@@ -17,10 +17,9 @@ from clusterspace.apis.clusters import (
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.relays import Passage, relay
+from clusterspace.apiserver.http.relays import Passage, relay, tunnel
 from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
 from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
@@ -74,15 +73,14 @@ class ClusterProxy:
         secret = await _find_secret(request, secret_ref_of(cluster))
         impersonator = await _find_secret(request, impersonator_ref_of(cluster))
         settings = self._user_settings(cluster, secret, impersonator)
-        target = target_of(context)
-        path, _, query = target.partition("?")
-        inner = read_request(context.info.method, path, query)
         connection = await self._connections.get(settings)
         identity = self._identities.headers(context.user, request.info.name)
         hold = self._memory.open_hold(context.user.name)
         context.request.after_answer(hold.close)
-        passage = Passage(connection, target, identity, hold=hold)
-        if context.request.is_upgrade:
+        passage = Passage(connection, target_of(context), identity, hold=hold)
+        # As it was read when it was authorized: there is no second reading to differ from it.
+        inner = context.info.proxied
+        if context.request.is_upgrade and inner is not None:
             return await tunnel(context, passage, inner)
         return await relay(context, passage)
 
@@ -96,13 +94,17 @@ async def _find_secret(request: ResourceRequest, ref: SecretRef | None) -> Objec
 
 
 def read_hub_info(request: Request) -> RequestInfo:
-    """Return what a request asks of the hub; what it has a member do counts as well."""
+    """Read a request to the hub; one for a member's API is read as that member will, too.
+
+    The verb of such a request is the right on `clusters/proxy` that it takes.
+    """
     info = read_request(request.method, request.path, request.query)
     is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _SUBRESOURCE
     if not is_proxied or info.is_watch_path:
         return info
     inner = read_request(info.method, "/" + "/".join(info.rest), request.query)
-    return replace(info, verb=reach_verb(info.method, inner, is_upgrade=request.is_upgrade))
+    verb = reach_verb(info.method, inner, is_upgrade=request.is_upgrade)
+    return replace(info, verb=verb, proxied=inner)
 
 
 def target_of(context: RequestContext) -> str:

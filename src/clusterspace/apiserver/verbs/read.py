@@ -15,8 +15,13 @@ from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.negotiation import JSON
 from clusterspace.apiserver.http.responses import as_yaml, json_response, value_response
-from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
-from clusterspace.apiserver.selection import Selection, select_for
+from clusterspace.apiserver.options import (
+    ListOptions,
+    Selection,
+    read_list_options,
+    select_for,
+    version_problem,
+)
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_entry

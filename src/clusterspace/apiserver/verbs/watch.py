@@ -12,8 +12,13 @@ from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.negotiation import Representation
 from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.apiserver.http.responses import headers_for
-from clusterspace.apiserver.options import ListOptions, read_list_options, version_problem
-from clusterspace.apiserver.selection import Selection, select_for
+from clusterspace.apiserver.options import (
+    ListOptions,
+    Selection,
+    read_list_options,
+    select_for,
+    version_problem,
+)
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.read import selected, wait_for_version
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest

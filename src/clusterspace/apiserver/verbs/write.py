@@ -15,9 +15,9 @@ from clusterspace.apiserver.options import (
     read_delete_options,
     read_list_options,
     read_write_options,
+    select_for,
     version_problem,
 )
-from clusterspace.apiserver.selection import select_for
 from clusterspace.apiserver.state import Admission, Author
 from clusterspace.apiserver.verbs.read import list_pieces, read_page
 from clusterspace.apiserver.verbs.resource_request import (

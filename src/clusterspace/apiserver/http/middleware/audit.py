@@ -5,7 +5,7 @@
      "group":"apps","version":"v1","resource":"deployments","namespace":"shop","name":"web",
      "uid":"…","code":201}
 
-A watch of Secrets may go on for an hour, so it is told when it begins, too ("stage":"Started").
+A watch of Secrets may go on for an hour, so it has a line when it begins, too ("stage":"Started").
 At the gateway "cluster" says which cluster a call was for; without it, all that its caller may
 reach. A name nobody asked for and a UID are what that cluster says: "reportedBy" names it.
 
@@ -58,7 +58,7 @@ _answers: Final = msgspec.json.Decoder(_Answer)
 
 
 AUDITED_READS: Final = frozenset({"secrets"})
-"""Resources whose reads are told, as `RESOURCE` or `RESOURCE.GROUP`."""
+"""Resources whose reads are audited, as `RESOURCE` or `RESOURCE.GROUP`."""
 
 
 class Audit:
@@ -72,7 +72,7 @@ class Audit:
         self._reads = reads
 
     def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
-        """Let the write happen, then tell of it; most reads pass without a step of their own.
+        """Let the write happen, then log it; most reads pass without a step of their own.
 
         An upgrade counts as one whatever its method: a shell is opened with GET.
         """
@@ -81,7 +81,7 @@ class Audit:
         return self._audit(context, rest) if is_audited else rest(context)
 
     def _is_audited_read(self, info: RequestInfo) -> bool:
-        """Whether a read is of what is told; through a proxy too, as far as its path says so.
+        """Whether a read is audited; through a proxy too, as far as its path says so.
 
         What runs behind a pod, a service or a node may do anything when it gets a GET.
         """
@@ -117,7 +117,7 @@ class Audit:
 def audit_line(
     context: RequestContext, caller: User, code: int, response: Response | None, now: str
 ) -> bytes:
-    """Return the line that tells of a call; `caller` is who it was before impersonation.
+    """Return the line of a request; `caller` is who it was before impersonation.
 
     Without a code, it is one that has only begun.
     """
@@ -125,7 +125,7 @@ def audit_line(
     # What answers through a proxy is not the object in the URL, and tells what it likes.
     found = _Metadata() if info.subresource == "proxy" else _object_in(response)
     asked_name = info.name or context.new_name
-    # The words of a cluster are told as such: a name that was asked for is the caller's.
+    # The words of a cluster are marked as such: a name that was asked for is the caller's.
     is_reported = bool(found.uid or (found.name and not asked_name))
     line: dict[str, Any] = {
         "time": now,

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from clusterspace.aio.clocks import Alarm, Clock
-from clusterspace.apiserver.http.arrivals import group_of
+from clusterspace.apiserver.http.connections import group_of
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.audit import AuditSink

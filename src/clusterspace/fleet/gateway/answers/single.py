@@ -25,10 +25,10 @@ from clusterspace.apiserver.http.relays import (
     open_answer,
     refuse_stranger,
     relay,
+    tunnel,
 )
 from clusterspace.apiserver.http.request_info import Query, read_request
 from clusterspace.apiserver.http.responses import as_yaml
-from clusterspace.apiserver.http.tunnels import tunnel
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     ApiError,
