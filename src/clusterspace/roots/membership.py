@@ -49,12 +49,12 @@ async def join_cluster(
 
     async with open_client(hub) as hub_client, open_client(request.member) as member:
         joining = PushJoin(request, hub_client, member, open_client, report)
-        findings = await joining.look()
+        found = await joining.preflight()
         if is_dry_run:
-            for step in steps_of(request.name, findings):
+            for step in steps_of(request.name, found):
                 progress(f"would {step}")
             return
-        joined = await joining.carry_out(findings)
+        joined = await joining.join(found)
     done = "joined" if joined.is_new else "had joined before; its credentials are fresh"
     progress(f"cluster {request.name} {done}")
 

@@ -28,7 +28,7 @@ Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 
 
 def secret_value(secret: Object, key: str) -> bytes:
-    """Return what a Secret holds under a key, or nothing."""
+    """Return the value of a key of a Secret, decoded; empty when it has none."""
     encoded = find_at(secret, "data", key)
     return b64decode(encoded) if isinstance(encoded, str) else b""
 

@@ -59,7 +59,7 @@ class History:
     otherwise_since: float | None = None
 
     def see(self, is_ready: bool, now: float, thresholds: Thresholds) -> "History":
-        """Return what counts after this was seen."""
+        """Return the history after one more probe: a change counts when it has lasted."""
         if self.is_ready is None or self.is_ready == is_ready:
             return History(is_ready)
         since = now if self.otherwise_since is None else self.otherwise_since
@@ -109,7 +109,7 @@ async def probe(connection: Connection) -> Health:
 
 
 def judge(answer: Answer) -> Health:
-    """Return what the answer to a probe tells; 401 and 403 tell that it works, but not for us."""
+    """Return the health by the answer to a probe; 401 and 403: it works, but not for us."""
     if answer.status == 200:
         return Health(State.READY)
     if answer.status in (401, 403):

@@ -229,7 +229,7 @@ class LeaseMonitor(Reconciler):
         self.suspects_itself = False
 
     def watches(self) -> Iterable[Watch]:
-        """Return what is read; a look comes by the clock, and not with every renewal."""
+        """Return Clusters and leases; looks come by the clock, and not with every renewal."""
         yield Watch(self._clusters, to=nothing)
         yield Watch(self._leases, to=nothing)
 

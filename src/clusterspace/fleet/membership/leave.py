@@ -73,7 +73,7 @@ FORCED_SECONDS: Final = 4.0
 """How long a forced leave tries to clean a member that may be dead; the whole takes under ten."""
 
 _MOST_NAMED: Final = 5
-_LOOK_AGAIN_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 
 BeforeRemoval: TypeAlias = Callable[[], Awaitable[object]]
 """Awaited when it is clear that we are let in, just before the first thing is removed."""
@@ -92,7 +92,7 @@ class Leave:
         self._place = names.cluster_place(cluster_name)
 
     async def begin(self) -> None:
-        """Say that the cluster is leaving: from now on nothing new is placed there."""
+        """Delete the Cluster, held by its finalizer: from now on nothing new is placed there."""
         cluster = await self._hub.get(self._place)
         if not is_being_deleted(cluster):
             # Without a finalizer the Cluster would be gone at once, and the order with it.
@@ -111,7 +111,7 @@ class Leave:
                     why = obstacle.why if isinstance(obstacle, CannotLeave) else obstacle.message
                     late = f"{why}; waited {wait_seconds:g}s, and --force would not wait"
                     raise CannotLeave(self._name, late) from obstacle
-                await clock.sleep(_LOOK_AGAIN_SECONDS)
+                await clock.sleep(_POLL_SECONDS)
 
     async def step(self) -> None:
         """Go as far as possible; CannotLeave says what it waits for, returning means it is gone."""
@@ -250,7 +250,7 @@ class Leave:
 
 
 def placed_objects(works: Iterable[Object]) -> list[str]:
-    """Return what Works hold on the member, as `Kind namespace/name`."""
+    """Return the objects that Works placed on the member, as `Kind namespace/name`."""
     manifests = [
         each
         for work in works
@@ -303,7 +303,7 @@ class Cleaned:
 
 
 def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
-    """Return what one membership alone uses on the member."""
+    """Return the objects on the member that one membership alone uses."""
     role = names.role(cluster_name)
     return (
         names.role_binding_place(role),
@@ -313,7 +313,7 @@ def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
 
 
 def shared_places() -> tuple[ResourcePath, ...]:
-    """Return what all memberships of one member share."""
+    """Return the objects on the member that all its memberships share."""
     return (
         names.role_binding_place(names.IMPERSONATOR),
         names.account_place(names.IMPERSONATOR),
@@ -325,7 +325,7 @@ def shared_places() -> tuple[ResourcePath, ...]:
 def plan_removals(
     cluster_name: str, *, is_shared: bool, as_administrator: bool
 ) -> tuple[ResourcePath, ...]:
-    """Return what to remove, in order.
+    """Return the objects to remove, in order.
 
     The hub removes its own role and nothing else, for with the role its rights end; the member's
     garbage collector removes what the role owns.
@@ -390,7 +390,7 @@ class AgentRemoved:
 
 
 def agent_places() -> tuple[ResourcePath, ...]:
-    """Return what a registration makes on a member."""
+    """Return the objects that a registration makes on a member."""
     return (*_AGENT_OBJECTS, manifests.AGENT_NAMESPACE_PLACE)
 
 

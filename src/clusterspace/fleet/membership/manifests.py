@@ -200,7 +200,7 @@ def marked_object(
     hub_mark: str,
     annotations: dict[str, str] | None = None,
 ) -> Object:
-    """Return what every object of ours has: its name, our labels, and the mark of its hub."""
+    """Return an object with its name, our labels, and the mark of its hub; nothing else yet."""
     mark = {names.HUB_MARK: hub_mark} if hub_mark else {}
     metadata: Object = {
         "name": place.name,

@@ -55,7 +55,7 @@ class JoinRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Preflight:
     """What was found before anything was changed."""
 
     hub_id: str
@@ -92,7 +92,7 @@ class PushJoin:
         self._journal = Journal(request.name)
         self._access = MemberAccess(request.name, member, self._journal, member.connection.clock)
 
-    async def look(self) -> Findings:
+    async def preflight(self) -> Preflight:
         """Find out whether the cluster may join; changes nothing on either side."""
         refuse_request(self._request)
         self._progress(f"asking {MEMBER} who it is")
@@ -113,12 +113,12 @@ class PushJoin:
                 )
             except Invalid as error:
                 raise CannotJoin(self._name, error.message) from error
-        return Findings(hub_id, found, needs_property, known)
+        return Preflight(hub_id, found, needs_property, known)
 
-    async def carry_out(self, findings: Findings) -> Joined:
+    async def join(self, found: Preflight) -> Joined:
         """Join; on failure take back what was made, and say what is left, if anything."""
         try:
-            return await self._join(findings)
+            return await self._join(found)
         except BaseException as error:
             # Also when a person interrupts us. The latest first: nothing is left that needs what is
             # gone already.
@@ -130,12 +130,12 @@ class PushJoin:
                 raise CannotJoin(self._name, error.message) from error
             raise
 
-    async def _join(self, findings: Findings) -> Joined:
-        if findings.needs_property:
+    async def _join(self, found: Preflight) -> Joined:
+        if found.needs_property:
             self._progress(f"creating ClusterProperty {identity.ID_PROPERTY} on {MEMBER}")
-            await self._access.declare_identity(findings.identity)
+            await self._access.declare_identity(found.identity)
         self._progress(f"creating namespace {CLUSTER_NAMESPACE}, accounts and roles on {MEMBER}")
-        await self._access.prepare(findings.hub_id)
+        await self._access.prepare(found.hub_id)
         self._progress("obtaining tokens of both accounts")
         tokens = await self._access.obtain_tokens()
         if tokens.own.expires:
@@ -145,14 +145,14 @@ class PushJoin:
         if endpoint.skips_verification:
             # Nobody checks by it, but the Secret is complete, and who wants to check later can.
             endpoint = replace(endpoint, authority=tokens.own.authority)
-        desired = self._cluster(findings.identity, endpoint)
+        desired = self._cluster(found.identity, endpoint)
         secrets = secrets_for(self._name, endpoint, tokens)
         self._progress(f"checking that {MEMBER} accepts its token")
-        uid = findings.identity.kube_system_uid
+        uid = found.identity.kube_system_uid
         await self._access.prove(settings_of(desired, secrets[0]), self._open_client, uid)
 
         self._progress(f"writing cluster {self._name} and its credentials on {HUB}")
-        return await self._write(desired, secrets, findings.known)
+        return await self._write(desired, secrets, found.known)
 
     async def _write(self, desired: Object, secrets: list[Object], known: Object | None) -> Joined:
         for name in (CLUSTER_NAMESPACE, execution_namespace(self._name)):
@@ -187,21 +187,21 @@ class PushJoin:
         return manifests.cluster(self._name, found.id, endpoint, self._request.location)
 
 
-def steps_of(name: str, findings: Findings) -> list[str]:
+def steps_of(name: str, found: Preflight) -> list[str]:
     """Return the steps a join will take, in words."""
     account, role = names.service_account(name), names.role(name)
     secrets = f"{name} and {names.impersonator_secret(name)}"
-    cluster_id = findings.identity.id
+    cluster_id = found.identity.id
     steps = [
-        (findings.needs_property, f"create ClusterProperty {identity.ID_PROPERTY} on {MEMBER}"),
+        (found.needs_property, f"create ClusterProperty {identity.ID_PROPERTY} on {MEMBER}"),
         (True, f"create namespace {CLUSTER_NAMESPACE} on {MEMBER}"),
         (True, f"create account {names.IMPERSONATOR} with its rights on {MEMBER}"),
         (True, f"create account {account} with role {role} on {MEMBER}"),
         (True, f"obtain tokens of both accounts and check that {MEMBER} accepts them"),
         (True, f"create namespaces {CLUSTER_NAMESPACE}, {execution_namespace(name)} on {HUB}"),
         (True, f"write secrets {secrets} on {HUB}"),
-        (findings.known is None, f"create cluster {name} with the ID {cluster_id} on {HUB}"),
-        (findings.known is not None, f"refresh cluster {name}, which has joined before"),
+        (found.known is None, f"create cluster {name} with the ID {cluster_id} on {HUB}"),
+        (found.known is not None, f"refresh cluster {name}, which has joined before"),
     ]
     return [sentence for is_needed, sentence in steps if is_needed]
 

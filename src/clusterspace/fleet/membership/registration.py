@@ -82,7 +82,7 @@ class AgentCredentials:
         return Credential("", TlsMaterial(self._authority, keyed.certificate, keyed.key))
 
     def refused(self) -> bool:
-        """Say that asking again gives no other answer."""
+        """Return False: asking again gives no other credential."""
         return False
 
 
@@ -205,7 +205,7 @@ class Registration:
 def registration_data(
     cluster_name: str, server: str, authority: bytes, keyed: KeyedCertificate
 ) -> Object:
-    """Return what the Secret of a registration holds: a kubeconfig for the hub."""
+    """Return the data of a registration's Secret: a kubeconfig for the hub."""
     user = {"client-certificate-data": keyed.certificate, "client-key-data": keyed.key}
     config: Object = {
         "apiVersion": "v1",

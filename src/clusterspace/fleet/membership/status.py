@@ -114,7 +114,7 @@ async def collect(member: ClusterClient, discovery: Discovery) -> Report:
 
 
 def api_enablements(served: ServedResources) -> list[Object]:
-    """Return what a member serves, group version by group version, in a fixed order."""
+    """Return `status.apiEnablements`: the served resources by group version, in a fixed order."""
     groups: dict[str, dict[str, str]] = {}
     for each in served.resources:
         groups.setdefault(each.api_version, {})[each.plural] = each.kind
@@ -217,7 +217,7 @@ def record_transition(events: EventRecorder, before: Object, after: Object) -> N
 
 
 def figures_of(cluster: Object) -> ClusterFigures:
-    """Return what is measured of a cluster."""
+    """Return the figures of a cluster that are metrics."""
     return ClusterFigures(
         is_ready=ready_status(cluster) == TRUE,
         nodes=int(find_at(cluster, "status", "nodeSummary", "totalNum") or 0),
@@ -327,7 +327,7 @@ def is_reached_anew(update: Update) -> bool:
 
 
 def _reached(cluster: Object) -> tuple[object, ...]:
-    """Return what matters for looking; taints come and go with what was seen."""
+    """Return how a member is reached; without taints, which come and go with what was seen."""
     spec = {key: value for key, value in cluster["spec"].items() if key != "taints"}
     return spec, finalizers_of(cluster), is_being_deleted(cluster)
 

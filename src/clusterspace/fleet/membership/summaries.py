@@ -27,7 +27,7 @@ def node_summary(nodes: Sequence[Object]) -> Object:
 def resource_summary(
     nodes: Sequence[Object], pods: Iterable[Object], models: Sequence[Object]
 ) -> Object:
-    """Return what nodes offer, what running and waiting pods ask for, and nodes by free room."""
+    """Return `status.resourceSummary`: allocatable, allocated, allocating, nodes by free room."""
     allocatable = total(_amounts(find_at(node, "status", "allocatable")) for node in nodes)
     allocating: Amounts = {}
     allocated: dict[str, Amounts] = {}
@@ -50,7 +50,7 @@ def resource_summary(
 
 
 def pod_requests(pod: Object) -> Amounts:
-    """Return what a pod asks for: its containers together, or one init container if that is more.
+    """Return the requests of a pod: its containers together, or one init container if it has more.
 
     https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
     """

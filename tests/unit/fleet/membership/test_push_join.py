@@ -12,8 +12,8 @@ from clusterspace.fleet.membership.connections import settings_of
 from clusterspace.fleet.membership.identity import ClusterIdentity
 from clusterspace.fleet.membership.member_access import AccountToken, Tokens
 from clusterspace.fleet.membership.push_join import (
-    Findings,
     JoinRequest,
+    Preflight,
     endpoint_of,
     refuse_request,
     secrets_for,
@@ -21,7 +21,7 @@ from clusterspace.fleet.membership.push_join import (
 )
 
 MEMBER = ConnectionSettings("west", "https://west:6443", trust=Trust(Pem(b"authority")))
-FOUND = Findings("hub-id", ClusterIdentity("uid-1"), needs_property=False, known=None)
+FOUND = Preflight("hub-id", ClusterIdentity("uid-1"), needs_property=False, known=None)
 
 
 def test_the_steps_are_told_before_they_are_taken() -> None:

@@ -71,7 +71,7 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def resource_usage(nodes: Sequence[Object], pods: Iterable[Object], now: float) -> Object:
-    """Return what nodes have, what of it pods may use, and what bound pods leave of that."""
+    """Return `status.resourceUsage`: capacity, allocatable, and what bound pods leave of that."""
     capacity, allocatable = _offered(nodes, "capacity"), _offered(nodes, "allocatable")
     running = (
         each
@@ -144,19 +144,19 @@ def with_inventory(internal: Object, report: Report, cluster_id: str, now: float
 
 
 def joined(generation: int) -> Condition:
-    """Say that we are in."""
+    """Return the Joined condition of a member that is in."""
     message = "the agent reports, and carries out what is placed here"
     return Condition(JOINED, TRUE, "InternalMemberClusterJoined", message, generation)
 
 
 def left(generation: int) -> Condition:
-    """Say that we are out."""
+    """Return the Joined condition of a member that is out."""
     message = "all that was placed is withdrawn"
     return Condition(JOINED, FALSE, "InternalMemberClusterLeft", message, generation)
 
 
 def failed_to_leave(why: str, generation: int) -> Condition:
-    """Say what keeps us in."""
+    """Return the Joined condition of a member that cannot leave yet."""
     return Condition(JOINED, UNKNOWN, "InternalMemberClusterFailedToLeave", why, generation)
 
 
@@ -189,7 +189,7 @@ class MembershipAgent(Reconciler):
         self._leaving_since: tuple[str, float] | None = None
 
     def watches(self) -> Iterable[Watch]:
-        """Return what the hub asks for; our own reports wake nobody."""
+        """Return the InternalMemberCluster, but for echoes of our own reports."""
         yield Watch(self._internals, when=more_than_status_changed)
 
     async def reconcile(self, request: Request) -> Result:
@@ -239,7 +239,7 @@ class MembershipAgent(Reconciler):
         return RequeueAfter(min(period_of(internal), self._patience_seconds))
 
     async def _find_obstacle(self, cluster_name: str) -> str:
-        """Return what is still placed; what is placed is known by the Works of our Cluster."""
+        """Return why we cannot leave yet: Works of our Cluster are left; empty when none are."""
         cluster = await self._hub.find(names.cluster_place(cluster_name))
         if cluster is not None:
             if not is_being_deleted(cluster):

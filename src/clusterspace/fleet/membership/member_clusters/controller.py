@@ -217,7 +217,7 @@ class Provision:
 
 
 def invitation(member_cluster: Object) -> tuple[Provision, ...]:
-    """Return what a member needs before its agent can join, in order."""
+    """Return the objects a member needs before its agent can join, in the order to make them."""
     name = name_of(member_cluster)
     inside = member_namespace(name)
     return (

@@ -63,7 +63,7 @@ _MOST_NAMED: Final = 5
 
 
 def leaving_condition(placed: list[str], *, keeps: bool, generation: int) -> Condition:
-    """Return what the leave will do, in a sentence, before it does anything."""
+    """Return the Leaving condition, which lists the objects that will go or stay."""
     shown = ", ".join(placed[:_MOST_NAMED])
     more = f" and {len(placed) - _MOST_NAMED} more" if len(placed) > _MOST_NAMED else ""
     named = f": {shown}{more}" if placed else ""

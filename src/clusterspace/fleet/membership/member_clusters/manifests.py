@@ -118,7 +118,7 @@ def namespace(member_cluster: Object) -> Object:
 
 
 def internal(member_cluster: Object, state: str) -> Object:
-    """Return what the agent is told: to join or to leave, and how often to be heard."""
+    """Return the InternalMemberCluster: whether to join or to leave, and how often to be heard."""
     place = internal_place(name_of(member_cluster))
     return {
         **_body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, place, member_cluster),
@@ -271,7 +271,7 @@ def mirrored(cluster: Object, member_cluster: Object) -> Object:
 
 
 def read_mirrored(cluster: Object) -> Mirrored:
-    """Return what is written down; a text that is not ours means nothing is."""
+    """Return what came from the MemberCluster, by the annotation; nothing when it is unreadable."""
     try:
         return msgspec.json.decode(annotations_of(cluster).get(MIRRORED, "{}"), type=Mirrored)
     except msgspec.DecodeError:

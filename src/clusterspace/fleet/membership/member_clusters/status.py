@@ -186,7 +186,7 @@ def with_conditions(status: Object, conditions: Iterable[Condition | None], now:
 def next_status(
     member_cluster: Object, internal: Object | None, pulse: Pulse, now: float, refusal: str = ""
 ) -> Object:
-    """Return what a MemberCluster says while its member is in, or on its way in."""
+    """Return the status of a MemberCluster whose member is in, or on its way in."""
     generation = generation_of(member_cluster)
     ready = ready_condition(generation)
     if internal is None:
