@@ -51,7 +51,7 @@
     ├── OverrideFailed               an override that cannot be made in this object, and why
     ├── StaysHome                    an object that does not leave the hub, or not this way
     ├── TaskFailed                   a task that must never end has ended
-    ├── PartFailed                   a part of a local fleet that does not start
+    ├── ComponentFailed              a component of a local fleet that does not start
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
@@ -484,12 +484,12 @@ class TaskFailed(ClusterspaceError):
         self.__cause__ = cause
 
 
-class PartFailed(ClusterspaceError):
-    """A part of a local fleet ended before it was ready."""
+class ComponentFailed(ClusterspaceError):
+    """A component of a local fleet ended before it was ready."""
 
-    def __init__(self, part: str, why: str, log: str) -> None:
-        super().__init__(f"{part} did not start: {why} (its log: {log})")
-        self.part = part
+    def __init__(self, component: str, why: str, log: str) -> None:
+        super().__init__(f"{component} did not start: {why} (its log: {log})")
+        self.component = component
 
 
 class AlreadyRunning(ClusterspaceError):

@@ -491,7 +491,7 @@ async def test_nothing_comes_in_beside_a_status_that_is_summed_up(theft: Theft, 
 
 async def test_only_the_owner_reads_the_files_that_say_who_a_part_is(theft: Theft) -> None:
     installation = Installation(theft.fleet.directory / "hub")
-    files = [installation.part_kubeconfig(part) for part in COMPONENTS]
+    files = [installation.component_kubeconfig(part) for part in COMPONENTS]
 
     assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o600", "0o600"]
     assert [oct(each.parent.stat().st_mode & 0o777) for each in files] == ["0o700", "0o700"]
@@ -508,7 +508,7 @@ def subject_of(kubeconfig: Path) -> str:
 async def test_the_certificate_of_a_part_names_the_part_and_no_group(theft: Theft) -> None:
     installation = Installation(theft.fleet.directory / "hub")
 
-    subjects = [subject_of(installation.part_kubeconfig(part)) for part in COMPONENTS]
+    subjects = [subject_of(installation.component_kubeconfig(part)) for part in COMPONENTS]
 
     assert subjects == [f"CN={user}" for user in COMPONENTS.values()]
 

@@ -15,7 +15,7 @@ from tests.flows.fleets import running_fleet
 from clusterspace.cli.main import main
 from clusterspace.cli.settings import CommandPath, Setting
 from clusterspace.roots.local.files import LocalFiles
-from clusterspace.roots.local.up import PartCommands, UpSettings
+from clusterspace.roots.local.up import ComponentCommands, UpSettings
 from clusterspace.roots.tokens import create_token
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def test_every_option_that_takes_a_secret_is_known_as_one() -> None:
 
 def test_a_local_fleet_is_started_without_secrets_on_its_command_lines(tmp_path: Path) -> None:
     ports: dict[str, int] = {"hub": 1, "fleet": 2, "controllers": 3, "member1": 4}
-    parts = PartCommands(UpSettings(tmp_path, members=1), LocalFiles(tmp_path), ports)
+    parts = ComponentCommands(UpSettings(tmp_path, members=1), LocalFiles(tmp_path), ports)
 
     async def nothing() -> None:
         return

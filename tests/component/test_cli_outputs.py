@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
 from clusterspace.client.requests import ResourcePath
-from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 
 WEST = {
@@ -74,9 +74,9 @@ def test_watching_is_for_tables_only() -> None:
 def test_the_parts_of_a_local_fleet_in_every_form(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     files.prepare()
-    hub = PartRecord("hub", "ready", pid=1, restarts=0, port=5443, log="hub.log")
+    hub = ComponentRecord("hub", "ready", pid=1, restarts=0, port=5443, log="hub.log")
     with files.locked():
-        files.write_record(RunRecord(pid=1, started=0.0, is_ready=True, parts=(hub,)))
+        files.write_record(RunRecord(pid=1, started=0.0, is_ready=True, components=(hub,)))
 
         def status(output: str) -> str:
             arguments = ["status", "--data-dir", str(tmp_path), "-o", output]

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from clusterspace.errors import AlreadyRunning, UnusableDirectory
-from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
 
-RECORD = RunRecord(1, 2.0, True, (PartRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
+RECORD = RunRecord(1, 2.0, True, (ComponentRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
 
 
 def prepared(directory) -> LocalFiles:

@@ -53,7 +53,7 @@ class Fleet:
         return self.record()
 
     def pid_of(self, part: str) -> int | None:
-        return next((each.pid for each in self.record().parts if each.name == part), None)
+        return next((each.pid for each in self.record().components if each.name == part), None)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -96,7 +96,7 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
         wait_for(lambda part=part, before=before: running.pid_of(part) not in (None, before))
 
     def all_ready() -> bool:
-        return all(each.state == "ready" for each in running.record().parts)
+        return all(each.state == "ready" for each in running.record().components)
 
     wait_for(all_ready)
     found = subprocess.run([*kubectl, "get", "configmap", "kept"], capture_output=True)
@@ -114,7 +114,7 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
 
 def test_no_part_outlives_the_one_who_started_it(fleet):
     running = fleet()
-    parts = [each.pid for each in running.wait_ready().parts if each.pid]
+    parts = [each.pid for each in running.wait_ready().components if each.pid]
     assert len(parts) == 3
 
     running.process.kill()

@@ -40,14 +40,14 @@ def hub_settings(kubeconfig: Path | None, context: str = "") -> ConnectionSettin
     return found.settings(chosen, cluster=HUB)
 
 
-def part_settings(part: str, kubeconfig: Path | None) -> ConnectionSettings:
-    """Return how a part of the control plane reaches the hub, as itself.
+def component_settings(component: str, kubeconfig: Path | None) -> ConnectionSettings:
+    """Return how a component of the control plane reaches the hub, as itself.
 
-    The file given, else KUBECONFIG, else what a hub on this machine wrote for the part. Never the
-    administrator's by default: what is not given cannot be stolen.
+    The file given, else KUBECONFIG, else what a hub on this machine wrote for the component. Never
+    the administrator's by default: what is not given cannot be stolen.
     """
     if kubeconfig is None and not os.environ.get("KUBECONFIG"):
-        local = [_LOCAL.parent / each / "parts" / part / "kubeconfig" for each in ("", HUB)]
+        local = [_LOCAL.parent / each / "parts" / component / "kubeconfig" for each in ("", HUB)]
         kubeconfig = next((each for each in local if each.exists()), local[0])
     return hub_settings(kubeconfig)
 

@@ -1,6 +1,6 @@
 """Connections that live as long as a process: to the hub as itself, to members as their users.
 
-The hub renews the certificates of its parts and writes them into the same files. Whoever lives
+The hub renews the certificates of its components and writes them into the same files. Whoever lives
 longer than a certificate must look there again, or is a stranger one day.
 """
 
@@ -29,14 +29,14 @@ LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
 """Every client that watches holds a stream to each cluster, and lists must not wait for them."""
 
 
-def warn_of_full_rights(part: str, settings: ConnectionSettings) -> None:
-    """Say so when a part was given an administrator's kubeconfig, and which one would do."""
+def warn_of_full_rights(component: str, settings: ConnectionSettings) -> None:
+    """Say so when a component was given an administrator's kubeconfig, and which one would do."""
     certificate = read_pem(settings.identity.certificate)
     if certificate and MASTERS in organizations(certificate):
         _log.warning(
             "this part has an administrator's rights at the hub and needs few of them",
-            part=part,
-            instead=f"--hub-kubeconfig DATA_DIR_OF_THE_HUB/parts/{part}/kubeconfig",
+            part=component,
+            instead=f"--hub-kubeconfig DATA_DIR_OF_THE_HUB/parts/{component}/kubeconfig",
         )
 
 

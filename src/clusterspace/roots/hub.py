@@ -106,7 +106,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         url = server_url(settings.host, server.addresses[0][1])
 
         def write_kubeconfigs(now: float) -> None:
-            installation.write_part_kubeconfigs(authority, url, now)
+            installation.write_component_kubeconfigs(authority, url, now)
             installation.write_kubeconfig(authority, url, now)
 
         tls = ServerTls(context, installation, authority, write_kubeconfigs)
@@ -123,7 +123,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         # write on their own, then what both stand on.
         stack.push_async_callback(drain)
         # Before anybody can see that we are ready: the parts are started then, with these.
-        installation.write_part_kubeconfigs(authority, url, clock.now())
+        installation.write_component_kubeconfigs(authority, url, clock.now())
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now())
         # What is alive now stays alive: the collector need not look at it again.

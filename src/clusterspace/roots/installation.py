@@ -3,8 +3,8 @@
 D/pki/ca.crt, ca.key          the installation's own certificate authority
 D/pki/server.crt, server.key  what the hub shows its clients
 D/kubeconfig                  the administrator; appears when the hub is ready
-D/parts/PART/kubeconfig       who a part of the control plane is at the hub, in a directory that can
-                              be given to that part alone
+D/parts/NAME/kubeconfig       who a component of the control plane is at the hub, in a directory
+                              that can be given to that component alone
 D/store.db                    the objects
 """
 
@@ -71,9 +71,9 @@ class Installation:
         """The administrator's kubeconfig."""
         return self.directory / "kubeconfig"
 
-    def part_kubeconfig(self, part: str) -> Path:
-        """Return the kubeconfig a part of the control plane works with."""
-        return self.directory / "parts" / part / "kubeconfig"
+    def component_kubeconfig(self, component: str) -> Path:
+        """Return the kubeconfig a component of the control plane works with."""
+        return self.directory / "parts" / component / "kubeconfig"
 
     @property
     def audit_file(self) -> Path:
@@ -129,16 +129,16 @@ class Installation:
         pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
         write_private(self.kubeconfig, _kubeconfig(name, server, authority, pair))
 
-    def write_part_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
-        """Write the kubeconfigs of the parts, each with a certificate for that part's own name.
+    def write_component_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
+        """Write the kubeconfigs of the components, each with a certificate for its own name.
 
-        They are in no group: what a part may do is said by the role of its name.
+        They are in no group: what a component may do is said by the role of its name.
         """
-        for part, user in COMPONENTS.items():
-            path = self.part_kubeconfig(part)
+        for component, user in COMPONENTS.items():
+            path = self.component_kubeconfig(component)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             pair = authority.issue_client(user, (), now)
-            write_private(path, _kubeconfig("hub", server, authority, pair, user=part))
+            write_private(path, _kubeconfig("hub", server, authority, pair, user=component))
 
     def remove_kubeconfig(self) -> None:
         """Take the kubeconfig of an earlier run away: it says "ready", and we are not."""

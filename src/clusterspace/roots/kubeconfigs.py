@@ -81,10 +81,10 @@ def _base64(content: bytes) -> str:
 
 
 def merged_kubeconfig(contents: list[bytes]) -> bytes:
-    """Return one kubeconfig of several; users are named after their part, so that none collide.
+    """Return one kubeconfig of several; users are named after their server, so that none collide.
 
-    A context whose own part knows no users is for those of the first part that does: the gateway
-    says where it is, the hub who people are.
+    A context whose own file has no users is for those of the first file that has: the gateway says
+    where it is, the hub who people are.
     """
     documents: list[dict[str, Any]] = [yaml.safe_load(each) for each in contents]
     with_users = next((each for each in documents if each["users"]), documents[0])
@@ -97,11 +97,11 @@ def merged_kubeconfig(contents: list[bytes]) -> bytes:
         "contexts": [],
     }
     for document in documents:
-        part = (document if document["users"] else with_users)["current-context"]
+        server = (document if document["users"] else with_users)["current-context"]
         for each in document["users"]:
-            merged["users"].append({**each, "name": f"{part}-{each['name']}"})
+            merged["users"].append({**each, "name": f"{server}-{each['name']}"})
         for each in document["contexts"]:
-            context = {**each["context"], "user": f"{part}-{each['context']['user']}"}
+            context = {**each["context"], "user": f"{server}-{each['context']['user']}"}
             merged["contexts"].append({**each, "context": context})
     return msgspec.yaml.encode(merged)
 

@@ -73,7 +73,6 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         stack.push_async_callback(store.close)
         access = build_access(store)
         hub = build_member(settings, store, clock, access)
-
         # What every cluster has; the fleet's own kinds are no business of a member.
         definitions = CustomResourceController(hub)
         await create_namespaces(hub)
@@ -112,9 +111,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         scheduler = LocalApi(hub, app, "kube-scheduler")
         lifecycle = Lifecycle(scheduler, kubelet, mirror, pods_by_node, clock, settings.pace)
         lifecycle.on_removal(containers.forget)
-        nodes = Heartbeats(
-            kubelet, mirror, clock, settings.name, count=settings.nodes, shape=settings.shape
-        )
+        nodes = Heartbeats(kubelet, mirror, clock, settings.name, settings.nodes, settings.shape)
         simulation: Tasks = {
             "mirror": lambda: manager.follow(FOLLOWED, mirror),
             "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
@@ -130,8 +127,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             app.is_ready = False
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
-        # Callbacks run in the reverse of this order: requests end first, then the tasks that
-        # write on their own, then the store under both.
+        # In reverse: requests end first, then the tasks that write on their own, then the store.
         stack.push_async_callback(drain)
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now(), name=settings.name)

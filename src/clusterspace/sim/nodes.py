@@ -196,7 +196,6 @@ class Heartbeats:
         mirror: Mirror,
         clock: Clock,
         cluster: str,
-        *,
         count: int,
         shape: NodeShape,
     ) -> None:

@@ -72,7 +72,9 @@ async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[
 
 def part_of_hub(directory: Path, part: str) -> ConnectionSettings:
     """Return how a part of the control plane reaches the hub in this directory, as itself."""
-    return read_kubeconfig([Installation(directory).part_kubeconfig(part)]).settings(cluster="hub")
+    return read_kubeconfig([Installation(directory).component_kubeconfig(part)]).settings(
+        cluster="hub"
+    )
 
 
 @asynccontextmanager

@@ -114,13 +114,13 @@ def controllers(
     from clusterspace.fleet.membership.health import Thresholds
     from clusterspace.fleet.membership.leases import MonitorSettings
     from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
-    from clusterspace.roots.clients import part_settings
+    from clusterspace.roots.clients import component_settings
     from clusterspace.roots.controllers import ControllersSettings, serve_until_stopped
 
     async def work() -> None:
         settings = ControllersSettings(
-            hub=part_settings("controllers", hub_kubeconfig),
-            read_hub=lambda: part_settings("controllers", hub_kubeconfig),
+            hub=component_settings("controllers", hub_kubeconfig),
+            read_hub=lambda: component_settings("controllers", hub_kubeconfig),
             status_seconds=status_seconds,
             thresholds=Thresholds(success_seconds, failure_seconds),
             monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),

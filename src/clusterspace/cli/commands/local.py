@@ -13,7 +13,7 @@ from clusterspace.cli.running import run, sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
 if TYPE_CHECKING:
-    from clusterspace.roots.local.files import LocalFiles, PartRecord
+    from clusterspace.roots.local.files import ComponentRecord, LocalFiles
     from clusterspace.roots.local.up import UpSettings
 
 _STOP_SECONDS: Final = 30.0
@@ -136,7 +136,7 @@ def _run(settings: "UpSettings", *, demo: bool) -> None:
             console.print(done, highlight=False)
         _show_what_to_try(files, demo=demo, stop_with="Ctrl-C")
 
-    def report(record: "PartRecord") -> None:
+    def report(record: "ComponentRecord") -> None:
         if record.state == "ready":
             console.print(f"[green]✓[/] {record.name:12} 127.0.0.1:{record.port}", highlight=False)
         elif record.restarts and record.state == "starting":
@@ -243,21 +243,21 @@ def status(data_dir: Path, output: str) -> None:
             f"no fleet runs from {data_dir}: start one with `clusterspace up`"
         )
     lines: list[Line] = []
-    for part in record.parts:
-        numbers = (str(part.pid or ""), str(part.port or ""), str(part.restarts))
-        style = "" if part.state == "ready" else "yellow"
-        cells = (part.name, part.state, *numbers, part.log)
-        lines.append(Line(part.name, cells, style=style))
+    for component in record.components:
+        numbers = (str(component.pid or ""), str(component.port or ""), str(component.restarts))
+        style = "" if component.state == "ready" else "yellow"
+        cells = (component.name, component.state, *numbers, component.log)
+        lines.append(Line(component.name, cells, style=style))
     columns = ("PART", "STATE", "PID", "PORT", "RESTARTS", "LOG")
     show(Listing(columns, tuple(lines), document=record), output)
 
 
 @click.command()
-@click.argument("part")
+@click.argument("component", metavar="PART")
 @_data_dir
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
 @click.option("--tail", default=100, show_default=True, help="Lines from the end to begin with.")
-def logs(part: str, data_dir: Path, tail: int, *, follow: bool) -> None:
+def logs(component: str, data_dir: Path, tail: int, *, follow: bool) -> None:
     """Show the log of PART: hub, fleet, controllers, or a simulated member.
 
     \b
@@ -269,11 +269,11 @@ def logs(part: str, data_dir: Path, tail: int, *, follow: bool) -> None:
 
     from clusterspace.roots.local.files import LocalFiles
 
-    log = LocalFiles(data_dir.absolute()).log(part)
+    log = LocalFiles(data_dir.absolute()).log(component)
     if not log.exists():
         known = ", ".join(sorted(each.stem for each in log.parent.glob("*.log"))) or "none yet"
         raise click.ClickException(
-            f"there is no log of {part!r} in {data_dir} (there are: {known})"
+            f"there is no log of {component!r} in {data_dir} (there are: {known})"
         )
     with log.open(errors="replace") as file:
         click.echo("".join(file.readlines()[-tail:]), nl=False)

@@ -150,14 +150,14 @@ def fleet(
       kubectl get pods -A
     """
     from clusterspace.fleet.gateway.context import FleetLimits
-    from clusterspace.roots.clients import part_settings
+    from clusterspace.roots.clients import component_settings
     from clusterspace.roots.fleet import serve_until_stopped
     from clusterspace.roots.settings import FleetSettings
 
     async def work() -> None:
         settings = FleetSettings(
-            hub=part_settings("fleet", hub_kubeconfig),
-            read_hub=lambda: part_settings("fleet", hub_kubeconfig),
+            hub=component_settings("fleet", hub_kubeconfig),
+            read_hub=lambda: component_settings("fleet", hub_kubeconfig),
             data_dir=data_dir,
             host=host,
             port=port,

@@ -1,4 +1,4 @@
-"""Parts of a local fleet as child processes: started, watched, started again, stopped."""
+"""Components of a local fleet as child processes: started, watched, started again, stopped."""
 
 import asyncio
 import contextlib
@@ -13,17 +13,17 @@ from typing import Final
 
 from clusterspace.aio import backoff
 from clusterspace.aio.clocks import Clock
-from clusterspace.errors import PartFailed
+from clusterspace.errors import ComponentFailed
 from clusterspace.roots.processes import LIFELINE
 
 _STOP_SECONDS: Final = 15.0
 _STEP_SECONDS: Final = 0.05
 _HEALTHY_AFTER_SECONDS: Final = 10.0
-"""A part that ran this long is started again at once; one that keeps falling is not."""
+"""A component that ran this long is started again at once; one that keeps falling is not."""
 
 
 class State(Enum):
-    """How a part is doing."""
+    """How a component is doing."""
 
     STARTING = "starting"
     READY = "ready"
@@ -32,7 +32,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """One process of a local fleet."""
 
     name: str
@@ -41,23 +41,23 @@ class Part:
     log: Path
     listens_at: int
     ready_file: Path | None = None
-    """Appears when the part is ready, if a port that answers does not say enough."""
+    """Appears when the component is ready, if a port that answers does not say enough."""
     settle: Callable[[], Awaitable[None]] | None = None
-    """What is done each time the part has started, before it counts as ready."""
+    """What is done each time the component has started, before it counts as ready."""
 
 
 class Child:
-    """One part, kept running for as long as `run` does."""
+    """One component, kept running for as long as `run` does."""
 
     def __init__(
         self,
-        part: Part,
+        component: Component,
         clock: Clock,
         *,
         on_change: "Callable[[Child], None]",
         hurry: asyncio.Event,
     ) -> None:
-        self.part = part
+        self.component = component
         self.state = State.STOPPED
         self.restarts = 0
         self._clock = clock
@@ -73,11 +73,11 @@ class Child:
         return process.pid if process is not None and process.returncode is None else None
 
     async def wait_ready(self) -> None:
-        """Wait until the part has been ready once."""
+        """Wait until the component has been ready once."""
         await self._was_ready.wait()
 
     async def run(self) -> None:
-        """Keep the part running; PartFailed when it ends before it was ever ready."""
+        """Keep the component running; ComponentFailed when it ends before it was ever ready."""
         delays = _delays()
         try:
             while True:
@@ -85,10 +85,10 @@ class Child:
                 await self._run_once()
                 if not self._was_ready.is_set():
                     # Our commands end with one sentence that helps: it is the last of the log.
-                    lines = self.part.log.read_text(errors="replace").splitlines()
+                    lines = self.component.log.read_text(errors="replace").splitlines()
                     errors = [line for line in lines if line.startswith("Error: ")]
                     reason = (errors or lines or ["it said nothing"])[-1].removeprefix("Error: ")
-                    raise PartFailed(self.part.name, reason, str(self.part.log))
+                    raise ComponentFailed(self.component.name, reason, str(self.component.log))
                 if self._clock.monotonic() - started >= _HEALTHY_AFTER_SECONDS:
                     delays = _delays()
                 self.restarts += 1
@@ -101,16 +101,16 @@ class Child:
             self._enter(State.STOPPED)
 
     async def _run_once(self) -> None:
-        if self.part.ready_file is not None:
-            self.part.ready_file.unlink(missing_ok=True)
-        # In a session of its own, so that Ctrl-C reaches us alone and we stop the parts in
+        if self.component.ready_file is not None:
+            self.component.ready_file.unlink(missing_ok=True)
+        # In a session of its own, so that Ctrl-C reaches us alone and we stop the components in
         # order. The pipe is its lifeline: it closes when we end, however we end.
-        with self.part.log.open("ab") as log:
+        with self.component.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "clusterspace",
-                *self.part.arguments,
+                *self.component.arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -124,13 +124,13 @@ class Child:
             looking.cancel()
 
     async def _become_ready(self) -> None:
-        ready_file = self.part.ready_file
+        ready_file = self.component.ready_file
         while (ready_file is not None and not ready_file.exists()) or not await _listens(
-            self.part.listens_at
+            self.component.listens_at
         ):
             await self._clock.sleep(_STEP_SECONDS)
-        if self.part.settle is not None:
-            await self.part.settle()
+        if self.component.settle is not None:
+            await self.component.settle()
         self._enter(State.READY)
         self._was_ready.set()
 

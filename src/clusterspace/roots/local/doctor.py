@@ -123,12 +123,12 @@ def _examine_processes(files: LocalFiles, clock: Clock) -> Iterator[Finding]:
 
     record = files.read_record()
     if record is not None:
-        unwell = [each.name for each in record.parts if each.state != "ready"]
+        unwell = [each.name for each in record.components if each.state != "ready"]
         if unwell:
             advice = f"look at `clusterspace logs {unwell[0]}`"
             yield Finding("parts", Severity.BAD, f"not ready: {', '.join(unwell)}", advice)
         else:
-            yield Finding("parts", Severity.OK, f"{len(record.parts)} parts are ready")
+            yield Finding("parts", Severity.OK, f"{len(record.components)} parts are ready")
         return
     taken = [str(port) for port in _PORTS if _is_taken(port)]
     if taken:

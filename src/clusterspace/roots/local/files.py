@@ -2,7 +2,7 @@
 
 D/kubeconfig   contexts `fleet` and `hub`, for people
 D/up.json      what runs: processes, ports, logs; D/up.lock is held while it does
-D/hub, D/fleet the data of the parts; D/members/NAME those of simulated members
+D/hub, D/fleet the data of the components; D/members/NAME those of simulated members
 D/logs/PART.log
 """
 
@@ -22,8 +22,8 @@ from clusterspace.roots.installation import Installation, write_private
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
 
 
-class PartRecord(msgspec.Struct, frozen=True):
-    """One part as `status` shows it."""
+class ComponentRecord(msgspec.Struct, frozen=True):
+    """One component as `status` shows it."""
 
     name: str
     state: str
@@ -40,11 +40,12 @@ class RunRecord(msgspec.Struct, frozen=True):
     started: float
     is_ready: bool
     """Whether everything has been ready once."""
-    parts: tuple[PartRecord, ...] = ()
+    components: tuple[ComponentRecord, ...] = msgspec.field(default=(), name="parts")
+    """In the file, and in what `status` prints, they are its parts."""
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """Ports that stay the same from one start to the next, by part."""
+    """Ports that stay the same from one start to the next, by component."""
 
     chosen: dict[str, int] = {}
 
@@ -80,9 +81,9 @@ class LocalFiles:
         """The fleet API server's own kubeconfig."""
         return self.fleet / "kubeconfig"
 
-    def part_kubeconfig(self, part: str) -> Path:
-        """Return who a part is at the hub."""
-        return Installation(self.hub).part_kubeconfig(part)
+    def component_kubeconfig(self, component: str) -> Path:
+        """Return who a component is at the hub."""
+        return Installation(self.hub).component_kubeconfig(component)
 
     def member(self, name: str) -> Path:
         """Return where a simulated member keeps its files."""
@@ -92,9 +93,9 @@ class LocalFiles:
         """Return the kubeconfig of a simulated member's administrator."""
         return self.member(name) / "kubeconfig"
 
-    def log(self, part: str) -> Path:
-        """Return the log of a part."""
-        return self.directory / "logs" / f"{part}.log"
+    def log(self, component: str) -> Path:
+        """Return the log of a component."""
+        return self.directory / "logs" / f"{component}.log"
 
     def prepare(self) -> None:
         """Make the directories; refuse one that holds something else."""
@@ -141,7 +142,7 @@ class LocalFiles:
             return None
 
     def is_ready_for_people(self) -> bool:
-        """Whether every part that runs is ready and the kubeconfig is there."""
+        """Whether every component that runs is ready and the kubeconfig is there."""
         record = self.read_record()
         return record is not None and record.is_ready and self.kubeconfig.exists()
 
@@ -150,7 +151,7 @@ class LocalFiles:
         write_private(self._record_file, msgspec.json.encode(record))
 
     def choose_ports(self, requested: Mapping[str, int]) -> dict[str, int]:
-        """Return a port for each part: the one asked for, else the last one, else a free one."""
+        """Return a port for each component: the requested, else the last one, else a free one."""
         last: dict[str, int] = {}
         with suppress(FileNotFoundError):
             last = msgspec.json.decode(self._ports_file.read_bytes(), type=Ports).chosen
@@ -159,7 +160,7 @@ class LocalFiles:
         return chosen
 
     def write_kubeconfig(self) -> None:
-        """Put the contexts of the parts into one kubeconfig; the first one is the current one."""
+        """Put the contexts of both servers into one kubeconfig; the first is the current one."""
         files = [each for each in (self.fleet_kubeconfig, self.hub_kubeconfig) if each.exists()]
         write_private(self.kubeconfig, merged_kubeconfig([each.read_bytes() for each in files]))
 

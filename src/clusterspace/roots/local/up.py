@@ -17,8 +17,8 @@ from clusterspace.client.endpoints import ALLOW_FLAG, LOOPBACK, Network
 from clusterspace.errors import ClusterspaceError, TaskFailed
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.clients import hub_settings, member_settings
-from clusterspace.roots.local.children import Child, Part
-from clusterspace.roots.local.files import LocalFiles, PartRecord, RunRecord
+from clusterspace.roots.local.children import Child, Component
+from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
 from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.processes import stop_event
 
@@ -50,46 +50,48 @@ class UpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PartCommands:
-    """The parts of one local fleet, as command lines."""
+class ComponentCommands:
+    """The components of one local fleet, as command lines."""
 
     settings: UpSettings
     files: LocalFiles
     ports: dict[str, int]
 
-    def hub(self) -> Part:
+    def hub(self) -> Component:
         """Return the hub."""
         place = ("--data-dir", str(self.files.hub), "--port", str(self.ports[_HUB]))
         arguments = (_HUB, *place, _MASTERS, *self._member_cidrs)
-        return self._part(_HUB, arguments, ready_file=self.files.hub_kubeconfig)
+        return self._component(_HUB, arguments, ready_file=self.files.hub_kubeconfig)
 
-    def fleet(self) -> Part:
+    def fleet(self) -> Component:
         """Return the fleet API server."""
         place = ("--data-dir", str(self.files.fleet), "--port", str(self.ports[_FLEET]))
         given = (*place, _MASTERS, *self._federation, *self._member_cidrs)
         arguments = (_FLEET, *self._identity(_FLEET), *given)
-        return self._part(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
+        return self._component(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
 
-    def controllers(self) -> Part:
+    def controllers(self) -> Component:
         """Return the controllers."""
         port = ("--metrics-port", str(self.ports[_CONTROLLERS]))
         given = (*port, *self._federation, *self._member_cidrs)
         arguments = (_CONTROLLERS, *self._identity(_CONTROLLERS), *given)
-        return self._part(_CONTROLLERS, arguments)
+        return self._component(_CONTROLLERS, arguments)
 
-    def member(self, name: str, settle: Callable[[], Awaitable[None]]) -> Part:
+    def member(self, name: str, settle: Callable[[], Awaitable[None]]) -> Component:
         """Return a simulated member."""
         place = ("--data-dir", str(self.files.member(name)), "--port", str(self.ports[name]))
         # A member that starts again must be the same cluster: its identity is in its UIDs.
         identity = ("--seed", str(zlib.crc32(name.encode())))
         ready = self.files.member_kubeconfig(name)
-        return self._part(name, ("sim", name, *place, *identity), ready_file=ready, settle=settle)
+        return self._component(
+            name, ("sim", name, *place, *identity), ready_file=ready, settle=settle
+        )
 
-    def _part(self, name: str, arguments: tuple[str, ...], **more: object) -> Part:
-        return Part(name, arguments, self.files.log(name), self.ports[name], **more)  # pyright: ignore[reportArgumentType]
+    def _component(self, name: str, arguments: tuple[str, ...], **more: object) -> Component:
+        return Component(name, arguments, self.files.log(name), self.ports[name], **more)  # pyright: ignore[reportArgumentType]
 
-    def _identity(self, part: str) -> tuple[str, str]:
-        return ("--hub-kubeconfig", str(self.files.part_kubeconfig(part)))
+    def _identity(self, component: str) -> tuple[str, str]:
+        return ("--hub-kubeconfig", str(self.files.component_kubeconfig(component)))
 
     @property
     def _member_cidrs(self) -> tuple[str, ...]:
@@ -106,11 +108,11 @@ class LocalFleet:
 
     def __init__(
         self,
-        commands: PartCommands,
+        commands: ComponentCommands,
         clock: Clock,
         *,
         hurry: asyncio.Event,
-        on_change: Callable[[PartRecord], None],
+        on_change: Callable[[ComponentRecord], None],
     ) -> None:
         self._commands = commands
         self._files = commands.files
@@ -143,10 +145,10 @@ class LocalFleet:
                 self._write_record()
                 await asyncio.Event().wait()
 
-    def _keep(self, tasks: Supervisor, part: Part) -> None:
-        child = Child(part, self._clock, on_change=self._changed, hurry=self._hurry)
-        self._children[part.name] = child
-        tasks.keep(part.name, child.run)
+    def _keep(self, tasks: Supervisor, component: Component) -> None:
+        child = Child(component, self._clock, on_change=self._changed, hurry=self._hurry)
+        self._children[component.name] = child
+        tasks.keep(component.name, child.run)
 
     async def _join(self, name: str) -> None:
         """Let a simulated member join; what it forgot when it stopped, it is given again."""
@@ -163,7 +165,7 @@ class LocalFleet:
             await self._clock.sleep(delay)
 
     async def _keep_kubeconfig(self) -> None:
-        """Write the kubeconfig again whenever a part has renewed its own."""
+        """Write the kubeconfig again whenever a component has renewed its own."""
         files = (self._files.fleet_kubeconfig, self._files.hub_kubeconfig)
         written = tuple(each.stat().st_mtime for each in files)
         while True:
@@ -178,27 +180,27 @@ class LocalFleet:
         self._write_record()
 
     def _write_record(self) -> None:
-        parts = tuple(self._record(child) for child in self._children.values())
-        self._files.write_record(RunRecord(os.getpid(), self._started, self._is_ready, parts))
+        components = tuple(self._record(child) for child in self._children.values())
+        self._files.write_record(RunRecord(os.getpid(), self._started, self._is_ready, components))
 
-    def _record(self, child: Child) -> PartRecord:
-        part = child.part
-        return PartRecord(
-            name=part.name,
+    def _record(self, child: Child) -> ComponentRecord:
+        component = child.component
+        return ComponentRecord(
+            name=component.name,
             state=child.state.value,
             pid=child.pid,
             restarts=child.restarts,
-            port=part.listens_at,
-            log=str(part.log),
+            port=component.listens_at,
+            log=str(component.log),
         )
 
 
 async def run_until_stopped(
     settings: UpSettings,
     when_ready: Callable[[LocalFiles], Awaitable[None]],
-    on_change: Callable[[PartRecord], None],
+    on_change: Callable[[ComponentRecord], None],
 ) -> None:
-    """Run a local fleet until told to stop; a second signal ends the parts at once."""
+    """Run a local fleet until told to stop; a second signal ends the components at once."""
     clock = SystemClock()
     hurry = asyncio.Event()
     stopped = stop_event(again=hurry)
@@ -208,7 +210,7 @@ async def run_until_stopped(
         requested = {_HUB: settings.hub_port, _FLEET: settings.fleet_port, _CONTROLLERS: 0}
         ports = files.choose_ports({**requested, **dict.fromkeys(settings.member_names, 0)})
         fleet = LocalFleet(
-            PartCommands(settings, files, ports), clock, hurry=hurry, on_change=on_change
+            ComponentCommands(settings, files, ports), clock, hurry=hurry, on_change=on_change
         )
         async with Supervisor(clock, _report) as tasks:
             tasks.keep("local fleet", lambda: fleet.run(lambda: when_ready(files)))

@@ -11,7 +11,7 @@ from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import UnusableKubeconfig
-from clusterspace.roots.clients import part_settings, read_pem
+from clusterspace.roots.clients import component_settings, read_pem
 from clusterspace.roots.connections import warn_of_full_rights
 from clusterspace.roots.installation import Installation
 
@@ -22,7 +22,7 @@ def installed(directory: Path) -> Installation:
     """Write what a hub writes when it is ready."""
     installation = Installation(directory)
     authority = installation.prepare(NOW, ())
-    installation.write_part_kubeconfigs(authority, "https://127.0.0.1:5443", NOW)
+    installation.write_component_kubeconfigs(authority, "https://127.0.0.1:5443", NOW)
     installation.write_kubeconfig(authority, "https://127.0.0.1:5443", NOW)
     return installation
 
@@ -37,40 +37,40 @@ def serial_of(settings: ConnectionSettings) -> int:
 
 @pytest.mark.parametrize("part", COMPONENTS)
 def test_a_part_is_in_no_group(part: str, tmp_path: Path) -> None:
-    found = settings_in(installed(tmp_path).part_kubeconfig(part))
+    found = settings_in(installed(tmp_path).component_kubeconfig(part))
 
     assert organizations(read_pem(found.identity.certificate)) == ()
 
 
 def test_writing_them_again_renews_the_certificates(tmp_path: Path) -> None:
     installation = installed(tmp_path)
-    before = serial_of(settings_in(installation.part_kubeconfig("fleet")))
+    before = serial_of(settings_in(installation.component_kubeconfig("fleet")))
 
     installed(tmp_path)
 
-    assert serial_of(settings_in(installation.part_kubeconfig("fleet"))) != before
+    assert serial_of(settings_in(installation.component_kubeconfig("fleet"))) != before
 
 
 @pytest.mark.parametrize("hub", [".clusterspace", ".clusterspace/hub"])
 def test_beside_a_local_hub_a_part_takes_its_own_file_and_not_the_administrators(
     hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = installed(tmp_path / hub).part_kubeconfig("controllers")
+    own = installed(tmp_path / hub).component_kubeconfig("controllers")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
-    assert serial_of(part_settings("controllers", None)) == serial_of(settings_in(own))
+    assert serial_of(component_settings("controllers", None)) == serial_of(settings_in(own))
 
 
 def test_where_the_hub_wrote_nothing_for_a_part_the_administrators_file_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(tmp_path / ".clusterspace").part_kubeconfig("fleet").unlink()
+    installed(tmp_path / ".clusterspace").component_kubeconfig("fleet").unlink()
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
     with pytest.raises(UnusableKubeconfig, match="parts/fleet/kubeconfig"):
-        part_settings("fleet", None)
+        component_settings("fleet", None)
 
 
 def test_a_part_with_an_administrators_kubeconfig_says_so_and_names_its_own(
@@ -78,7 +78,7 @@ def test_a_part_with_an_administrators_kubeconfig_says_so_and_names_its_own(
 ) -> None:
     installation = installed(tmp_path)
     with capture_logs() as logged:
-        warn_of_full_rights("fleet", settings_in(installation.part_kubeconfig("fleet")))
+        warn_of_full_rights("fleet", settings_in(installation.component_kubeconfig("fleet")))
         assert logged == []
         warn_of_full_rights("fleet", settings_in(installation.kubeconfig))
 
