@@ -307,16 +307,15 @@ def check_policy_binding(binding: Object) -> Iterator[Cause]:
         reference = spec["paramRef"]
         name, labels = reference.get("name"), reference.get("selector")
         if name and labels is not None:
-            yield causes.forbidden(
-                at("spec.paramRef", "name"), "name and selector are mutually exclusive"
-            )
+            why = "name and selector are mutually exclusive"
+            yield causes.forbidden("spec.paramRef.name", why)
         if not name and labels is None:
             yield causes.required("spec.paramRef", "one of name or selector must be specified")
         action = reference.get("parameterNotFoundAction")
         if action is None:
-            yield causes.required(at("spec.paramRef", "parameterNotFoundAction"))
+            yield causes.required("spec.paramRef.parameterNotFoundAction")
         elif action not in ("Allow", "Deny"):
-            place = at("spec.paramRef", "parameterNotFoundAction")
+            place = "spec.paramRef.parameterNotFoundAction"
             yield causes.not_supported(place, action, ("Allow", "Deny"))
     yield from inside("matchResources", *_MATCH_RESOURCES)(spec, "spec")
     actions = texts_in(spec, "validationActions")

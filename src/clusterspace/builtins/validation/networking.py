@@ -21,6 +21,7 @@ from clusterspace.builtins.validation.rules import (
     if_set,
     immutable,
     of_form,
+    present,
     problems_at,
     required,
     struct_in,
@@ -265,7 +266,7 @@ def check_slice(endpoint_slice: Object) -> Iterator[Cause]:
         path = f"ports[{index}]"
         if name := port.get("name"):
             yield from problems_at(at(path, "name"), name, dns1123_label_problems(name))
-        yield from required("protocol")(port, path) if port.get("protocol") is None else ()
+        yield from present("protocol")(port, path)
         yield from supported("protocol", *_PROTOCOLS)(port, path)
         yield from _APP_PROTOCOL(port, path)
     for index, endpoint in enumerate(endpoints):
@@ -282,14 +283,12 @@ def check_slice(endpoint_slice: Object) -> Iterator[Cause]:
                     problems = ("should be a domain with at least two segments separated by dots",)
                 yield from problems_at(f"{place}[{number}]", address, problems)
             elif kind in _ADDRESS_TYPES:
-                here = f"{place}[{number}]"
-                version = 4 if kind == "IPv4" else 6
-                if problems := address_problems(address):
-                    yield from problems_at(here, address, problems)
-                elif ipaddress.ip_address(address).version != version:
+                here, version = f"{place}[{number}]", 4 if kind == "IPv4" else 6
+                is_address = not address_problems(address)
+                if is_address and ipaddress.ip_address(address).version != version:
                     yield causes.invalid(here, address, f"must be an {kind} address")
                 else:
-                    yield from problems_at(here, address, _unusable(address))
+                    yield from check_endpoint_address(address, here)
         for field, form in (
             ("nodeName", dns1123_subdomain_problems),
             ("hostname", dns1123_label_problems),
@@ -421,10 +420,10 @@ def check_ingress_class(ingress_class: Object) -> Iterator[Cause]:
         yield from supported("scope", "Cluster", "Namespace")(parameters, "spec.parameters")
         if scope == "Namespace" and not namespace:
             why = "`parameters.scope` is set to 'Namespace'"
-            yield causes.required(at("spec.parameters", "namespace"), why)
+            yield causes.required("spec.parameters.namespace", why)
         if scope == "Cluster" and namespace is not None:
             why = "`parameters.scope` is set to 'Cluster'"
-            yield causes.forbidden(at("spec.parameters", "namespace"), why)
+            yield causes.forbidden("spec.parameters.namespace", why)
 
 
 def check_ingress_class_update(new: Object, old: Object) -> Iterator[Cause]:
