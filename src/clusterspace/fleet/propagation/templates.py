@@ -8,7 +8,7 @@ objects: they were not deleted, they can only not be seen.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -311,19 +311,7 @@ class TemplateInformers:
         return REFRESH_SECONDS
 
 
-class Templates(Protocol):
-    """What those who read templates need of them."""
-
-    def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
-        """Return a template from the cache, or None."""
-        ...
-
-    def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
-        """Return what is known of a kind, or None when it is not served."""
-        ...
-
-
-def why_not_carried_here(templates: Templates, binding: Object) -> str:
+def why_not_carried_here(templates: TemplateInformers, binding: Object) -> str:
     """Return why a binding may not carry what it names, as far as the hub tells of kinds."""
     try:
         info = templates.find_info(template_of(binding).group_version_kind)
@@ -333,7 +321,7 @@ def why_not_carried_here(templates: Templates, binding: Object) -> str:
 
 
 async def find_live_template(
-    hub: Reader, templates: Templates, reference: TemplateReference
+    hub: Reader, templates: TemplateInformers, reference: TemplateReference
 ) -> Object | None:
     """Return a template as the hub has it now; None when it is gone or another took its place.
 

@@ -36,7 +36,6 @@ from clusterspace.controllers.reconcile import (
 from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
-    Templates,
     find_live_template,
     why_not_carried_here,
 )
@@ -111,7 +110,7 @@ class BindingStatuses(Reconciler):
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
         self._works = caches.informer(WORKS, indexes=WORK_INDEXES)
         self._clusters = caches.informer(CLUSTERS)
-        self._templates: Templates = caches.shared(TemplateInformers)
+        self._templates = caches.shared(TemplateInformers)
         self._patience = Patience(clock)
 
     def watches(self) -> Iterable[Watch]:

@@ -33,7 +33,6 @@ from clusterspace.controllers.hub_caches import HubCaches
 from clusterspace.errors import Conflict, StaysHome
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
-    Templates,
     find_live_template,
     is_older,
     why_not_carried_here,
@@ -146,7 +145,7 @@ class TemplateStates:
 
     def __init__(self, hub: Reader, caches: HubCaches) -> None:
         self._hub = hub
-        self._templates: Templates = caches.shared(TemplateInformers)
+        self._templates = caches.shared(TemplateInformers)
         self._revisions = caches.shared(Revisions)
         self._credentials = caches.shared(ClusterCredentials)
 
