@@ -88,7 +88,7 @@ async def perform(directory: Path, run: Run, seed: int) -> Outcome:
                 each for client in clients for each in client.problems(logs[client.only_left])
             ],
             events=sum(len(member.changes) for member in fleet.members),
-            delivered=sum(len(s.told) for client in clients for s in client.segments),
+            delivered=sum(len(s.events) for client in clients for s in client.segments),
             kills=sum(client.kills for client in clients),
             expired=sum(client.expired for client in clients),
             troubles=chaos.done,

@@ -19,10 +19,10 @@ from clusterspace.fleet.gateway import names
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.watch_histories import (
     ClusterLog,
+    Event,
     Segment,
-    Told,
     problems_of,
-    read_told,
+    read_event,
     state_at,
 )
 
@@ -52,7 +52,7 @@ class Client:
     lists: list[Listed] = field(default_factory=list[Listed])
     kills: int = 0
     expired: int = 0
-    told: list[Told] = field(default_factory=list[Told])
+    events: list[Event] = field(default_factory=list[Event])
     _connection: Connection | None = None
     _is_calm: bool = False
     _issued: list[str] = field(default_factory=list[str])
@@ -75,8 +75,8 @@ class Client:
 
     @property
     def last_vector(self) -> str:
-        if self.told:
-            return self.told[-1].vector
+        if self.events:
+            return self.events[-1].vector
         return self._issued[-1] if self._issued else ""
 
     async def _live_once(self, vector: str) -> str:
@@ -127,7 +127,7 @@ class Client:
             *((("allowWatchBookmarks", "true"),) if self.is_informer else ()),
             *(INITIAL if starts else ()),
         )
-        self.told = []
+        self.events = []
         seconds = 600.0 if self._is_calm else self.random.uniform(0.05, 3.0)
         try:
             with suppress(TimeoutError):
@@ -136,10 +136,10 @@ class Client:
             self.kills += 1
             return "killed"
         finally:
-            kept = [each for each in self.told if each.type != "ERROR"]
+            kept = [each for each in self.events if each.type != "ERROR"]
             self.segments.append(Segment(kept, vector, self.is_informer, starts))
             self._issued += [each.vector for each in kept]
-            self.told = []
+            self.events = []
 
     async def _read(self, ask: ApiRequest) -> str:
         assert self._connection is not None
@@ -154,8 +154,8 @@ class Client:
                 return str(status["reason"])
             async for chunk in answer.chunks():
                 for line in splitter.feed(chunk):
-                    self.told.append(read_told(line))
-                    if self.told[-1].type == "ERROR":
+                    self.events.append(read_event(line))
+                    if self.events[-1].type == "ERROR":
                         return str(msgspec.json.decode(line)["object"]["reason"])
         return "ended"
 

@@ -230,10 +230,12 @@ async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteO
         old = forms.decode_stored(entry, served.form)
         uid, version = str(metadata_of(old).get("uid")), metadata_of(old)["resourceVersion"]
         if options.uid and options.uid != uid:
-            raise statuses.uid_conflict(info.group_kind, name_of(old), wanted=options.uid, held=uid)
+            raise statuses.uid_conflict(
+                info.group_kind, name_of(old), wanted=options.uid, actual=uid
+            )
         if options.resource_version and options.resource_version != version:
             raise statuses.version_conflict(
-                info.group_kind, name_of(old), wanted=options.resource_version, held=version
+                info.group_kind, name_of(old), wanted=options.resource_version, actual=version
             )
         is_namespace = (info.group, info.kind) == ("", "Namespace")
         if is_namespace and name_of(old) in _PROTECTED_NAMESPACES:

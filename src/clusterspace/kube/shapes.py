@@ -63,15 +63,15 @@ def refuse_too_many(kube_object: Any) -> None:
     count = 0
     while level:
         inner: list[Any] = []
-        for held in level:
-            if isinstance(held, dict):
+        for node in level:
+            if isinstance(node, dict):
                 inner += [
                     each
-                    for each in cast("dict[str, Any]", held).values()
+                    for each in cast("dict[str, Any]", node).values()
                     if isinstance(each, dict | list)
                 ]
             else:
-                inner += [each for each in held if isinstance(each, dict | list)]
+                inner += [each for each in node if isinstance(each, dict | list)]
         count += len(inner)
         if count > MAX_STORED_CONTAINERS:
             raise RequestEntityTooLarge(

@@ -133,23 +133,23 @@ def conflict(noun: Noun, name: str, why: str = MODIFIED) -> errors.Conflict:
     return errors.Conflict(message, _about(noun, name))
 
 
-def uid_conflict(kind: GroupKind, name: str, *, wanted: str, held: str) -> errors.Conflict:
+def uid_conflict(kind: GroupKind, name: str, *, wanted: str, actual: str) -> errors.Conflict:
     """Refuse: the precondition names another object that had this name."""
     return conflict(
         kind,
         name,
-        f"the UID in the precondition ({wanted}) does not match the UID in record ({held}). "
+        f"the UID in the precondition ({wanted}) does not match the UID in record ({actual}). "
         "The object might have been deleted and then recreated",
     )
 
 
-def version_conflict(kind: GroupKind, name: str, *, wanted: str, held: str) -> errors.Conflict:
+def version_conflict(kind: GroupKind, name: str, *, wanted: str, actual: str) -> errors.Conflict:
     """Refuse: the precondition names a version the object has left behind."""
     return conflict(
         kind,
         name,
         f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion "
-        f"in record ({held}). The object might have been modified",
+        f"in record ({actual}). The object might have been modified",
     )
 
 

@@ -237,8 +237,8 @@ class ClientContract:
     async def test_an_object_with_a_finalizer_stays_until_released(
         self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:
-        held = config_map("a", namespace=maps.namespace, finalizers=["example.com/hold"])
-        made = await member_client.create(maps, held)
+        existing = config_map("a", namespace=maps.namespace, finalizers=["example.com/hold"])
+        made = await member_client.create(maps, existing)
 
         answer = await member_client.delete(maps.named("a"), DeleteOptions(uid=uid_of(made)))
 

@@ -58,7 +58,7 @@ class Asked:
 
     def header(self, name: str) -> list[str]:
         """Return every value of a header; names are in lower case."""
-        return [value for held, value in self.headers if held == name]
+        return [value for key, value in self.headers if key == name]
 
     @property
     def is_watch(self) -> bool:

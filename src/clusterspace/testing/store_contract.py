@@ -119,24 +119,24 @@ class StoreContract:
         assert again.create_revision == first.create_revision
 
     async def test_create_fails_when_the_key_is_there(self, store: Store) -> None:
-        held = await store.put("/a", b"first", expected=ABSENT)
+        stored = await store.put("/a", b"first", expected=ABSENT)
 
         with pytest.raises(RevisionMismatch) as refusal:
             await store.put("/a", b"second", expected=ABSENT)
 
-        assert refusal.value.actual == held.mod_revision
-        assert await store.get("/a") == held
+        assert refusal.value.actual == stored.mod_revision
+        assert await store.get("/a") == stored
 
     async def test_a_stale_update_fails_and_changes_nothing(self, store: Store) -> None:
         stale = await store.put("/a", b"1")
-        held = await store.put("/a", b"2", expected=stale.mod_revision)
+        stored = await store.put("/a", b"2", expected=stale.mod_revision)
 
         with pytest.raises(RevisionMismatch) as refusal:
             await store.put("/a", b"3", expected=stale.mod_revision)
 
         assert (refusal.value.expected, refusal.value.actual) == (2, 3)
-        assert await store.get("/a") == held
-        assert store.current_revision == held.mod_revision
+        assert await store.get("/a") == stored
+        assert store.current_revision == stored.mod_revision
 
     async def test_an_update_of_an_absent_key_fails(self, store: Store) -> None:
         with pytest.raises(RevisionMismatch) as refusal:
@@ -146,22 +146,22 @@ class StoreContract:
     async def test_a_delete_returns_the_last_value_with_its_own_revision(
         self, store: Store
     ) -> None:
-        held = await store.put("/a", b"last words")
+        stored = await store.put("/a", b"last words")
 
-        deleted = await store.delete("/a", expected=held.mod_revision)
+        deleted = await store.delete("/a", expected=stored.mod_revision)
 
-        assert (deleted.value, deleted.create_revision) == (b"last words", held.create_revision)
+        assert (deleted.value, deleted.create_revision) == (b"last words", stored.create_revision)
         assert deleted.mod_revision == store.current_revision
         assert await store.get("/a") is None
 
     async def test_a_stale_delete_fails_and_the_key_stays(self, store: Store) -> None:
         stale = await store.put("/a", b"1")
-        held = await store.put("/a", b"2")
+        stored = await store.put("/a", b"2")
 
         with pytest.raises(RevisionMismatch):
             await store.delete("/a", expected=stale.mod_revision)
 
-        assert await store.get("/a") == held
+        assert await store.get("/a") == stored
 
     async def test_a_delete_of_an_absent_key_fails(self, store: Store) -> None:
         with pytest.raises(RevisionMismatch) as refusal:
@@ -198,11 +198,11 @@ class StoreContract:
 
         async def increment() -> None:
             while True:
-                held = await store.get("/counter")
-                assert held is not None
-                raised = str(int(held.value) + 1).encode()
+                stored = await store.get("/counter")
+                assert stored is not None
+                raised = str(int(stored.value) + 1).encode()
                 try:
-                    await store.put("/counter", raised, expected=held.mod_revision)
+                    await store.put("/counter", raised, expected=stored.mod_revision)
                 except RevisionMismatch:
                     continue
                 return
@@ -210,9 +210,9 @@ class StoreContract:
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
                 group.create_task(increment())
-        held = await store.get("/counter")
-        assert held is not None
-        assert held.value == b"20"
+        stored = await store.get("/counter")
+        assert stored is not None
+        assert stored.value == b"20"
 
     @pytest.mark.parametrize("key", ["", "\ud800", "k" * 5000])
     async def test_a_key_that_cannot_be_kept_is_refused(self, store: Store, key: str) -> None:
@@ -223,9 +223,9 @@ class StoreContract:
     async def test_any_bytes_come_back_as_they_were(self, store: Store) -> None:
         for name, value in {"/empty": b"", "/zero": b"\0\0", "/all": bytes(range(256))}.items():
             await store.put(name, value)
-            held = await store.get(name)
-            assert held is not None
-            assert held.value == value
+            stored = await store.get(name)
+            assert stored is not None
+            assert stored.value == value
 
     # Reading
 
@@ -264,9 +264,9 @@ class StoreContract:
         states: dict[Revision, tuple[KeyValue, ...]] = {}
         for step in range(30):
             key = f"/k/{step * 7 % 5}"
-            held = await store.get(key)
-            if held is not None and step % 3 == 0:
-                await store.delete(key, expected=held.mod_revision)
+            stored = await store.get(key)
+            if stored is not None and step % 3 == 0:
+                await store.delete(key, expected=stored.mod_revision)
             else:
                 await store.put(key, str(step).encode())
             states[store.current_revision] = (await store.range("/k/")).items
@@ -321,8 +321,8 @@ class StoreContract:
         assert store.oldest_revision == 3
 
     async def test_a_deleted_key_stays_deleted_after_compaction(self, store: Store) -> None:
-        held = await store.put("/a", b"")
-        deleted = await store.delete("/a", expected=held.mod_revision)
+        stored = await store.put("/a", b"")
+        deleted = await store.delete("/a", expected=stored.mod_revision)
 
         await store.compact(deleted.mod_revision)
 
@@ -451,13 +451,13 @@ class StoreContract:
         (event,) = await read_events(watch, 1)
         assert (event.key, event.revision) == ("/new", start + 1)
 
-    async def test_a_delete_is_seen_or_the_watch_is_told_to_list_again(self, store: Store) -> None:
-        held = await store.put("/a", b"")
-        deleted = await store.delete("/a", expected=held.mod_revision)
+    async def test_a_delete_is_seen_or_the_watch_has_to_list_again(self, store: Store) -> None:
+        stored = await store.put("/a", b"")
+        deleted = await store.delete("/a", expected=stored.mod_revision)
         await store.compact(deleted.mod_revision)
 
         with pytest.raises(Compacted):
-            await open_and_read(store, "", held.mod_revision)
+            await open_and_read(store, "", stored.mod_revision)
         assert await is_waiting(store.watch("", after=deleted.mod_revision))
 
     async def test_compaction_never_makes_a_running_watch_skip(self, store: Store) -> None:
@@ -622,8 +622,8 @@ class DurableStoreContract(StoreContract):
     async def test_revisions_grow_across_reopening_even_when_all_is_deleted_and_compacted(
         self, store: Store, tmp_path: Path
     ) -> None:
-        held = await store.put("/a", b"")
-        deleted = await store.delete("/a", expected=held.mod_revision)
+        stored = await store.put("/a", b"")
+        deleted = await store.delete("/a", expected=stored.mod_revision)
         await store.compact(deleted.mod_revision)
         await store.close()
 

@@ -84,7 +84,7 @@ def _shown(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Event:
     """One event as a client got it."""
 
     type: str
@@ -99,7 +99,7 @@ class Told:
 class Segment:
     """One stream of a client: what it had when it began, and what it was told since."""
 
-    told: Sequence[Told]
+    events: Sequence[Event]
     vector: str = ""
     """Where it went on from; empty when it began with everything there is."""
     wants_bookmarks: bool = False
@@ -108,29 +108,29 @@ class Segment:
     """Whether the stream was read until its initial events were complete."""
 
 
-def read_told(line: bytes, hub: str = "karmada") -> Told:
+def read_event(line: bytes, hub: str = "karmada") -> Event:
     """Read one line of a unified watch of objects; an ERROR has no object to speak of."""
     event: Any = msgspec.json.decode(line)
     shown = event["object"]
     if shown["kind"] == "Table":
         shown = shown["rows"][0]["object"]
     if event["type"] == "ERROR":
-        return Told("ERROR", "")
+        return Event("ERROR", "")
     metadata = shown["metadata"]
     vector = str(metadata["resourceVersion"])
     if event["type"] == "BOOKMARK":
         is_end = metadata.get("annotations", {}).get("k8s.io/initial-events-end") == "true"
-        return Told("BOOKMARK", vector, ends_initial=is_end)
+        return Event("BOOKMARK", vector, ends_initial=is_end)
     parts = names.split(str(metadata["name"]))
     key = f"{metadata.get('namespace', '')}/{parts.name}"
-    return Told(event["type"], vector, parts.cluster or hub, key, str(metadata.get("uid", "")))
+    return Event(event["type"], vector, parts.cluster or hub, key, str(metadata.get("uid", "")))
 
 
 def problems_of(segment: Segment, logs: Mapping[str, ClusterLog]) -> list[str]:
     """Return every rule the stream broke; none is as it should be."""
     checker = _Checker(logs, segment)
-    for told in segment.told:
-        checker.check(told)
+    for event in segment.events:
+        checker.check(event)
     checker.finish()
     return checker.problems
 
@@ -176,17 +176,17 @@ class _Checker:
                 member = self._members[cluster]
                 member.advance(int(position))
                 member.state = dict(member.truth)
-            elif self._segment.told:
+            elif self._segment.events:
                 self._say(f"went on from {vector}, where {cluster} had been told in part")
 
-    def check(self, told: Told) -> None:
-        if told.type == "ERROR":
+    def check(self, event: Event) -> None:
+        if event.type == "ERROR":
             return
-        if told.type == "BOOKMARK":
-            self._check_bookmark(told)
+        if event.type == "BOOKMARK":
+            self._check_bookmark(event)
         else:
-            self._check_event(told)
-        self._check_vector(told)
+            self._check_event(event)
+        self._check_vector(event)
 
     def finish(self) -> None:
         most = int(self._segment.wants_initial_end)
@@ -194,48 +194,48 @@ class _Checker:
         if not least <= self._ends <= most:
             self._say(f"{self._ends} initial-events-end bookmarks, where {most} belongs")
 
-    def _check_bookmark(self, told: Told) -> None:
-        self._ends += told.ends_initial
+    def _check_bookmark(self, event: Event) -> None:
+        self._ends += event.ends_initial
         if not self._segment.wants_bookmarks:
             self._say("a bookmark nobody asked for")
-        if any(not position for position in self._positions(told.vector).values()):
-            self._say(f"a bookmark nobody can go on from: {told.vector}")
+        if any(not position for position in self._positions(event.vector).values()):
+            self._say(f"a bookmark nobody can go on from: {event.vector}")
 
-    def _check_event(self, told: Told) -> None:
-        member = self._members[told.cluster]
-        own = versions.version_in(told.vector, told.cluster, list(self._members)) or ""
-        mark = (told.cluster, told.type, told.key, told.uid, own)
+    def _check_event(self, event: Event) -> None:
+        member = self._members[event.cluster]
+        own = versions.version_in(event.vector, event.cluster, list(self._members)) or ""
+        mark = (event.cluster, event.type, event.key, event.uid, own)
         if mark in self._seen:
             self._say(f"told twice: {mark}")
         self._seen.add(mark)
-        is_known = told.key in member.state
-        if is_known is (told.type == "ADDED"):
+        is_known = event.key in member.state
+        if is_known is (event.type == "ADDED"):
             self._say(f"{mark} when the client has {'it' if is_known else 'no such object'}")
-        if is_known and told.type != "ADDED" and member.state[told.key][0] != told.uid:
-            self._say(f"{mark}, but the client has {member.state[told.key]}")
-        _apply(member.state, told.type, told.key, told.uid, own)
-        member.since.append((int(own), told.type))
-        if self._positions(told.vector)[told.cluster] != own:
+        if is_known and event.type != "ADDED" and member.state[event.key][0] != event.uid:
+            self._say(f"{mark}, but the client has {member.state[event.key]}")
+        _apply(member.state, event.type, event.key, event.uid, own)
+        member.since.append((int(own), event.type))
+        if self._positions(event.vector)[event.cluster] != own:
             member.was_in_part = True
 
-    def _check_vector(self, told: Told) -> None:
-        positions = self._positions(told.vector)
+    def _check_vector(self, event: Event) -> None:
+        positions = self._positions(event.vector)
         for cluster, member in self._members.items():
             position = positions.get(cluster)
             if position is None:
                 if member.state or member.position is not None:
-                    self._say(f"{told} does not speak of {cluster}, of which the client has some")
+                    self._say(f"{event} does not speak of {cluster}, of which the client has some")
             elif position == "":
                 member.was_in_part = True
             else:
-                self._check_position(told, cluster, int(position))
+                self._check_position(event, cluster, int(position))
 
-    def _check_position(self, told: Told, cluster: str, position: int) -> None:
+    def _check_position(self, event: Event, cluster: str, position: int) -> None:
         member = self._members[cluster]
         if position == member.position and not member.since:
             return
         if member.position is not None and position < member.position:
-            self._say(f"{told} goes back in {cluster} from {member.position}")
+            self._say(f"{event} goes back in {cluster} from {member.position}")
             return
         before, is_first = member.position or 0, member.position is None
         remembered = member.log.between(max(before, member.log.forgotten), position)
@@ -243,10 +243,10 @@ class _Checker:
         got = [each for each in member.since if each[0] > member.log.forgotten]
         member.advance(position)
         if not member.was_in_part and not is_first and got != expected:
-            self._say(f"{told}: of {cluster} were told {got}, its log has {expected}")
+            self._say(f"{event}: of {cluster} were told {got}, its log has {expected}")
         if member.state != member.truth:
             difference = member.state.items() ^ member.truth.items()
-            self._say(f"{told} promises {cluster} up to {position}, but not so: {difference}")
+            self._say(f"{event} promises {cluster} up to {position}, but not so: {difference}")
         member.since, member.was_in_part = [], False
 
     def _positions(self, vector: str) -> dict[str, str]:

@@ -40,9 +40,9 @@ def recorded(message: str) -> dict[str, Any]:
         statuses.already_exists(CONFIG_MAPS, "a"),
         statuses.conflict(CONFIG_MAPS, "a"),
         statuses.uid_conflict(
-            CONFIG_MAP, "a", wanted="11111111-1111-1111-1111-111111111111", held=HELD_UID
+            CONFIG_MAP, "a", wanted="11111111-1111-1111-1111-111111111111", actual=HELD_UID
         ),
-        statuses.version_conflict(CONFIG_MAP, "a", wanted="1", held="202"),
+        statuses.version_conflict(CONFIG_MAP, "a", wanted="1", actual="202"),
         statuses.invalid(
             GroupKind("example.com", "Widget"),
             "b",

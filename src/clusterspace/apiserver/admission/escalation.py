@@ -190,7 +190,7 @@ class Comparison:
             )
         return size > _LISTED_TEXTS or size * len(self.owned) > _QUICK_STEPS
 
-    def require_held(self) -> None:
+    def require_granted(self) -> None:
         """Raise Forbidden when the author does not hold all that the write grants."""
         write = self.write
         requested = read_rules(write.new.get("rules")) if self.bound is None else self.bound
@@ -218,7 +218,7 @@ async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
     # write, and nothing here reads the role cache from anywhere but the event loop.
     def require_all() -> None:
         for comparison in comparisons:
-            comparison.require_held()
+            comparison.require_granted()
 
     if any(each.is_long for each in comparisons):
         await off_loop(admission.user.name, require_all)

@@ -37,7 +37,7 @@ class Check:
     ) -> None:
         comparison = self._guard.find_comparison(user, resource, new, old)
         if comparison is not None:
-            comparison.require_held()
+            comparison.require_granted()
 
 
 def check_with(*rules: Rule, namespace: str = "shop") -> Check:

@@ -18,7 +18,7 @@ from clusterspace.errors import ClusterMisbehaved, Expired, ServiceUnavailable
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.testing.watch_histories import Segment, Told, problems_of
+from clusterspace.testing.watch_histories import Event, Segment, problems_of
 
 NAMES = ("east", "north", "west")
 KEYS = ("shop/a", "shop/b", "shop/c", "shop/d", "shop/e")
@@ -78,7 +78,7 @@ class Client:
     def close(self, *, is_whole: bool = False) -> None:
         segment = self.stream.segment(is_whole=is_whole)
         self.segments.append(segment)
-        self.issued += [told.vector for told in segment.told]
+        self.issued += [event.vector for event in segment.events]
 
     def join(self) -> None:
         for name, cluster in self.clusters.items():
@@ -177,17 +177,17 @@ def whole_stream(**options: Any) -> tuple[FakeStream, FakeCluster, FakeCluster]:
     return stream, east, west
 
 
-def positions_in(told: Told) -> dict[str, str]:
-    return versions.decode(told.vector, NAMES)
+def positions_in(event: Event) -> dict[str, str]:
+    return versions.decode(event.vector, NAMES)
 
 
 def test_the_initial_events_end_once_behind_every_cluster() -> None:
     stream, _, _ = whole_stream(wants_bookmarks=True, wants_initial_end=True)
 
-    ends = [told for told in stream.told if told.ends_initial]
+    ends = [event for event in stream.events if event.ends_initial]
 
-    assert [told.type for told in stream.told][-1] == "BOOKMARK"
-    assert [positions_in(told) for told in ends] == [{"east": "12", "west": "11"}]
+    assert [event.type for event in stream.events][-1] == "BOOKMARK"
+    assert [positions_in(event) for event in ends] == [{"east": "12", "west": "11"}]
     bookmark = msgspec.json.decode(stream.lines[-1])["object"]
     assert (bookmark["kind"], bookmark["apiVersion"]) == ("ConfigMap", "v1")
 
@@ -198,12 +198,12 @@ def test_a_client_that_asks_for_no_bookmarks_gets_none() -> None:
     stream.write("east", stream.merger.feed("east", east.bookmark()))
     stream.write("east", stream.merger.bookmark())
 
-    assert "BOOKMARK" not in [told.type for told in stream.told]
+    assert "BOOKMARK" not in [event.type for event in stream.events]
 
 
 def test_nobody_goes_on_from_the_middle_of_a_state() -> None:
     stream, east, west = whole_stream()
-    first = stream.told[0]
+    first = stream.events[0]
 
     assert positions_in(first) == {"east": ""}
     with pytest.raises(Expired):
@@ -213,7 +213,7 @@ def test_nobody_goes_on_from_the_middle_of_a_state() -> None:
 def test_an_object_of_the_initial_state_can_be_written_with_the_version_it_came_with() -> None:
     stream, _, _ = whole_stream()
 
-    owns = [versions.version_in(told.vector, told.cluster, NAMES) for told in stream.told]
+    owns = [versions.version_in(event.vector, event.cluster, NAMES) for event in stream.events]
 
     assert owns == ["11", "12", "11"]
 
@@ -227,9 +227,9 @@ def test_a_cluster_that_forgot_is_told_as_the_difference() -> None:
     east.compact()
     stream.catch_up()
 
-    told = [(each.type, each.key) for each in stream.told[before:]]
+    event = [(each.type, each.key) for each in stream.events[before:]]
 
-    assert told == [
+    assert event == [
         ("MODIFIED", "shop/b"),
         ("ADDED", "shop/c"),
         ("DELETED", "shop/a"),
@@ -250,7 +250,7 @@ def test_a_list_that_begins_anew_forgets_what_the_first_one_had() -> None:
     east.touch("shop/a", None)
     stream.catch_up()
 
-    assert ("DELETED", "shop/a") in [(each.type, each.key) for each in stream.told]
+    assert ("DELETED", "shop/a") in [(each.type, each.key) for each in stream.events]
 
 
 def test_an_object_made_anew_behind_our_back_is_deleted_and_added() -> None:
@@ -261,14 +261,14 @@ def test_an_object_made_anew_behind_our_back_is_deleted_and_added() -> None:
     east.compact()
     stream.catch_up()
 
-    told = [(each.type, each.uid) for each in stream.told[before:]]
+    event = [(each.type, each.uid) for each in stream.events[before:]]
 
-    assert told == [("DELETED", "east-1"), ("ADDED", "east-3")]
+    assert event == [("DELETED", "east-1"), ("ADDED", "east-3")]
 
 
 def test_a_stream_that_did_not_tell_a_state_does_not_guess_the_difference() -> None:
     first, east, west = whole_stream()
-    stream = FakeStream((east, west), first.told[-1].vector)
+    stream = FakeStream((east, west), first.events[-1].vector)
     east.touch("shop/a", None)
     east.compact()
 
@@ -283,8 +283,8 @@ def test_a_cluster_that_joins_is_spliced_in() -> None:
     stream.join(north)
     stream.catch_up()
 
-    assert (stream.told[-1].type, stream.told[-1].cluster) == ("ADDED", "north")
-    assert positions_in(stream.told[-1]) == {"east": "12", "west": "11", "north": "11"}
+    assert (stream.events[-1].type, stream.events[-1].cluster) == ("ADDED", "north")
+    assert positions_in(stream.events[-1]) == {"east": "12", "west": "11", "north": "11"}
 
 
 def test_a_cluster_that_leaves_ends_the_stream() -> None:
@@ -301,7 +301,7 @@ def test_a_cluster_that_leaves_untold_ends_nothing_and_is_waited_for_no_longer()
 
     stream.write("west", stream.merger.leave("west"))
 
-    assert [told.ends_initial for told in stream.told] == [True]
+    assert [event.ends_initial for event in stream.events] == [True]
 
 
 def test_a_silent_cluster_changes_nothing() -> None:
@@ -310,8 +310,8 @@ def test_a_silent_cluster_changes_nothing() -> None:
     east.touch("shop/a", "left")
     stream.step("east")
 
-    assert positions_in(stream.told[-1]) == {"east": "13", "west": "11"}
-    assert "DELETED" not in [told.type for told in stream.told]
+    assert positions_in(stream.events[-1]) == {"east": "13", "west": "11"}
+    assert "DELETED" not in [event.type for event in stream.events]
     assert problems_in([stream.segment()], {"east": east, "west": west}) == []
 
 
@@ -352,13 +352,13 @@ def test_the_validator_sees_a_gap_a_double_and_a_lie() -> None:
     east.touch("shop/a", "left")
     logs = {"east": east.log}
     vectors = {n: versions.encode({"east": str(n)}) for n in (10, 11, 12)}
-    added = Told("ADDED", vectors[11], "east", "shop/a", "east-1")
-    modified = Told("MODIFIED", vectors[12], "east", "shop/a", "east-1")
+    added = Event("ADDED", vectors[11], "east", "shop/a", "east-1")
+    modified = Event("MODIFIED", vectors[12], "east", "shop/a", "east-1")
 
     assert problems_of(Segment([added, modified], vectors[10]), logs) == []
     assert problems_of(Segment([modified], vectors[10]), logs)
     assert problems_of(Segment([added, added], vectors[10]), logs)
     assert problems_of(Segment([modified, added], vectors[10]), logs)
-    assert problems_of(Segment([Told("BOOKMARK", vectors[12])], vectors[10], True), logs)
-    assert problems_of(Segment([Told("BOOKMARK", vectors[10])], vectors[10]), logs)
+    assert problems_of(Segment([Event("BOOKMARK", vectors[12])], vectors[10], True), logs)
+    assert problems_of(Segment([Event("BOOKMARK", vectors[10])], vectors[10]), logs)
     assert problems_of(Segment([], wants_initial_end=True, is_whole=True), logs)

@@ -12,7 +12,7 @@ from clusterspace.fleet.gateway.merge.events import PlainStyle, Style
 from clusterspace.fleet.gateway.merge.lists import ClusterList, read_cluster_list
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.fleet.gateway.names import Naming, Subject
-from clusterspace.testing.watch_histories import ClusterLog, Logged, Segment, Told, read_told
+from clusterspace.testing.watch_histories import ClusterLog, Event, Logged, Segment, read_event
 
 MAPS = Subject("", "v1", "configmaps")
 
@@ -190,11 +190,11 @@ class FakeStream:
                     self.step(name)
 
     @property
-    def told(self) -> list[Told]:
-        return [read_told(line) for line in self.lines]
+    def events(self) -> list[Event]:
+        return [read_event(line) for line in self.lines]
 
     def segment(self, *, is_whole: bool = False) -> Segment:
         held = self._segment
         return Segment(
-            self.told, held.vector, held.wants_bookmarks, held.wants_initial_end, is_whole
+            self.events, held.vector, held.wants_bookmarks, held.wants_initial_end, is_whole
         )
