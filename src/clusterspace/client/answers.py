@@ -53,7 +53,12 @@ class AnswerStream:
         self._cluster = cluster
         self._response = response
         self.status = response.status
-        self.headers = _headers_of(response)
+        # One that came several times is one list (RFC 9110, section 5.3).
+        headers: dict[str, str] = {}
+        for name, value in response.headers.items():
+            key = name.lower()
+            headers[key] = f"{headers[key]}, {value}" if key in headers else value
+        self.headers: Mapping[str, str] = headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes; ends when the server ends it."""
@@ -76,38 +81,34 @@ class AnswerStream:
             reading = hold.read(self._cluster, most_bytes)
         else:
             reading = Reading(self._cluster, most_bytes)
+        encoding = self.headers.get("content-encoding", "identity")
         try:
-            await self._read_into(reading)
+            if encoding not in ("identity", "gzip"):
+                named = plain_text.line(encoding, 64)
+                raise ClusterMisbehaved(self._cluster, f"answered in the encoding {named}, unasked")
+            if encoding == "identity":
+                async for chunk in self.chunks():
+                    reading.write(chunk)
+            else:
+                unpacker = _Unpacker()
+                async for chunk in self.chunks():
+                    for part in unpacker.feed(chunk):
+                        self._keep(part, reading, unpacker)
+                        # One chunk may hold a thousand times its size: others take their turn.
+                        await asyncio.sleep(0)
+                for part in unpacker.end():
+                    self._keep(part, reading, unpacker)
+                    await asyncio.sleep(0)
+        except (zlib.error, ValueError) as error:
+            reading.forget()
+            why = f"the compressed answer is damaged: {error}"
+            raise ClusterMisbehaved(self._cluster, why, code=self.status) from error
         except BaseException:
+            # Cancelled above all, when whoever asked has gone: what was read counts no more, even
+            # though the hold it belongs to may go on with the answers of other clusters.
             reading.forget()
             raise
         return Answer(self.status, self.headers, reading.whole())
-
-    async def _read_into(self, reading: Reading) -> None:
-        encoding = self.headers.get("content-encoding", "identity")
-        if encoding not in ("identity", "gzip"):
-            named = plain_text.line(encoding, 64)
-            raise ClusterMisbehaved(self._cluster, f"answered in the encoding {named}, unasked")
-        if encoding == "gzip":
-            await self._unpack_into(reading)
-        else:
-            async for chunk in self.chunks():
-                reading.write(chunk)
-
-    async def _unpack_into(self, reading: Reading) -> None:
-        unpacker = _Unpacker()
-        try:
-            async for chunk in self.chunks():
-                for part in unpacker.feed(chunk):
-                    self._keep(part, reading, unpacker)
-                    # One chunk may hold a thousand times its size: others take their turn.
-                    await asyncio.sleep(0)
-            for part in unpacker.end():
-                self._keep(part, reading, unpacker)
-                await asyncio.sleep(0)
-        except (zlib.error, ValueError) as error:
-            why = f"the compressed answer is damaged: {error}"
-            raise ClusterMisbehaved(self._cluster, why, code=self.status) from error
 
     def _keep(self, part: bytes, reading: Reading, unpacker: "_Unpacker") -> None:
         reading.write(part)
@@ -140,15 +141,6 @@ class _Unpacker:
             if not part:
                 raise ValueError("it broke off")
             yield part
-
-
-def _headers_of(response: aiohttp.ClientResponse) -> Mapping[str, str]:
-    """Return the headers; those that came several times as one list (RFC 9110, section 5.3)."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        held = headers.get(name.lower())
-        headers[name.lower()] = value if held is None else f"{held}, {value}"
-    return headers
 
 
 _MOST_TEXT: Final = 200
@@ -194,12 +186,17 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
         return None
     if unfit := unfit_status(cluster, answer.status):
         return unfit
-    status = _status_in(answer.body)
-    if status is not None:
-        return api_error(cluster, status, answer.status)
+    try:
+        decoded: Any = msgspec.json.decode(answer.body)
+    except UNREADABLE:
+        decoded = None
+    if isinstance(decoded, dict) and cast("Object", decoded).get("kind") == "Status":
+        return api_error(cluster, cast("Object", decoded), answer.status)
     if answer.status == 404 and answer.body.strip() == _UNKNOWN_PATH:
         return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
-    why = f"answered {answer.status} with {_kind_of_body(answer)}, not with a Kubernetes Status"
+    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
+    shown = plain_text.line(media_type, 64) or "no content type"
+    why = f"answered {answer.status} with {shown}, not with a Kubernetes Status"
     return ClusterMisbehaved(cluster, why, code=answer.status)
 
 
@@ -234,22 +231,6 @@ def unreadable(cluster: str, what: str, error: Exception | None = None) -> Clust
 def _of_cluster(error: ApiError, cluster: str) -> ApiError:
     error.cluster = cluster
     return error
-
-
-def _status_in(body: bytes) -> Object | None:
-    try:
-        decoded: Any = msgspec.json.decode(body)
-    except UNREADABLE:
-        return None
-    if not isinstance(decoded, dict):
-        return None
-    status = cast("Object", decoded)
-    return status if status.get("kind") == "Status" else None
-
-
-def _kind_of_body(answer: Answer) -> str:
-    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
-    return plain_text.line(media_type, 64) or "no content type"
 
 
 def _connect_problem(error: Exception) -> str:

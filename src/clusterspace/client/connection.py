@@ -47,20 +47,15 @@ LONGEST_WAIT: Final = 30.0
 
 def retry_wait(ask: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
     """Return how many seconds to wait before asking again, or None to leave it at that."""
-    if isinstance(outcome, Answer):
-        return _after_answer(ask, outcome, backoff)
-    if isinstance(outcome, AddressNotAllowed):
-        return None
-    if isinstance(outcome, ClusterUnreachable) and (ask.is_safe or not outcome.was_sent):
-        return backoff
-    return None
-
-
-def _after_answer(ask: ApiRequest, answer: Answer, backoff: float) -> float | None:
-    wait = answer.retry_after
+    if isinstance(outcome, ClusterError):
+        is_harmless = isinstance(outcome, ClusterUnreachable) and (
+            ask.is_safe or not outcome.was_sent
+        )
+        return backoff if is_harmless and not isinstance(outcome, AddressNotAllowed) else None
+    wait = outcome.retry_after
     if wait is None or wait > LONGEST_WAIT:
         return None
-    if answer.status == 429 or (ask.is_safe and answer.status >= 500):
+    if outcome.status == 429 or (ask.is_safe and outcome.status >= 500):
         # Never sooner than asked, and not all at the same moment.
         return wait + min(backoff, 1.0)
     return None
@@ -123,11 +118,23 @@ class Pool:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._limits.connect_seconds, sock_read=ask.quiet_seconds
         )
+        given = {name.lower() for name, _ in ask.headers}
+        defaults = (
+            ("User-Agent", _USER_AGENT),
+            ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
+        )
+        headers = [
+            *(pair for pair in defaults if pair[0].lower() not in given),
+            *base_headers(self._settings, self.credential),
+            *ask.headers,
+        ]
+        # The library sends a large body piece by piece only when it can read from it.
+        is_large = ask.body is not None and len(ask.body) > _LARGE_BODY
         async with self._session.request(
             ask.method,
             url,
-            headers=self._headers(ask),
-            data=_payload(ask.body),
+            headers=headers,
+            data=BytesIO(ask.body or b"") if is_large else ask.body,
             allow_redirects=False,
             proxy=self._settings.proxy_url or None,
             server_hostname=self._settings.trust.server_name or None,
@@ -138,18 +145,6 @@ class Pool:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
-
-    def _headers(self, ask: ApiRequest) -> list[tuple[str, str]]:
-        given = {name.lower() for name, _ in ask.headers}
-        defaults = (
-            ("User-Agent", _USER_AGENT),
-            ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
-        )
-        return [
-            *(pair for pair in defaults if pair[0].lower() not in given),
-            *base_headers(self._settings, self.credential),
-            *ask.headers,
-        ]
 
     def _make_socket(self, address: SocketAddress) -> socket.socket:
         family, kind, protocol, _, peer = address
@@ -184,11 +179,6 @@ def keep_alive(connected: socket.socket, seconds: int, *, may_stop_reading: bool
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     if hasattr(socket, "TCP_USER_TIMEOUT") and not may_stop_reading:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)
-
-
-def _payload(body: bytes | None) -> bytes | BytesIO | None:
-    """Return a body as the library wants it: a large one piece by piece."""
-    return BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
 
 
 _UNCHANGED: Final = 304
@@ -237,11 +227,29 @@ class Connection:
 
     async def exchange(self, ask: ApiRequest) -> Answer:
         """Return the answer, whole, whatever its status: for those who pass it on."""
+        delays = backoff.jittered(0.1, 5.0, self.random)
         try:
+            # One deadline for all attempts and the waits between them: who gave us 30 s has no use
+            # for an answer after 90.
             async with asyncio.timeout(ask.seconds):
-                return await self._with_retries(ask)
+                for attempt in range(1, MOST_ATTEMPTS + 1):
+                    outcome = await self._exchange_once(ask)
+                    is_unknown = isinstance(outcome, Answer) and outcome.status == 401
+                    if is_unknown and self.credentials.refused():
+                        # A refusal for lack of credentials had no effect, so even a write may be
+                        # repeated; with what the file or plug-in says now.
+                        outcome = await self._exchange_once(ask)
+                    is_last = attempt == MOST_ATTEMPTS
+                    wait = None if is_last else retry_wait(ask, outcome, next(delays))
+                    if wait is not None:
+                        await self.clock.sleep(wait)
+                    elif isinstance(outcome, ClusterError):
+                        raise outcome
+                    else:
+                        return outcome
         except TimeoutError as error:
             raise ClusterTimeout(self.cluster, _late(ask)) from error
+        raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
     async def stream(self, ask: ApiRequest) -> AsyncGenerator[AnswerStream]:
@@ -271,26 +279,6 @@ class Connection:
             await self._pool.close()
             self._pool = None
 
-    async def _with_retries(self, ask: ApiRequest) -> Answer:
-        delays = backoff.jittered(0.1, 5.0, self.random)
-        for attempt in range(1, MOST_ATTEMPTS + 1):
-            outcome = await self._attempt(ask)
-            wait = retry_wait(ask, outcome, next(delays)) if attempt < MOST_ATTEMPTS else None
-            if wait is not None:
-                await self.clock.sleep(wait)
-            elif isinstance(outcome, ClusterError):
-                raise outcome
-            else:
-                return outcome
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _attempt(self, ask: ApiRequest) -> Answer | ClusterError:
-        outcome = await self._exchange_once(ask)
-        # A refusal for lack of credentials had no effect, so even a write may be repeated.
-        if isinstance(outcome, Answer) and outcome.status == 401 and self.credentials.refused():
-            return await self._exchange_once(ask)
-        return outcome
-
     async def _exchange_once(self, ask: ApiRequest) -> Answer | ClusterError:
         async with self._requests, self._users_pool() as pool:
             try:
@@ -310,29 +298,28 @@ class Connection:
         """Lend the current pool; one that was replaced meanwhile is closed by its last user."""
         if self._is_closed:
             raise ClusterUnreachable(self.cluster, "the connection was closed", was_sent=False)
-        pool = await self._current_pool()
+        credential = await self.credentials.get()
+        # From here to `users += 1` nothing awaits: nobody can replace or close the pool between
+        # its being chosen and its being counted as used.
+        former = pool = self._pool
+        if pool is None or pool.material != credential.material:
+            try:
+                pool = self._pool = Pool(self.settings, credential, self._limits, self.resolve)
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                why = f"the certificates cannot be used: {error}"
+                raise CredentialsUnusable(self.cluster, why) from error
+        pool.credential = credential
         pool.users += 1
         try:
+            # The replaced pool goes with its last user: requests under way keep the certificates
+            # they began with. If nobody uses it, it goes now.
+            if former is not None and former is not pool and former.users == 0:
+                await former.close()
             yield pool
         finally:
             pool.users -= 1
             if pool is not self._pool and pool.users == 0:
                 await pool.close()
-
-    async def _current_pool(self) -> Pool:
-        credential = await self.credentials.get()
-        held = self._pool
-        if held is not None and held.material == credential.material:
-            held.credential = credential
-            return held
-        try:
-            self._pool = Pool(self.settings, credential, self._limits, self.resolve)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            why = f"the certificates cannot be used: {error}"
-            raise CredentialsUnusable(self.cluster, why) from error
-        if held is not None and held.users == 0:
-            await held.close()
-        return self._pool
 
 
 def _late(ask: ApiRequest) -> str:
@@ -348,26 +335,27 @@ class Connections:
 
     def __init__(self, open_connection: Open) -> None:
         self._open = open_connection
-        self._held: dict[str, Connection] = {}
+        self._by_cluster: dict[str, Connection] = {}
 
     async def get(self, settings: ConnectionSettings) -> Connection:
         """Return the connection these settings stand for; what it replaces is closed."""
-        held = self._held.get(settings.cluster)
-        if held is not None and held.settings == settings:
-            return held
-        # Entered before anything is awaited: two that ask at once get the same one.
-        opened = self._held[settings.cluster] = self._open(settings)
-        if held is not None:
-            await held.close()
+        existing = self._by_cluster.get(settings.cluster)
+        if existing is not None and existing.settings == settings:
+            return existing
+        # Entered before anything is awaited: two that ask at once get the same one. What uses the
+        # replaced one fails as if the cluster had broken off, and its reads are asked again.
+        opened = self._by_cluster[settings.cluster] = self._open(settings)
+        if existing is not None:
+            await existing.close()
         return opened
 
     async def forget(self, cluster_name: str) -> None:
         """Close the connection to a cluster, if there is one."""
-        held = self._held.pop(cluster_name, None)
-        if held is not None:
-            await held.close()
+        existing = self._by_cluster.pop(cluster_name, None)
+        if existing is not None:
+            await existing.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        for name in list(self._held):
+        for name in list(self._by_cluster):
             await self.forget(name)
