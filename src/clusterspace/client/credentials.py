@@ -8,7 +8,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-g
 import asyncio
 import base64
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, ExecPlugin, Pem, TlsMaterial
+from clusterspace.client.settings import ConnectionSettings, ExecPlugin, Pem, TlsMaterial
 from clusterspace.errors import CredentialsUnusable, MalformedTimestamp
 from clusterspace.kube import timestamps
 
@@ -53,7 +53,36 @@ async def ask_plugin(
     plugin: ExecPlugin, settings: ConnectionSettings, *, seconds: float = PLUGIN_SECONDS
 ) -> PluginAnswer:
     """Run the program and read what it prints."""
-    printed = await _run(plugin, settings, seconds)
+    info = exec_info(plugin, settings).decode()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": info},
+        )
+    except OSError as error:
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+        why = f"the plug-in {plugin.command} cannot be started: {error.strerror}{hint}"
+        raise CredentialsUnusable(settings.cluster, why) from error
+    try:
+        async with asyncio.timeout(seconds):
+            printed, complaint = await process.communicate()
+    except TimeoutError as error:
+        why = f"the plug-in {plugin.command} printed nothing within {seconds:g}s"
+        raise CredentialsUnusable(settings.cluster, why) from error
+    finally:
+        # Cancelled, late or failed: a program that still runs is ended and waited for, so that
+        # neither it nor a zombie stays behind with the credentials it was given.
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip()[:_MOST_TEXT]
+        why = f"the plug-in {plugin.command} failed with {process.returncode}: {said}"
+        raise CredentialsUnusable(settings.cluster, why)
     try:
         return read_exec_credential(printed, plugin.api_version)
     except (ValueError, msgspec.DecodeError, MalformedTimestamp) as error:
@@ -84,61 +113,20 @@ def exec_info(plugin: ExecPlugin, settings: ConnectionSettings) -> bytes:
     """Return what KUBERNETES_EXEC_INFO tells the program."""
     spec: dict[str, object] = {"interactive": False}
     if plugin.wants_cluster:
-        spec["cluster"] = _cluster_info(settings)
+        authority = settings.trust.authority
+        # Read here and now: plug-ins are asked rarely and the file is a few kilobytes.
+        pem = authority.file.read_bytes() if authority.file is not None else authority.data
+        cluster = {
+            "server": settings.server,
+            "tls-server-name": settings.trust.server_name,
+            "insecure-skip-tls-verify": settings.trust.skips_verification,
+            "certificate-authority-data": base64.b64encode(pem).decode(),
+            "proxy-url": settings.proxy_url,
+        }
+        spec["cluster"] = {key: value for key, value in cluster.items() if value}
     return msgspec.json.encode(
         {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     )
-
-
-async def _run(plugin: ExecPlugin, settings: ConnectionSettings, seconds: float) -> bytes:
-    environment = _environment(plugin, settings)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment,
-        )
-    except OSError as error:
-        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
-        why = f"the plug-in {plugin.command} cannot be started: {error.strerror}{hint}"
-        raise CredentialsUnusable(settings.cluster, why) from error
-    try:
-        async with asyncio.timeout(seconds):
-            printed, complaint = await process.communicate()
-    except TimeoutError as error:
-        why = f"the plug-in {plugin.command} printed nothing within {seconds:g}s"
-        raise CredentialsUnusable(settings.cluster, why) from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        said = complaint.decode(errors="replace").strip()[:_MOST_TEXT]
-        why = f"the plug-in {plugin.command} failed with {process.returncode}: {said}"
-        raise CredentialsUnusable(settings.cluster, why)
-    return printed
-
-
-def _environment(plugin: ExecPlugin, settings: ConnectionSettings) -> Mapping[str, str]:
-    info = exec_info(plugin, settings).decode()
-    return {**os.environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": info}
-
-
-def _cluster_info(settings: ConnectionSettings) -> dict[str, object]:
-    authority = settings.trust.authority
-    # Read here and now: plug-ins are asked rarely and the file is a few kilobytes.
-    pem = authority.file.read_bytes() if authority.file is not None else authority.data
-    info = {
-        "server": settings.server,
-        "tls-server-name": settings.trust.server_name,
-        "insecure-skip-tls-verify": settings.trust.skips_verification,
-        "certificate-authority-data": base64.b64encode(pem).decode(),
-        "proxy-url": settings.proxy_url,
-    }
-    return {key: value for key, value in info.items() if value}
 
 
 REREAD_SECONDS: Final = 60.0
@@ -204,24 +192,27 @@ class PluginCache:
     def __init__(self, ask: AskPlugin, clock: Clock) -> None:
         self._ask = ask
         self._clock = clock
-        self._held: PluginAnswer | None = None
+        self._cached: PluginAnswer | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def read(self) -> PluginAnswer:
         """Return an answer that is still good."""
+        # Whoever waits for the lock while the plug-in runs finds its answer afterwards: a hundred
+        # requests that meet an expired token start one process, not a hundred.
         async with self._one_at_a_time:
-            if self._held is None or self._is_old(self._held):
-                self._held = await self._ask()
-            return self._held
+            cached = self._cached
+            expires_at = None if cached is None else cached.expires_at
+            is_old = (
+                expires_at is not None and self._clock.now() >= expires_at - RENEW_EARLY_SECONDS
+            )
+            if cached is None or is_old:
+                cached = await self._ask()
+                self._cached = cached
+            return cached
 
     def forget(self) -> None:
         """Ask the plug-in next time."""
-        self._held = None
-
-    def _is_old(self, held: PluginAnswer) -> bool:
-        if held.expires_at is None:
-            return False
-        return self._clock.now() >= held.expires_at - RENEW_EARLY_SECONDS
+        self._cached = None
 
 
 class Credentials:
@@ -235,15 +226,27 @@ class Credentials:
         self._clock = clock
         self._files: dict[Path, RereadFile] = {}
         self._authority = settings.trust.authority
-        self._plugin = _plugin_cache(settings, clock, ask)
+        self._plugin: PluginCache | None = None
+        if (plugin := settings.identity.exec_plugin) is not None:
+            self._plugin = PluginCache(ask or (lambda: ask_plugin(plugin, settings)), clock)
 
     async def get(self) -> Credential:
         """Return the credential to use now."""
         identity = self._identity
         answer = PluginAnswer() if self._plugin is None else await self._plugin.read()
-        token = answer.token or await self._token(identity)
+        token = answer.token or identity.token
+        if not answer.token and identity.token_file is not None:
+            try:
+                token = (await self._read(Pem(file=identity.token_file))).decode().strip()
+            except CredentialsUnusable:
+                if not identity.token:
+                    raise
+        authorization = f"Bearer {token}" if token else ""
+        if not token and identity.username:
+            pair = f"{identity.username}:{identity.password}".encode()
+            authorization = f"Basic {base64.b64encode(pair).decode()}"
         return Credential(
-            authorization=_authorization(token, identity),
+            authorization=authorization,
             material=TlsMaterial(
                 authority=await self._read(self._authority),
                 certificate=answer.certificate or await self._read(identity.certificate),
@@ -259,16 +262,6 @@ class Credentials:
             self._plugin.forget()
         return self._plugin is not None or self._identity.token_file is not None
 
-    async def _token(self, identity: AuthInfo) -> str:
-        if identity.token_file is None:
-            return identity.token
-        try:
-            return (await self._read(Pem(file=identity.token_file))).decode().strip()
-        except CredentialsUnusable:
-            if not identity.token:
-                raise
-            return identity.token
-
     async def _read(self, source: Pem) -> bytes:
         if source.file is None:
             return source.data
@@ -278,21 +271,3 @@ class Credentials:
         except OSError as error:
             why = f"{source.file} cannot be read: {error.strerror}"
             raise CredentialsUnusable(self._cluster, why) from error
-
-
-def _plugin_cache(
-    settings: ConnectionSettings, clock: Clock, ask: AskPlugin | None
-) -> PluginCache | None:
-    plugin = settings.identity.exec_plugin
-    if plugin is None:
-        return None
-    return PluginCache(ask or (lambda: ask_plugin(plugin, settings)), clock)
-
-
-def _authorization(token: str, identity: AuthInfo) -> str:
-    if token:
-        return f"Bearer {token}"
-    if identity.username:
-        pair = f"{identity.username}:{identity.password}".encode()
-        return f"Basic {base64.b64encode(pair).decode()}"
-    return ""

@@ -212,10 +212,7 @@ def endpoint_causes(cluster: Object, judge: Callable[[str], str]) -> Iterator[Ca
         what = judge(urlsplit(url).hostname or "")
         if what:
             yield causes.invalid(field_name, url, advice(what))
-    yield from _header_causes(find_at(cluster, "spec", "proxyHeader"))
-
-
-def _header_causes(headers: object) -> Iterator[Cause]:
+    headers = find_at(cluster, "spec", "proxyHeader")
     if not isinstance(headers, dict):
         return
     for name, value in cast("dict[object, object]", headers).items():

@@ -63,7 +63,8 @@ def read_raw_object(raw: bytes, *, kind: str = "", api_version: str = "") -> Raw
     if not metadata.name or not metadata.resourceVersion:
         raise ValueError("an object without a name or resourceVersion")
     if not head.kind and kind:
-        raw = _with_kind(raw, kind, api_version)
+        opening = msgspec.json.encode({"kind": kind, "apiVersion": api_version})[:-1]
+        raw = opening + b"," + raw.lstrip()[1:]
     version = Version(metadata.uid, metadata.resourceVersion)
     return RawObject(key_of(metadata.namespace, metadata.name), version, raw)
 
@@ -78,11 +79,6 @@ def decode_object(raw: bytes) -> Object:
     """Return the object in these bytes."""
     decoded: Any = _decoder.decode(raw)
     return decoded
-
-
-def _with_kind(raw: bytes, kind: str, api_version: str) -> bytes:
-    head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
-    return head[:-1] + b"," + raw.lstrip()[1:]
 
 
 class _ListMetadata(msgspec.Struct):

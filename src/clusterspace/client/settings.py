@@ -126,17 +126,13 @@ def client_context(trust: Trust, material: TlsMaterial) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if material.certificate:
-        _load_certificate(context, material)
+        # The standard library loads client certificates from files only; this one is ours alone
+        # to read and gone as soon as it is loaded.
+        with tempfile.NamedTemporaryFile(prefix="clusterspace-") as file:
+            file.write(material.certificate + b"\n" + material.key)
+            file.flush()
+            context.load_cert_chain(file.name)
     return context
-
-
-def _load_certificate(context: ssl.SSLContext, material: TlsMaterial) -> None:
-    # The standard library loads client certificates from files only; this one is ours alone
-    # to read and gone as soon as it is loaded.
-    with tempfile.NamedTemporaryFile(prefix="clusterspace-") as file:
-        file.write(material.certificate + b"\n" + material.key)
-        file.flush()
-        context.load_cert_chain(file.name)
 
 
 def _check_url(what: str, url: str, schemes: tuple[str, ...], place: str) -> None:

@@ -153,21 +153,18 @@ def read_event(cluster: str, line: bytes) -> RawEvent:
     try:
         frame = _frame_decoder.decode(line)
         if frame.type != "ERROR":
-            return _event_of(EventType(frame.type), bytes(frame.object))
+            event_type, raw = EventType(frame.type), bytes(frame.object)
+            if event_type is not EventType.BOOKMARK:
+                return RawEvent(event_type, read_raw_object(raw))
+            metadata = _bookmark_decoder.decode(raw).metadata
+            if not metadata.resourceVersion:
+                raise ValueError("a bookmark without a resourceVersion")
+            item = RawObject("", Version("", metadata.resourceVersion), b"")
+            is_end = metadata.annotations.get(INITIAL_EVENTS_END) == "true"
+            return RawEvent(event_type, item, ends_initial_events=is_end)
         status: Any = msgspec.json.decode(frame.object)
     except (*UNREADABLE, ValueError) as error:
         raise unreadable(cluster, "the watch sent something that is no event", error) from error
     if not isinstance(status, dict):
         raise unreadable(cluster, "the watch sent an error that is no Status")
     raise api_error(cluster, cast("Object", status), 500)
-
-
-def _event_of(event_type: EventType, raw: bytes) -> RawEvent:
-    if event_type is not EventType.BOOKMARK:
-        return RawEvent(event_type, read_raw_object(raw))
-    metadata = _bookmark_decoder.decode(raw).metadata
-    if not metadata.resourceVersion:
-        raise ValueError("a bookmark without a resourceVersion")
-    item = RawObject("", Version("", metadata.resourceVersion), b"")
-    is_end = metadata.annotations.get(INITIAL_EVENTS_END) == "true"
-    return RawEvent(event_type, item, ends_initial_events=is_end)
