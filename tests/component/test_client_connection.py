@@ -9,6 +9,7 @@ from aiohttp import web
 from tests.component.fake_clusters import asked_by, connected, fake_cluster, status
 from tests.component.serving.certificates import Authority
 
+from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
@@ -22,6 +23,7 @@ from clusterspace.errors import (
     NotFound,
     TooManyRequests,
 )
+from clusterspace.kube.resources import GroupVersion
 from clusterspace.testing.builders import PODS, config_map
 
 GET = ApiRequest("GET", "/api/v1/pods")
@@ -456,3 +458,27 @@ async def test_a_stream_whose_connection_was_closed_meanwhile_is_unreachable() -
 
         with pytest.raises(ClusterUnreachable, match="the connection was closed"):
             await anext(chunks)
+
+
+async def test_a_version_whose_resources_are_none_fails_alone():
+    documents: dict[str, object] = {
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/apis": {
+            "kind": "APIGroupList",
+            "groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}],
+        },
+        "/api/v1": {"kind": "APIResourceList", "resources": 5},
+        "/apis/apps/v1": {
+            "kind": "APIResourceList",
+            "resources": [{"name": "deployments", "kind": "Deployment", "verbs": ["get"]}],
+        },
+    }
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.json_response(documents[request.path])
+
+    async with asked_by(handle) as connection:
+        served = await Discovery(connection).served()
+
+    assert [each.plural for each in served.resources] == ["deployments"]
+    assert served.failed == (GroupVersion("", "v1"),)

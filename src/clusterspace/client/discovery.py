@@ -35,6 +35,9 @@ _MOST_BYTES: Final = 4 * 1024 * 1024
 """Ten thousand custom kinds take less."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9*._/-]{0,253}")
 _AT_ONCE: Final = 8
+_NONSENSE: Final = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading raises for a text where an object should be, and the like: a check of every field
+would be longer than all that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Discovery:
     def __init__(self, connection: Connection, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._connection = connection
         self._fresh_seconds = fresh_seconds
-        self._held: ServedResources | None = None
+        self._cached: ServedResources | None = None
         self._answers: dict[str, Answer] = {}
         self._stale_at = 0.0
         self._one_at_a_time = asyncio.Lock()
@@ -68,15 +71,15 @@ class Discovery:
     async def served(self) -> ServedResources:
         """Return what the cluster serves; what it last said when it cannot be asked now."""
         async with self._one_at_a_time:
-            if self._held is not None and self._connection.clock.monotonic() < self._stale_at:
-                return self._held
+            if self._cached is not None and self._connection.clock.monotonic() < self._stale_at:
+                return self._cached
             try:
-                self._held = await self._ask()
+                self._cached = await self._ask()
             except (ApiError, ClusterError):
-                if self._held is None:
+                if self._cached is None:
                     raise
             self._stale_at = self._connection.clock.monotonic() + self._fresh_seconds
-            return self._held
+            return self._cached
 
     async def get_resource(self, kind: GroupVersionKind) -> ResourceInfo:
         """Return the resource of a kind; NotServed, after one look that is fresh, if there is none.
@@ -99,13 +102,32 @@ class Discovery:
 
     async def _ask(self) -> ServedResources:
         documents = [await self._document(root) for root in _ROOTS]
+        gate = asyncio.Semaphore(_AT_ONCE)
+        failed: list[GroupVersion] = []
+
+        async def ask_for(version: GroupVersion) -> tuple[ResourceInfo, ...]:
+            async with gate:
+                try:
+                    return read_resource_list(await self._document(version.path), version)
+                except (ApiError, ClusterError, *_NONSENSE):
+                    # A value, not an exception: out of a group of tasks it would come as a group,
+                    # which nobody who asks a cluster expects.
+                    failed.append(version)
+                    return ()
+
         try:
             if all(document.get("kind") == "APIGroupDiscoveryList" for document in documents):
                 served = read_aggregated(documents)
             else:
-                served = await self._ask_one_by_one(documents)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # A text where an object should be, and the like: who else writes such documents?
+                versions = [each for one in documents for each in read_group_versions(one)]
+                async with asyncio.TaskGroup() as group:
+                    asked = [
+                        group.create_task(ask_for(version), name=f"discover {version}")
+                        for version in versions
+                    ]
+                resources = tuple(resource for task in asked for resource in task.result())
+                served = ServedResources(resources, tuple(failed))
+        except _NONSENSE as error:
             what = "the answer is no discovery document"
             raise unreadable(self._connection.cluster, what, error) from error
         return replace(served, resources=tuple(filter(_is_plain, served.resources)))
@@ -125,27 +147,6 @@ class Discovery:
         except UNREADABLE as error:
             cluster = self._connection.cluster
             raise unreadable(cluster, "the answer is no discovery document", error) from error
-
-    async def _ask_one_by_one(self, documents: Iterable[Object]) -> ServedResources:
-        gate = asyncio.Semaphore(_AT_ONCE)
-        failed: list[GroupVersion] = []
-
-        async def ask_for(version: GroupVersion) -> tuple[ResourceInfo, ...]:
-            async with gate:
-                try:
-                    return read_resource_list(await self._document(version.path), version)
-                except (ApiError, ClusterError):
-                    failed.append(version)
-                    return ()
-
-        async with asyncio.TaskGroup() as group:
-            asked = [
-                group.create_task(ask_for(version), name=f"discover {version}")
-                for document in documents
-                for version in read_group_versions(document)
-            ]
-        resources = tuple(resource for task in asked for resource in task.result())
-        return ServedResources(resources, tuple(failed))
 
 
 def _is_plain(resource: ResourceInfo) -> bool:

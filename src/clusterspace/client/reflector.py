@@ -102,15 +102,16 @@ class _Latest:
             yield from self.upserts(event.item)
 
     def upserts(self, item: RawObject) -> Iterator[ObjectChange]:
-        held = self._find(item.key)
-        if held == item.version:
+        known = self._find(item.key)
+        if known == item.version:
             return
         self._batch[item.key] = item.version
-        if held is not None and held.uid != item.version.uid:
-            # Deleted and made again while we looked away: two things happened, tell both.
-            yield absent(item.key, held)
-            held = None
-        yield ObjectChange(EventType.ADDED if held is None else EventType.MODIFIED, item)
+        if known is not None and known.uid != item.version.uid:
+            # Deleted and made again while we looked away: two things happened, and whoever keeps
+            # something for the first object must be told of both.
+            yield absent(item.key, known)
+            known = None
+        yield ObjectChange(EventType.ADDED if known is None else EventType.MODIFIED, item)
 
     def _find(self, key: str) -> Version | None:
         if key in self._batch:
@@ -161,25 +162,25 @@ async def confirm_gone(
 
     async def ask_for(one: Missing) -> None:
         async with gate:
-            # Nobody raises in the group: one that fails while it is cancelled forgets the cancel.
-            if not troubles:
-                try:
-                    await _ask_for(member, cluster, view, one)
-                except (ApiError, ClusterError) as trouble:
-                    troubles.append(trouble)
+            # The first trouble is enough. It is kept and raised behind the group, not in it: out of
+            # a group it would come as a group, and a task that raises while the group is being
+            # cancelled from outside would turn the cancelling into an error.
+            if troubles:
+                return
+            try:
+                live = await member.find(view.place.at(one.key))
+            except (ApiError, ClusterError) as trouble:
+                troubles.append(trouble)
+                return
+            if live is not None and view.must_show(live, one):
+                why = f"listed {view.place} without {one.key}, which is there"
+                troubles.append(ClusterMisbehaved(cluster, why, code=200))
 
     async with asyncio.TaskGroup() as group:
         for one in asked:
             group.create_task(ask_for(one), name=f"confirm {one.key}")
     if troubles:
         raise troubles[0]  # it stands for all: they are of the same cluster, in the same moment
-
-
-async def _ask_for(member: Reader, cluster: str, view: ListedView, one: Missing) -> None:
-    live = await member.find(view.place.at(one.key))
-    if live is not None and view.must_show(live, one):
-        why = f"listed {view.place} without {one.key}, which is there"
-        raise ClusterMisbehaved(cluster, why, code=200)
 
 
 _log = structlog.get_logger(__name__)
@@ -245,9 +246,18 @@ class Reflector:
         while True:
             started = self._clock.monotonic()
             try:
-                async with aclosing(self._follow_once()) as batches:
+                if self._position:
+                    following = self._resume()
+                else:
+                    following = (
+                        self._start_streaming() if self._may_stream else self._start_listing()
+                    )
+                # Closed here and now, whatever ends the loop: a generator that is left to the
+                # collector would keep its connection open until it looks.
+                async with aclosing(following) as batches:
                     async for batch in batches:
-                        self._heard()
+                        self.last_heard = self._clock.monotonic()
+                        self.trouble = None
                         yield batch
             except (ApiError, ClusterError) as error:
                 self._note(error)
@@ -257,21 +267,21 @@ class Reflector:
             # ends them all would be asked without a pause.
             await self._clock.sleep(next(delays))
 
-    def _follow_once(self) -> AsyncGenerator[Batch]:
-        if self._position:
-            return self._resume()
-        return self._start_streaming() if self._may_stream else self._start_listing()
-
     async def _resume(self) -> AsyncGenerator[Batch]:
         """Go on from the position until the stream ends."""
         async with aclosing(self._watch(self._position)) as events:
             async for several in events:
-                yield Batch(self._changes_of(several), is_whole=True)
+                # The position moves behind the yield, when the reader has put the batch into what
+                # it knows. Ended in between, we read the same events again, and `changes_by_events`
+                # drops what is known; the other way round they would be lost.
+                yield Batch(changes_by_events(self._known, several), is_whole=True)
                 self._position = several[-1].item.version.resource_version
 
     async def _start_listing(self) -> AsyncGenerator[Batch]:
-        """Tell the difference between what is known and what a list has."""
+        """Yield the difference between what is known and what a list has."""
         seen: set[str] = set()
+        # Not `self._position` yet: a list that breaks off half way must begin anew, not resume
+        # behind pages nobody has read.
         position = ""
         pages = self._cluster_client.pages(self._place, self._selection)
         try:
@@ -279,7 +289,7 @@ class Reflector:
                 async for page in pages:
                     position = page.head.resource_version
                     seen.update(item.key for item in page.items)
-                    yield Batch(self._differences(page.items), is_whole=False)
+                    yield Batch(changes_by_items(self._known, page.items), is_whole=False)
         except Expired:
             # The cluster forgot the first page while we read the others. All at once, next time.
             self._selection = replace(self._selection, limit=0)
@@ -300,13 +310,16 @@ class Reflector:
                 )
                 initial = [event.item for event in several[:end] if event.item.key]
                 seen.update(item.key for item in initial)
-                yield Batch(self._differences(initial), is_whole=False)
+                yield Batch(changes_by_items(self._known, initial), is_whole=False)
                 if end is not None:
+                    # What was not among the initial events is gone by now, or was when they were
+                    # sent: confirmed first, and before the events that came behind the end, one of
+                    # which may be the making of a new object by the same name.
                     yield Batch(await self._gone(seen), is_whole=True)
-                    yield Batch(self._changes_of(several[end:]), is_whole=True)
+                    yield Batch(changes_by_events(self._known, several[end:]), is_whole=True)
                     self._position = several[-1].item.version.resource_version
             while several := await anext(events, None):
-                yield Batch(self._changes_of(several), is_whole=True)
+                yield Batch(changes_by_events(self._known, several), is_whole=True)
                 self._position = several[-1].item.version.resource_version
         if not self._position:
             async for batch in self._start_listing():
@@ -339,12 +352,6 @@ class Reflector:
         )
         return watch(self._cluster_client.connection, self._place, options)
 
-    def _changes_of(self, events: Iterable[RawEvent]) -> tuple[ObjectChange, ...]:
-        return changes_by_events(self._known, events)
-
-    def _differences(self, items: Iterable[RawObject]) -> tuple[ObjectChange, ...]:
-        return changes_by_items(self._known, items)
-
     async def _gone(self, seen: set[str]) -> tuple[ObjectChange, ...]:
         """Return the deletions a whole list stands for, each of them confirmed or sampled."""
         missing = [
@@ -362,13 +369,14 @@ class Reflector:
     def _cluster(self) -> str:
         return self._cluster_client.cluster
 
-    def _heard(self) -> None:
-        self.last_heard = self._clock.monotonic()
-        self.trouble = None
-
     def _note(self, error: ApiError | ClusterError) -> None:
         """Decide whether the position is still good, and remember what is wrong."""
-        if isinstance(error, Expired) or _is_version_too_large(error):
+        details = error.details if isinstance(error, DeadlineExceeded) else None
+        # The cluster is younger than our position: it was restored from a backup.
+        is_too_large = details is not None and any(
+            cause.reason == _VERSION_TOO_LARGE for cause in details.causes
+        )
+        if isinstance(error, Expired) or is_too_large:
             self._position = ""
         # A collection in which nothing happens may be silent all day on a server without
         # bookmarks: no trouble, as long as it lets us come back.
@@ -384,10 +392,3 @@ class Reflector:
 
     def _new_delays(self) -> Iterator[float]:
         return backoff.jittered(0.2, 30.0, self._random)
-
-
-def _is_version_too_large(error: Exception) -> bool:
-    """Whether the cluster is younger than our position: it was restored from a backup."""
-    if not isinstance(error, DeadlineExceeded) or error.details is None:
-        return False
-    return any(cause.reason == _VERSION_TOO_LARGE for cause in error.details.causes)

@@ -106,24 +106,18 @@ def refuse_blind_patch(place: ResourcePath, patch_type: PatchType, patch: Any) -
     """
     if patch_type is PatchType.APPLY:
         return
-    named = (
-        _names_version(patch)
-        if patch_type is PatchType.JSON
-        else bool(find_at(patch, "metadata", "resourceVersion"))
-    )
-    if not named:
+    if patch_type is PatchType.JSON:
+        operations = cast("list[object]", patch) if isinstance(patch, list) else []
+        is_named = any(
+            find_at(operation, "path") == _VERSION_POINTER
+            and find_at(operation, "op") in _VERSION_OPERATIONS
+            and bool(find_at(operation, "value"))
+            for operation in operations
+        )
+    else:
+        is_named = bool(find_at(patch, "metadata", "resourceVersion"))
+    if not is_named:
         raise BlindWrite(f"patching {place} needs a resourceVersion in the patch")
-
-
-def _names_version(operations: Any) -> bool:
-    if not isinstance(operations, list):
-        return False
-    return any(
-        find_at(operation, "path") == _VERSION_POINTER
-        and find_at(operation, "op") in _VERSION_OPERATIONS
-        and bool(find_at(operation, "value"))
-        for operation in cast("list[object]", operations)
-    )
 
 
 FIELD_MANAGER: Final = "clusterspace"

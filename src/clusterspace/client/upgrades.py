@@ -127,10 +127,24 @@ def judge_upgrade(cluster: str, head: ResponseHead, protocol: str) -> None:
 
 
 async def _upgraded(connection: Connection, ask: ApiRequest, protocol: str) -> Tunnel:
-    request = await _request(connection, ask, protocol)
+    settings = connection.settings
+    parts = urlsplit(settings.server)
+    headers: Headers = (
+        ("Host", parts.netloc.rpartition("@")[2]),
+        ("Connection", "Upgrade"),
+        ("Upgrade", protocol),
+        *base_headers(settings, await connection.credentials.get()),
+        *ask.headers,
+    )
+    if any("\r" in text or "\n" in text for pair in headers for text in pair):
+        raise ValueError("a header must not hold a line break")
+    lines = [f"{ask.method} {parts.path}{ask.target} HTTP/1.1"]
+    lines.extend(f"{name}: {value}" for name, value in headers)
     reader, writer = await _dial(connection)
     try:
-        writer.write(request)
+        # As every other request of ours says names; in another encoding they would be somebody
+        # else's.
+        writer.write("\r\n".join([*lines, "", ""]).encode())
         head = await _read_head(connection.cluster, reader)
         judge_upgrade(connection.cluster, head, protocol)
         if head.status != 101:
@@ -146,21 +160,17 @@ async def _refusal(
     cluster: str, head: ResponseHead, reader: asyncio.StreamReader
 ) -> ApiError | ClusterError:
     """Return the refusal: a Status, or a sentence, which is all that kubelets have to say."""
-    body = await _refusal_body(head, reader)
+    body = b""
+    length = head.headers.get("content-length", "")
+    if length.isdecimal():
+        body = await reader.readexactly(min(int(length), _REFUSAL_BYTES))
+    elif head.headers.get("transfer-encoding", "").lower() == "chunked":
+        body = await _read_chunks(reader)
     if body and head.headers.get("content-type", "").startswith("text/plain"):
         sentence = plain_text.line(body.decode(errors="replace").strip(), _SENTENCE_LENGTH)
         return api_error(cluster, {"message": sentence}, head.status)
     failure = failure_of(cluster, Answer(head.status, head.headers, body))
     return failure or ClusterMisbehaved(cluster, "refused without a word", code=head.status)
-
-
-async def _refusal_body(head: ResponseHead, reader: asyncio.StreamReader) -> bytes:
-    length = head.headers.get("content-length", "")
-    if length.isdecimal():
-        return await reader.readexactly(min(int(length), _REFUSAL_BYTES))
-    if head.headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _read_chunks(reader)
-    return b""
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
@@ -175,24 +185,6 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
             return body
         body += (await reader.readexactly(min(size, _REFUSAL_BYTES) + 2))[:-2]
     return body
-
-
-async def _request(connection: Connection, ask: ApiRequest, protocol: str) -> bytes:
-    settings = connection.settings
-    parts = urlsplit(settings.server)
-    headers: Headers = (
-        ("Host", parts.netloc.rpartition("@")[2]),
-        ("Connection", "Upgrade"),
-        ("Upgrade", protocol),
-        *base_headers(settings, await connection.credentials.get()),
-        *ask.headers,
-    )
-    if any("\r" in text or "\n" in text for pair in headers for text in pair):
-        raise ValueError("a header must not hold a line break")
-    lines = [f"{ask.method} {parts.path}{ask.target} HTTP/1.1"]
-    lines.extend(f"{name}: {value}" for name, value in headers)
-    # As every other request of ours says names; in another encoding they would be somebody else's.
-    return "\r\n".join([*lines, "", ""]).encode()
 
 
 async def _read_head(cluster: str, reader: asyncio.StreamReader) -> ResponseHead:
