@@ -170,18 +170,15 @@ class HubApp:
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else context.header("accept")
         representation = negotiate(accept)
-        verb = self._verb(context, served)
-        return await verb(ResourceRequest(self._state, context, served, representation))
-
-    def _verb(self, context: RequestContext, served: Served) -> Verb:
-        info = context.info
-        if not info.subresource:
-            own = self._own_verbs.get((f"{info.group}/{info.resource}", info.verb))
-            return own or _allowed(_OBJECT_VERBS, info.verb, served.info.verbs)
-        path = f"{info.group}/{info.resource}/{info.subresource}"
+        request = ResourceRequest(self._state, context, served, representation)
+        path = f"{info.group}/{info.resource}"
+        if info.subresource:
+            path = f"{path}/{info.subresource}"
         own = self._own_verbs.get((path, info.verb))
         if own is not None:
-            return own
+            return await own(request)
+        if not info.subresource:
+            return await _allowed(_OBJECT_VERBS, info.verb, served.info.verbs)(request)
         subresource = served.info.find_subresource(info.subresource)
         if subresource is None:
             raise statuses.unknown_path()
@@ -191,7 +188,7 @@ class HubApp:
                 f"use {info.subresource} on the cluster that runs {info.name!r}"
             )
         verbs = _SCALE_VERBS if info.subresource == "scale" else _STATUS_VERBS
-        return _allowed(verbs, info.verb, subresource.verbs)
+        return await _allowed(verbs, info.verb, subresource.verbs)(request)
 
 
 def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> Verb:

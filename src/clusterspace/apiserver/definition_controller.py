@@ -163,9 +163,18 @@ class CustomResourceController:
             for crd_object in settled:
                 definition = read_definition(crd_object)
                 existing = before.get(definition.name)
-                if existing is None or existing.definition != definition:
-                    existing = _make(definition)
-                made[definition.name] = existing
+                if existing is not None and existing.definition == definition:
+                    made[definition.name] = existing
+                    continue
+                resources: tuple[Served, ...] = ()
+                try:
+                    resources = served_resources(definition)
+                except MalformedSchema as malformed:
+                    # Refused on the way in; one that is stored anyway must not take the others
+                    # with it.
+                    reason = str(malformed)
+                    _log.error("definition not served", definition=definition.name, reason=reason)
+                made[definition.name] = _Made(definition, resources)
             return made
 
         # This may run off the loop. Nobody else changes what was made, so it is still the same
@@ -214,12 +223,3 @@ class CustomResourceController:
 async def _off_loop(work: Callable[[], Result]) -> Result:
     """Work on definitions beside the event loop: one may have a schema of a megabyte."""
     return await HEAVY.run(INSTALLER, work)
-
-
-def _make(definition: Definition) -> _Made:
-    try:
-        return _Made(definition, served_resources(definition))
-    except MalformedSchema as malformed:
-        # Refused on the way in; one that is stored anyway must not take the others with it.
-        _log.error("definition not served", definition=definition.name, reason=str(malformed))
-        return _Made(definition, ())

@@ -67,6 +67,10 @@ class Arrivals(Generic[Guest]):
         self._limits = limits
         self._start = start
         self._evict = evict
+        # A guest is in `_addresses` from `admit` to `leave` or its eviction, whichever is first. In
+        # between it is in `_waiting`, then in `_newcomers`, then in neither, and never in both:
+        # every step takes it out of one before it puts it into the next. `_start` and `_evict` are
+        # called with the counts in order, so that they may come back here.
         self._addresses: dict[Guest, str] = {}
         self._counts: Counter[str] = Counter()
         self._newcomers: dict[str, dict[Guest, float]] = {}
@@ -142,6 +146,8 @@ class Arrivals(Generic[Guest]):
         oldest, since = next(iter(self._newcomers[group].items()))
         if now - since < self._limits.newcomer_seconds:
             return False
+        # Forgotten first: cutting the connection calls `leave`, which then finds nothing to do,
+        # and gives the room to nobody else before we have.
         self._forget(oldest)
         self._evict(oldest)
         return True

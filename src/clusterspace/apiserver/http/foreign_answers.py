@@ -14,7 +14,7 @@ likes on a terminal. So nothing passes because nobody thought of it:
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -96,14 +96,11 @@ def require_encoding(cluster: str, headers: Mapping[str, str]) -> None:
 
 
 def warnings_in(headers: Mapping[str, str], speaker: str) -> list[str]:
-    """Return what an answer warns of, each text once, as the words of its cluster."""
-    said = dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in _texts(headers.get("warning", "")))
+    """Return the warnings of an answer, each text once, as the words of its cluster."""
+    header = headers.get("warning", "")[: 64 * 1024]
+    said = dict.fromkeys(_ESCAPED.sub(r"\1", found[1]) for found in _WARNING.finditer(header))
     texts = [plain_text.line(text, _LONGEST_WARNING) for text in list(said)[:_MOST_WARNINGS]]
     return [f"cluster {speaker}: {text}" for text in texts] if speaker else texts
-
-
-def _texts(header: str) -> Iterable[str]:
-    return (found[1] for found in _WARNING.finditer(header[: 64 * 1024]))
 
 
 def clean_failure(body: bytes, media_type: str) -> bytes:
@@ -116,7 +113,9 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
     if media_type.startswith("application/json"):
         try:
             decoded: Any = msgspec.json.decode(body)
-            cleaned: Any = plain_text.lines_of_json(decoded) if _is_status(decoded) else decoded
+            is_object = isinstance(decoded, dict)
+            is_status = is_object and cast("Any", decoded).get("kind") == "Status"
+            cleaned = cast("Any", plain_text.lines_of_json(decoded) if is_status else decoded)
         except UNREADABLE:
             return plain_text.line(body.decode(errors="replace")).encode()
         return body if cleaned == decoded else msgspec.json.encode(cleaned)
@@ -125,10 +124,6 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
         cleaned_text = "\n".join(map(plain_text.line, pieces))
         return cleaned_text.encode() + (b"\n" if body.endswith(b"\n") else b"")
     return body
-
-
-def _is_status(decoded: Any) -> bool:
-    return isinstance(decoded, dict) and cast("Any", decoded).get("kind") == "Status"
 
 
 class _Row(msgspec.Struct, rename={"beside": "object"}, omit_defaults=True):

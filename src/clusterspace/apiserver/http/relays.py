@@ -223,6 +223,9 @@ async def _open_in_time(
     """Open an answer; one that may take long is in time for as long as the client waits for it."""
     if not _may_take_long(context):
         return await open_answer(stack, connection, request)
+    # There is no deadline, and still an end: the timeout is set to now when the client goes, which
+    # cancels the opening and nothing else. The task that waits for that is cancelled as soon as
+    # there is an answer; whoever streams it sees the client go by itself.
     outcome: AnswerStream | ClusterError
     try:
         async with asyncio.timeout(None) as waiting, asyncio.TaskGroup() as group:

@@ -483,6 +483,8 @@ class RequestReader:
 
     def end_body(self, reason: HttpViolation) -> None:
         """Say that nothing more will arrive; what has arrived and is not read yet still counts."""
+        # A client may send its last byte and close at once. If the rest of what arrived waits for
+        # its turn (`_read_on`), the body may yet turn out to be complete.
         if self._is_behind:
             self._ending = reason
         else:

@@ -88,6 +88,10 @@ class ResponseWriter:
         """Wait, or no longer wait, for a peer that has stopped reading but is still there."""
         if is_patient is self._is_patient:
             return
+        # The kernel has a limit of its own for bytes that nobody acknowledges. A peer that is
+        # there but does not read acknowledges with a closed window, which counts against the
+        # same limit; so being patient means to lift that one too. One that has gone without a
+        # word is then found by the kernel's retries, which take a quarter of an hour.
         self._is_patient = is_patient
         connected = self._transport.get_extra_info("socket")
         if connected is not None and hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -104,6 +104,8 @@ class StoreFile:
         After any other error nobody can say what is on the disk: do not go on.
         """
         rows = [row_of(event) for event in events]
+        # The exclusive-or does not depend on order, and to take a checksum out is to put it in
+        # once more: erasing a record needs its own checksum and no other.
         digest = self.state.digest
         for row in rows:
             digest ^= row[-1]
@@ -139,6 +141,8 @@ class StoreFile:
 
         The writer does it and nobody else. A full disk only leaves the log long.
         """
+        # Passive: it copies what it can without waiting for readers. A backup that reads meanwhile
+        # only keeps the log long until the next time.
         if self._log_pages >= CHECKPOINT_PAGES:
             with contextlib.suppress(apsw.FullError, apsw.BusyError):
                 self._log_pages = 0
