@@ -153,6 +153,22 @@ async def test_ports_can_be_forwarded_on_websocket_channels(port: int) -> None:
     await client.close()
 
 
+async def test_a_port_nobody_reads_from_does_not_stop_the_others(port: int) -> None:
+    client = await WebSocketClient.connect(port, "portforward?ports=81,80", V4)
+    for _ in range(4):
+        await client.receive()
+    refusal = await client.receive()
+    assert refusal is not None
+    assert refusal.startswith(b"\x01")
+
+    for _ in range(100):
+        await client.send(b"\x00to nobody")
+    await client.send(b"\x02hello")
+
+    assert await client.receive() == b"\x02hello"
+    await client.close()
+
+
 async def test_attach_shows_the_log_as_it_grows(port: int) -> None:
     client = await WebSocketClient.connect(port, "attach?stdout=true", V5)
 

@@ -54,7 +54,7 @@ def serve(
 
 
 def sentence_of(error: Exception) -> str:
-    """Return what went wrong and, after a semicolon, what helps."""
+    """Return an error as one sentence: the problem and, after a semicolon, the remedy."""
     if isinstance(error, ApiError):
         sentence = f"{error.cluster}: {error.message}" if error.cluster else error.message
     elif isinstance(error, OSError) and error.strerror:
@@ -67,7 +67,7 @@ def sentence_of(error: Exception) -> str:
 
 
 def _advice_on(error: Exception) -> str:
-    """Return what to do next, where we know it."""
+    """Return the remedy, where we know one; otherwise nothing."""
     match error:
         case UnusableKubeconfig() if error.place.startswith(".clusterspace"):
             return "start a fleet with `clusterspace up`, or set KUBECONFIG to the hub's"

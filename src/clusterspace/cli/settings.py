@@ -63,7 +63,7 @@ class CommandPath:
     command: click.Command
 
     def settings(self) -> list[Setting]:
-        """Return what the command can be told; what only shows and ends, such as help, is none."""
+        """Return the options that are settings: not those that only show something, like help."""
         options = [each for each in self.command.params if isinstance(each, click.Option)]
         return [Setting(self.verbs, each) for each in options if not each.is_eager]
 

@@ -42,7 +42,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     recheck: Recheck | None = None,
     audited_reads: frozenset[str] = AUDITED_READS,
 ) -> Handler:
-    """Return what answers the hub's requests: every step, and the app at the end."""
+    """Return the handler of the hub's requests: every step, and the app at the end."""
     answer = chain(
         (
             Measure(clock),
@@ -77,7 +77,7 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
     recheck: Recheck | None = None,
     audited_reads: frozenset[str] = AUDITED_READS,
 ) -> Handler:
-    """Return what answers the fleet's requests. Nothing is authorized here but to be another user.
+    """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
     Each cluster authorizes what is asked of it.
     """
@@ -104,7 +104,7 @@ def fleet_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: C
 
 
 def _handler_of(answer: RequestHandler, read_info: ReadInfo) -> Handler:
-    """Return what reads a request's URL once, gives it a name of its own, and has it answered."""
+    """Return the handler that reads a request's URL once, gives it an id, and has it answered."""
 
     async def handle(request: Request) -> Response | None:
         request_id = accept_request_id(request.headers.get("audit-id"))

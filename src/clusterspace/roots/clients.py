@@ -58,7 +58,7 @@ def member_settings(name: str, kubeconfig: Path, context: str = "") -> Connectio
 
 
 def read_pem(pem: Pem) -> bytes:
-    """Return what a certificate or key consists of, wherever it is kept."""
+    """Return the bytes of a certificate or key, read from its file if it is in one."""
     return pem.data if pem.file is None else pem.file.read_bytes()
 
 

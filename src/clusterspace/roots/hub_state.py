@@ -87,7 +87,7 @@ def read_tokens(file: Path | None) -> StaticTokens:
 
 
 def housekeeping(hub: HubState, definitions: CustomResourceController, store: Compactable) -> Tasks:
-    """Return what goes on behind the verbs of any API server."""
+    """Return the background tasks of any API server: controllers of its own, expiry, compaction."""
     policy = CompactionPolicy()
     return {
         "custom resources": definitions.run,

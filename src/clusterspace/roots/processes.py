@@ -49,7 +49,7 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
 
 
 def process_tasks(clock: Clock) -> Tasks:
-    """Return what goes on in every process that serves an API."""
+    """Return the background tasks of every process that serves an API."""
     return {
         "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
         "freed memory": lambda: give_back_freed(clock),

@@ -47,7 +47,7 @@ class ServerTls:
         """Renews, at this time, what else was made with the same authority."""
 
     def tasks(self, clock: Clock) -> Tasks:
-        """Return what goes on in the background."""
+        """Return the tasks that keep it current."""
 
         def in_use() -> tuple[bytes, ...]:
             return (self._installation.server_files[0].read_bytes(),)
@@ -88,7 +88,7 @@ class FleetTls(ServerTls):
         return cls(context, installation, authority, hub, trusted)
 
     def tasks(self, clock: Clock) -> Tasks:
-        """Return what goes on in the background."""
+        """Return the tasks that keep it current."""
 
         async def follow_authority() -> None:
             while True:

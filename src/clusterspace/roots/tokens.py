@@ -102,7 +102,7 @@ class KnownToken:
 
 
 def known_token(secret: Object, now: float) -> KnownToken:
-    """Return what the hub knows of a token."""
+    """Return a token as its Secret on the hub describes it."""
     state = "expired" if has_expired(secret, now) else "unused"
     return KnownToken(
         token_id=secret_text(secret, "token-id"),

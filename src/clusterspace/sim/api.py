@@ -172,7 +172,7 @@ class Mirror:
         return iter(tuple(self._objects[kind.name].values()))
 
     def owned_by(self, owner: Object, kind: Kind) -> tuple[Object, ...]:
-        """Return what an object controls, of one kind."""
+        """Return the objects of one kind that an object controls."""
         owned = self._owned.get(uid_of(owner), {})
         return tuple(each for key, each in owned.items() if key.kind == kind.name)
 

@@ -57,7 +57,7 @@ class Usage:
 
 
 def container_usage(pod: Object, container: Object, now: float) -> Usage:
-    """Return what one container uses now: between a fifth and nine tenths of what it requests."""
+    """Return one container's usage now: between a fifth and nine tenths of its requests."""
     digest = hashlib.sha256(f"{uid_of(pod)}/{container['name']}".encode()).digest()
     base = 0.2 + 0.5 * digest[0] / 255
     wave = 0.1 * (1 + math.sin(2 * math.pi * (now / _PERIOD + digest[1] / 255)))
@@ -68,7 +68,7 @@ def container_usage(pod: Object, container: Object, now: float) -> Usage:
 
 
 def pod_usage(pod: Object, now: float) -> Usage:
-    """Return what a pod uses now."""
+    """Return the usage of a pod now."""
     used = (container_usage(pod, container, now) for container in containers_of(pod))
     return sum(used, Usage(0, 0))
 
@@ -112,7 +112,7 @@ _MEASURED: Final = {"timestamp": {"type": "string"}, "window": {"type": "string"
 
 
 def metrics_resources() -> tuple[Served, ...]:
-    """Return what metrics.k8s.io serves."""
+    """Return the resources of metrics.k8s.io: pods and nodes."""
     containers = {"type": "array", "items": {"type": "object", "properties": {"usage": _USAGE}}}
     return (
         _served("PodMetrics", "pods", {"containers": containers}, _POD_PRINTER, namespaced=True),

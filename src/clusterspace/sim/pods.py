@@ -151,7 +151,7 @@ def stage_of(pod: Object) -> Stage:
 
 
 def next_step(pod: Object, in_stage: float, pace: Pace) -> Next:
-    """Return what happens to a pod that has been in its stage for so many seconds."""
+    """Return the next step of a pod that has been in its stage for so many seconds."""
     stage = stage_of(pod)
     if stage is Stage.UNSCHEDULED:
         gates = find_at(pod, "spec", "schedulingGates")
@@ -188,7 +188,7 @@ def _seconds(text: str, otherwise: float) -> float:
 
 
 def exit_code_of(pod: Object) -> int:
-    """Return what a pod's containers end with."""
+    """Return the exit code of a pod's containers."""
     text = annotations_of(pod).get(EXIT_CODE, "0")
     return int(text) if text.isascii() and text.isdigit() else 0
 

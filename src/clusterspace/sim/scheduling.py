@@ -48,7 +48,7 @@ class Choice:
 
 
 def request_of(pod: Object) -> Room:
-    """Return what a pod asks for."""
+    """Return the sum of what a pod's containers request."""
     asked = [resources_of(container, "requests") for container in containers_of(pod)]
     return Room(
         cpu=sum(parse_quantity(str(each.get("cpu", "0"))).milli for each in asked),
@@ -58,7 +58,7 @@ def request_of(pod: Object) -> Room:
 
 
 def capacity_of(node: Object) -> Room:
-    """Return what a node can give."""
+    """Return what a node has for pods: its allocatable."""
     given: Mapping[str, Any] = find_at(node, "status", "allocatable") or {}
     return Room(
         cpu=parse_quantity(str(given.get("cpu", "0"))).milli,

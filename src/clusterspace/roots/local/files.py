@@ -133,7 +133,7 @@ class LocalFiles:
         return False
 
     def read_record(self) -> RunRecord | None:
-        """Return what runs, or None when nothing does."""
+        """Return the record of the fleet that runs, or None when none does."""
         if not self.is_running():
             return None
         try:

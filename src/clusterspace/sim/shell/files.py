@@ -42,7 +42,7 @@ class FileSystem:
         return self._size
 
     def find(self, path: str) -> File | None:
-        """Return what is at an absolute path, or None."""
+        """Return the file or directory at an absolute path, or None."""
         return self._entries.get(path)
 
     def is_directory(self, path: str) -> bool:

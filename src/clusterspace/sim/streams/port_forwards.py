@@ -158,9 +158,20 @@ class _ChannelTunnel:
         self._socket = socket
         self._channel = channel
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue(_BUFFERED_PIECES)
+        self._is_closed = False
 
     async def feed(self, data: bytes) -> None:
-        await self._arrived.put(data)
+        # Waits while the buffer is full, and with it all ports of the connection: what holds a
+        # fast client back is the socket, which is not read meanwhile.
+        if not self._is_closed:
+            await self._arrived.put(data)
+
+    def close(self) -> None:
+        # Nobody reads any more. A feed that waits for room gets it here; without that the other
+        # ports would wait for ever behind one that was refused or has ended.
+        self._is_closed = True
+        while not self._arrived.empty():
+            self._arrived.get_nowait()
 
     async def read(self) -> bytes:
         return await self._arrived.get()
@@ -173,11 +184,14 @@ async def _serve_channels(socket: WebSocket, ports: list[int], listeners: PodLis
     tunnels = [_ChannelTunnel(socket, 2 * index) for index in range(len(ports))]
 
     async def serve_channel(index: int, port: int) -> None:
-        refusal = listeners.refusal(port)
-        if refusal:
-            await socket.send(bytes((2 * index + 1,)) + refusal.encode())
-        else:
-            await listeners.serve(port, tunnels[index])
+        try:
+            refusal = listeners.refusal(port)
+            if refusal:
+                await socket.send(bytes((2 * index + 1,)) + refusal.encode())
+            else:
+                await listeners.serve(port, tunnels[index])
+        finally:
+            tunnels[index].close()
 
     for index, port in enumerate(ports):
         name = port.to_bytes(2, "little")

@@ -69,7 +69,7 @@ class Terminal(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """Return what was typed, waiting for some; nothing means the end."""
+        """Return bytes of stdin, waiting for some; empty at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -131,7 +131,7 @@ class ChannelTerminal:
         await asyncio.sleep(_START_SECONDS)
 
     async def read(self) -> bytes:
-        """Return what was typed."""
+        """Return bytes of stdin."""
         if self._is_at_end:
             return b""
         piece = await self._typed.get()
@@ -193,7 +193,7 @@ class StreamTerminal:
         self._streams = found
 
     async def read(self) -> bytes:
-        """Return what was typed."""
+        """Return bytes of stdin."""
         stdin = self._streams.get("stdin")
         return b"" if stdin is None else await stdin.read()
 

@@ -186,7 +186,7 @@ class HeaderWriter:
 _BUFFERED_PIECES: Final = 16
 """How many pieces a stream buffers before the connection waits for somebody to take them."""
 
-_MOST_STREAMS: Final = 1024
+_MAX_STREAMS: Final = 1024
 _PIECE: Final = 32 * 1024
 _REFUSED_STREAM: Final = 3
 
@@ -204,7 +204,7 @@ class SpdyStream:
         self.headers = headers
 
     async def read(self) -> bytes:
-        """Return what has arrived, waiting for some; nothing means the end."""
+        """Return the bytes that have arrived, waiting for some; empty at the end."""
         if self._is_at_end:
             return b""
         piece = await self._arrived.get()
@@ -237,6 +237,8 @@ class SpdyStream:
     def reset(self) -> None:
         """Drop what is buffered: the client wants no more of this stream, or has gone."""
         self._is_reset = True
+        # A `feed` that waits for room gets it here. Otherwise the session, and with it every other
+        # stream of the connection, would wait for a stream that nobody reads.
         while not self._arrived.empty():
             self._arrived.get_nowait()
         with contextlib.suppress(asyncio.QueueFull):
@@ -255,6 +257,7 @@ class SpdySession:
         self._write_headers = HeaderWriter()
         self._streams: dict[int, SpdyStream] = {}
         self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
+        """Never more than `_MAX_STREAMS`: others are refused, not waited for."""
 
     async def run(self) -> None:
         """Read frames until the client has gone."""
@@ -280,7 +283,7 @@ class SpdySession:
         return await self._opened.get()
 
     async def send(self, frame: bytes) -> None:
-        """Send a frame."""
+        """Send a frame, whole: several streams write at the same time."""
         await self._pipe.write(frame)
 
     def forget(self, stream: SpdyStream) -> None:
@@ -309,10 +312,14 @@ class SpdySession:
         if len(frame.body) < 10:
             raise StreamBroken("a SYN_STREAM frame is too short")
         headers = self._read_headers.read(frame.body[10:])
-        if len(self._streams) >= _MOST_STREAMS or number in self._streams:
+        # Those not accepted yet count by themselves: a client may open and reset without end.
+        open_streams = max(len(self._streams), self._opened.qsize())
+        if open_streams >= _MAX_STREAMS or number in self._streams:
             body = number.to_bytes(4) + _REFUSED_STREAM.to_bytes(4)
             await self.send(encode_control(Kind.RST_STREAM, body))
             return
+        # Header blocks share one compressor, so they must leave in the order in which they are
+        # written. Only the task of `run` writes any.
         reply = number.to_bytes(4) + self._write_headers.write({})
         await self.send(encode_control(Kind.SYN_REPLY, reply))
         if headers.get("streamtype") in self._ignored:

@@ -26,7 +26,7 @@ class BytePipe(Protocol):
     """A connection that carries bytes: a raw one, or one inside WebSocket messages."""
 
     async def read(self) -> bytes:
-        """Return what has arrived, waiting for some; nothing means the end."""
+        """Return the bytes that have arrived, waiting for some; empty at the end."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -44,7 +44,7 @@ class Upgrade:
     connection: Hijacked
 
     async def read(self) -> bytes:
-        """Return what has arrived."""
+        """Return the bytes that have arrived."""
         return await self.connection.reader.read(_READ_SIZE)
 
     async def write(self, data: bytes) -> None:
@@ -112,7 +112,7 @@ def _choose(context: RequestContext, header: str, spoken: Sequence[str]) -> str:
 
 
 def accept_key(key: str) -> str:
-    """Return what a WebSocket server answers to a client's key.
+    """Return the Sec-WebSocket-Accept of a client's key.
 
     >>> accept_key("dGhlIHNhbXBsZSBub25jZQ==")
     's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
