@@ -148,7 +148,7 @@ async def ask_for_list(
     `token` is what the list goes on from: a cluster that answers with the same one has no end.
     `needs_version` is for who will watch from there.
     """
-    reply = context.note(await ask_one(link, make_request))
+    reply = await ask_one(link, make_request)
     if reply.failure is None:
         try:
             naming = context.route.naming_in(link.cluster)
@@ -163,6 +163,7 @@ async def ask_for_list(
             reply = replace(reply, listed=listed)
             # A long list takes a while to be taken apart, and others take their turn.
             await asyncio.sleep(0)
+    context.note(reply)
     metadata = ListMetadata() if reply.listed is None else reply.listed.metadata
     context.note_list(reply, is_whole=not metadata.continue_token)
     if metadata.resource_version:

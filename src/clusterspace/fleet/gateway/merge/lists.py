@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.apiserver.http.foreign_answers import require_elements
-from clusterspace.errors import ClusterMisbehaved
+from clusterspace.errors import AnswerOverrun, ClusterMisbehaved
 from clusterspace.fleet.gateway.names import MARKER, Naming, Subject
 from clusterspace.fleet.gateway.renaming.edits import Fields, encode
 from clusterspace.fleet.gateway.renaming.rules import renamer
@@ -125,14 +125,17 @@ _decoder: Final = msgspec.json.Decoder(_Answer)
 def read_cluster_list(body: bytes, naming: Naming, api_version: str = "") -> ClusterList:
     """Take the answer of `naming.cluster` apart; raise ClusterMisbehaved when it is no list.
 
-    `api_version` is that of what was asked for, where it is known.
+    `api_version` is that of what was asked for, where it is known. A long answer that is no list is
+    an AnswerOverrun: to ask again costs as much.
     """
+    is_long = len(body) > _LONG_BYTES
+    misbehaved = AnswerOverrun if is_long else ClusterMisbehaved
     try:
-        answer = _decoder.decode(body) if len(body) <= _LONG_BYTES else _decode_long(body)
+        answer = _decode_long(body) if is_long else _decoder.decode(body)
     except UNREADABLE as error:
-        raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {error}") from error
+        raise misbehaved(naming.cluster, f"its answer is not a list: {error}") from error
     if nonsense := _nonsense_in(answer, api_version, len(body)):
-        raise ClusterMisbehaved(naming.cluster, f"its answer is not a list: {nonsense}")
+        raise misbehaved(naming.cluster, f"its answer is not a list: {nonsense}")
     if naming.qualifies_marked and _MARKER not in body:
         naming = replace(naming, qualifies_marked=False)  # nothing to rename, nothing to look into
     found = answer.rows if answer.kind == "Table" else answer.items
