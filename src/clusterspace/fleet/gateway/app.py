@@ -110,8 +110,15 @@ class FleetApp:
             raise TypeError("the chain in front of a fleet reads requests with read_fleet_info")
         body = b""
         if info.verb == "create" and not info.name and not info.is_prefix:
+            if UNAUTHENTICATED in http.user.groups:
+                # A body takes memory and a place in flight for as long as it is sent. A stranger
+                # who may neither create such a thing on the hub nor reach a member is refused now.
+                reviews = self._fleet.reviews
+                decision = await reviews.decide(http.user, info)
+                reach = proxy_request("create", info.clusterspace or "")
+                if not decision.allowed and not (await reviews.decide(http.user, reach)).allowed:
+                    raise refusal(http.user, info, decision.reason)
             # Nothing else says what the new object is called, and thereby in which cluster.
-            await self._refuse_strangers(http, info)
             body = await http.read_body()
 
         @cache
@@ -129,16 +136,3 @@ class FleetApp:
         route = self._fleet.sessions.keep_in_place(http, route)
         http.cluster = route.naming.cluster
         return route
-
-    async def _refuse_strangers(self, http: RequestContext, info: FleetRequestInfo) -> None:
-        """Refuse a stranger who may neither create such a thing on the hub nor reach a member.
-
-        A body takes memory and a place in flight for as long as it is sent: this comes before it.
-        """
-        if UNAUTHENTICATED not in http.user.groups:
-            return
-        reviews = self._fleet.reviews
-        decision = await reviews.decide(http.user, info)
-        reach = proxy_request("create", info.clusterspace or "")
-        if not decision.allowed and not (await reviews.decide(http.user, reach)).allowed:
-            raise refusal(http.user, info, decision.reason)

@@ -256,9 +256,35 @@ def _agreed(mentions: Sequence[_Mention]) -> Naming | None:
 
 
 def _mentions(info: FleetRequestInfo, body: BodyNames) -> Iterator[_Mention]:
+    """Yield all clusters that are said, in the order in which they are looked for.
+
+    A selector without the marker is not even read.
+    """
     if info.clusterspace is not None:
         yield _Mention(info.clusterspace, _Carrier.SPACE, "the URL")
-    for carrier, found, place in _texts(info, body):
+    texts = [(_Carrier.NAME, _split_name(info), f"the name {info.name}")]
+    if not _is_a_namespace(info):
+        namespace = split(info.namespace)
+        texts.append((_Carrier.NAMESPACE, namespace, f"the namespace {info.namespace}"))
+    field_selector = info.query.get("fieldSelector")
+    if MARKER in field_selector:
+        for field in parse_field_selector(field_selector).requirements:
+            if field.is_equal:
+                is_namespace = field.field.endswith("namespace")
+                carrier = _Carrier.NAMESPACE if is_namespace else _Carrier.NAME
+                texts.append((carrier, split(field.value), f"the field selector {field}"))
+    label_selector = info.query.get("labelSelector")
+    if MARKER in label_selector:
+        for term in read_terms(label_selector):
+            if term.key in NAME_LABELS and term.sign in ("=", "==", "in"):
+                texts += [
+                    (_Carrier.NAME, split(value), f"the label selector {term.key}={value}")
+                    for value in term.values
+                ]
+    texts.append((_Carrier.NAME, split(body.name), f"the name {body.name} in the body"))
+    namespace = split(body.namespace)
+    texts.append((_Carrier.NAMESPACE, namespace, f"the namespace {body.namespace} in the body"))
+    for carrier, found, place in texts:
         if found.cluster in (HUB_ALIAS, ALL):
             # One object, one name: an answer must repeat the name that was asked for.
             raise BadRequest(
@@ -267,31 +293,6 @@ def _mentions(info: FleetRequestInfo, body: BodyNames) -> Iterator[_Mention]:
             )
         if found.cluster is not None:
             yield _Mention(found.cluster, carrier, place)
-
-
-def _texts(info: RequestInfo, body: BodyNames) -> Iterator[tuple[_Carrier, Split, str]]:
-    """Yield all that may carry a cluster, in the order in which it is looked for.
-
-    A selector without the marker is not even read.
-    """
-    yield _Carrier.NAME, _split_name(info), f"the name {info.name}"
-    if not _is_a_namespace(info):
-        yield _Carrier.NAMESPACE, split(info.namespace), f"the namespace {info.namespace}"
-    field_selector = info.query.get("fieldSelector")
-    if MARKER in field_selector:
-        for field in parse_field_selector(field_selector).requirements:
-            if field.is_equal:
-                is_namespace = field.field.endswith("namespace")
-                carrier = _Carrier.NAMESPACE if is_namespace else _Carrier.NAME
-                yield carrier, split(field.value), f"the field selector {field}"
-    label_selector = info.query.get("labelSelector")
-    if MARKER in label_selector:
-        for term in read_terms(label_selector):
-            if term.key in NAME_LABELS and term.sign in ("=", "==", "in"):
-                for value in term.values:
-                    yield _Carrier.NAME, split(value), f"the label selector {term.key}={value}"
-    yield _Carrier.NAME, split(body.name), f"the name {body.name} in the body"
-    yield _Carrier.NAMESPACE, split(body.namespace), f"the namespace {body.namespace} in the body"
 
 
 def _is_a_namespace(info: RequestInfo) -> bool:

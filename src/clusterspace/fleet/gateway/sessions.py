@@ -29,7 +29,6 @@ from clusterspace.fleet.gateway.routes import Reach, Route
 from clusterspace.kube.selectors import (
     LabelSelector,
     Operator,
-    Requirement,
     label_selector_of,
     parse_label_selector,
 )
@@ -82,21 +81,15 @@ def run_of(context: RequestContext) -> Run | None:
         command = context.header("kubectl-command").rpartition(" ")[2]
         is_known = command in _GOING_ON and len(session) <= _MOST_SESSION_LENGTH
         return Run(context.user.name, session) if is_known else None
-    if not _is_kubectl_itself(context):
-        return None
-    return Run(context.user.name, context.request.connection_memory.setdefault(_RUN, uuid4().hex))
-
-
-def _is_kubectl_itself(context: RequestContext) -> bool:
-    """Whether kubectl asks, by itself, for what it will look into.
-
-    What it only shows or prunes it gets as plain JSON, and means every cluster: `apply --prune`
-    too selects by labels after it has got objects by name.
-    """
+    # Whether kubectl asks, by itself, for what it will look into. What it only shows or prunes it
+    # gets as plain JSON, and means every cluster: `apply --prune` too selects by labels after it
+    # has got objects by name.
     accept = context.header("accept")
     is_direct = not any(context.header(name) for name in _PASSED_ON)
     is_kubectl = context.header("user-agent").startswith(_KUBECTL)
-    return is_direct and is_kubectl and any(each in accept for each in _TYPED)
+    if not (is_direct and is_kubectl and any(each in accept for each in _TYPED)):
+        return None
+    return Run(context.user.name, context.request.connection_memory.setdefault(_RUN, uuid4().hex))
 
 
 class _Spec(msgspec.Struct):
@@ -193,11 +186,9 @@ class _Found:
 
 def _key(run: Run, namespace: str, selector: LabelSelector) -> bytes:
     """Return the same few bytes for the same question, however long it is and however written."""
-    terms = sorted(_term(each) for each in selector.requirements)
+    terms = sorted(
+        (each.key, _SAME.get(each.operator, each.operator).value, sorted(each.values))
+        for each in selector.requirements
+    )
     text = repr((run.user, run.session, namespace, terms))
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def _term(requirement: Requirement) -> tuple[str, str, list[str]]:
-    operator = _SAME.get(requirement.operator, requirement.operator)
-    return requirement.key, operator.value, sorted(requirement.values)

@@ -102,7 +102,15 @@ class _Walk:
             replies = await self._ask(asked, pinned, Slice(self._room, token))
             for reply in replies:
                 if isinstance(reply.failure, Expired) and self._is_for_reflector:
-                    raise _expired(reply, place)
+                    # With the place where the cluster's list may go on all the same, if it says so.
+                    status: Any = msgspec.json.decode(reply.body or b"null")
+                    is_status = isinstance(status, dict)
+                    fresh = find_at(status, "metadata", "continue") if is_status else None
+                    onward = Continue(reply.cluster, str(fresh), place.versions)
+                    raise Expired(
+                        statuses.CONTINUE_TOO_OLD,
+                        continue_token=versions.encode_continue(onward) if fresh else "",
+                    )
             self._go_on_without([each for each in replies if each.listed is None], len(pinned))
             listed = [each.listed for each in replies if each.listed is not None]
             stop = await self._take(listed, pinned)
@@ -202,17 +210,6 @@ def _metadata(pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:
         return ListMetadata(vector)
     place = Continue(stop.cluster, stop.token, versions.encode(pinned))
     return ListMetadata(vector, versions.encode_continue(place))
-
-
-def _expired(reply: Reply, place: Continue) -> Expired:
-    """Return the 410 of a cluster, with the place where its list may go on all the same."""
-    status: Any = msgspec.json.decode(reply.body or b"null")
-    token = find_at(status, "metadata", "continue") if isinstance(status, dict) else None
-    fresh = Continue(reply.cluster, str(token), place.versions) if token else None
-    return Expired(
-        statuses.CONTINUE_TOO_OLD,
-        continue_token=versions.encode_continue(fresh) if fresh else "",
-    )
 
 
 # -- which items of which clusters make a page: pure decisions about lists that are here -----------

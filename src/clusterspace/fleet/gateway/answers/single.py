@@ -107,7 +107,14 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     )
     if not isinstance(reply.failure, ClusterError):
         context.note(reply)
-    _refuse_failure(reply)
+    # What is no answer of the cluster's is raised; a refusal in good form may pass.
+    if isinstance(reply.failure, Unauthorized):
+        raise CredentialsUnusable(reply.cluster, UNKNOWN_THERE)
+    if isinstance(reply.failure, NotServed) and not reply.failure.details:
+        raise reply.failure  # a plain sentence, as servers say of groups they do not have
+    is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
+    if reply.failure is not None and not is_answer:
+        raise reply.failure
     context.fleet.sessions.note_found(http, context.route, reply)
     http.weigh(reply.body)
 
@@ -120,17 +127,6 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     response = await http.run(respond_renamed)
     is_yaml = context.representation.media_type == YAML and bool(response.body)
     return await as_yaml(http, response) if is_yaml else response
-
-
-def _refuse_failure(reply: Reply) -> None:
-    """Raise what is no answer of the cluster's; a refusal in good form may pass."""
-    if isinstance(reply.failure, Unauthorized):
-        raise CredentialsUnusable(reply.cluster, UNKNOWN_THERE)
-    if isinstance(reply.failure, NotServed) and not reply.failure.details:
-        raise reply.failure  # a plain sentence, as servers say of groups they do not have
-    is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
-    if reply.failure is not None and not is_answer:
-        raise reply.failure
 
 
 # -- its events, as they come ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ end, which clients go on from, or end with 410, after which they list again.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,7 +84,18 @@ class WatchOptions:
 
 def read_options(query: Query) -> WatchOptions:
     """Read the parameters of a watch; raise Invalid with every combination that makes no sense."""
-    if found := list(_causes(query)):
+    field, match = "resourceVersionMatch", query.get("resourceVersionMatch")
+    found: list[Cause] = []
+    if not query.get("sendInitialEvents"):
+        if match:
+            why = f"{field} is forbidden for watch unless sendInitialEvents is provided"
+            found.append(causes.forbidden(field, why))
+    elif match != NOT_OLDER:
+        why = f"sendInitialEvents requires setting {field} to {NOT_OLDER}"
+        found.append(causes.forbidden(field, why))
+        if match:
+            found.append(causes.not_supported(field, match, (NOT_OLDER,)))
+    if found:
         raise statuses.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", found)
     seconds = query.get("timeoutSeconds")
     if seconds and not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= _MOST_DIGITS):
@@ -97,20 +108,6 @@ def read_options(query: Query) -> WatchOptions:
         seconds=int(seconds or 0),
         include=query.get("includeObject"),
     )
-
-
-def _causes(query: Query) -> Iterator[Cause]:
-    field, match = "resourceVersionMatch", query.get("resourceVersionMatch")
-    if not query.get("sendInitialEvents"):
-        if match:
-            why = f"{field} is forbidden for watch unless sendInitialEvents is provided"
-            yield causes.forbidden(field, why)
-        return
-    if match != NOT_OLDER:
-        why = f"sendInitialEvents requires setting {field} to {NOT_OLDER}"
-        yield causes.forbidden(field, why)
-    if match not in ("", NOT_OLDER):
-        yield causes.not_supported(field, match, (NOT_OLDER,))
 
 
 # -- where each cluster begins, and who is missing -------------------------------------------------
@@ -257,7 +254,11 @@ class _Watch:
 
     async def run(self, membership: Membership) -> None:
         """Send what every cluster sends, until the time is over or the stream is ended."""
-        async with Supervisor(self._clock, _report) as tasks:
+
+        def report(failure: TaskFailed) -> None:
+            _log.error("task of a watch failed", reason=str(failure), exc_info=failure.__cause__)
+
+        async with Supervisor(self._clock, report) as tasks:
             for feed in self._feeds.values():
                 tasks.keep(f"watch {feed.cluster}", feed.run)
             tasks.keep("join and leave", lambda: self._join_and_leave(membership, tasks))
@@ -323,7 +324,3 @@ class _Watch:
                 if not self.client.turn.locked():
                     self.client.write(self._merger.bookmark())
                 owes_bookmark = until < last_bookmark
-
-
-def _report(failure: TaskFailed) -> None:
-    _log.error("task of a watch failed", reason=str(failure), exc_info=failure.__cause__)

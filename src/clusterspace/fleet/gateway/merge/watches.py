@@ -176,7 +176,16 @@ class WatchMerger:
         member.columns = page.columns
         member.like = replace(page, items=(), rows=())
         is_last = not page.metadata.continue_token
-        changes = list(self._differences(member, page))
+        changes: list[tuple[Change, Item]] = []
+        if member.sent is not None:
+            for item in read_items(page):
+                member.listed.add(item.head.key)
+                for change, head in member.sent.changes(item.head):
+                    is_gone = change is Change.DELETED
+                    changes.append((change, gone(head, page) if is_gone else item))
+            # The last page ends what no page had.
+            missing = member.sent.missing(member.listed, version) if is_last else ()
+            changes += [(Change.DELETED, gone(head, page)) for head in missing]
         lines = [self._emit(member, change, item, "") for change, item in changes[:-1]]
         lines += [
             self._emit(member, change, item, version if is_last else "")
@@ -243,19 +252,6 @@ class WatchMerger:
         if self.is_overfull(cluster):
             why = f"sent more than {self._most_objects} objects"
             raise AnswerOverrun(cluster, why, code=200)
-
-    def _differences(self, member: _Member, page: ClusterList) -> Iterator[tuple[Change, Item]]:
-        """Yield what a page changes; the last one ends what it does not have."""
-        sent = member.sent
-        if sent is None:
-            return
-        for item in read_items(page):
-            member.listed.add(item.head.key)
-            for change, head in sent.changes(item.head):
-                yield change, gone(head, page) if change is Change.DELETED else item
-        if not page.metadata.continue_token:
-            for head in sent.missing(member.listed, page.metadata.resource_version):
-                yield Change.DELETED, gone(head, page)
 
     def _emit(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
         """Move the vector and write the event that has it: one step, whatever else goes on."""

@@ -106,7 +106,7 @@ def edit_of(tree: Node) -> Edit:
         each = tree[EACH]
         if callable(each) or EACH in each:
             return in_each(edit_of(each))
-        return _in_each_object(each)
+        return in_each_object({key: edit_of(below) for key, below in each.items()})
     return in_fields({key: edit_of(below) for key, below in tree.items()})
 
 
@@ -151,9 +151,8 @@ def in_each(below: Edit) -> Edit:
     return edit
 
 
-def _in_each_object(tree: Tree) -> Edit:
+def in_each_object(edits: Mapping[str, Edit]) -> Edit:
     """Return the edit of a list of objects, all taken apart at once: the way of long lists."""
-    edits = {key: edit_of(below) for key, below in tree.items()}
     change = _change_of(edits.items())
     one_by_one = in_each(in_fields(edits))
 

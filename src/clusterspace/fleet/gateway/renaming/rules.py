@@ -234,21 +234,11 @@ def _with_embedded(tree: Tree, embedded: Tree) -> Tree:
     """Add to the tree of an object the copy of that object which `kubectl apply` keeps in it."""
     if not embedded:
         return tree
-    remembered = edits.tree_of([(("metadata", "annotations", LAST_APPLIED), _rewritten(embedded))])
-    metadata = {**_branch(tree, "metadata"), **_branch(remembered, "metadata")}
-    return {**tree, "metadata": metadata}
 
-
-def _branch(tree: Tree, key: str) -> Tree:
-    found = tree.get(key, {})
-    return {} if callable(found) else found
-
-
-def _rewritten(tree: Tree) -> Change:
     def rewrite(text: str) -> str:
         try:
             written = text.encode()
-            edited = edits.edit_object(written, tree)
+            edited = edits.edit_object(written, embedded)
         except (MalformedObject, UnicodeEncodeError):
             return text  # anybody may write anything here; kubectl alone reads it
         if edited is written:
@@ -256,7 +246,14 @@ def _rewritten(tree: Tree) -> Change:
         # kubectl ends the text with a newline and compares it as a whole.
         return edited.decode() + ("\n" if text.endswith("\n") else "")
 
-    return rewrite
+    remembered = edits.tree_of([(("metadata", "annotations", LAST_APPLIED), rewrite)])
+    metadata = {**_branch(tree, "metadata"), **_branch(remembered, "metadata")}
+    return {**tree, "metadata": metadata}
+
+
+def _branch(tree: Tree, key: str) -> Tree:
+    found = tree.get(key, {})
+    return {} if callable(found) else found
 
 
 def name_column(columns: Sequence[Object]) -> int | None:
