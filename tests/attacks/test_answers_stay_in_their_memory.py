@@ -162,7 +162,7 @@ async def test_an_answer_that_a_client_does_not_take_still_counts(
 
         async def has_been_answered() -> bool:
             # The member has said all it had, and the answer waits for a client who does not read.
-            return any(memory.held >= 8 * MIB for memory in memories)
+            return any(memory.used >= 8 * MIB for memory in memories)
 
         await until(has_been_answered)
         await asyncio.sleep(0)
@@ -172,6 +172,6 @@ async def test_an_answer_that_a_client_does_not_take_still_counts(
         client.vanish()
 
     async def is_free() -> bool:
-        return all(memory.held == 0 for memory in memories)
+        return all(memory.used == 0 for memory in memories)
 
     await until(is_free)

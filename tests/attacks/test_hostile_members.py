@@ -124,7 +124,7 @@ async def test_an_answer_without_end_costs_one_deadline_and_the_others_nothing(
     site: Site, behave: Callable[[str], None], kind: str
 ):
     behave(kind)
-    before = site.running.fleet.memory.held
+    before = site.running.fleet.memory.used
 
     async with bystander(site) as worst:
         answers = [await site.ask("GET", MAPS) for _ in range(2)]
@@ -132,7 +132,7 @@ async def test_an_answer_without_end_costs_one_deadline_and_the_others_nothing(
     for answer in answers:
         assert names_in(answer) == EVERYTHING
         assert has_one_warning(answer)
-    assert site.running.fleet.memory.held == before
+    assert site.running.fleet.memory.used == before
     assert worst.seconds < 1.0, "nobody else waited"
 
 
@@ -301,7 +301,7 @@ async def test_many_lists_at_once_of_endless_answers_stay_within_the_memory_of_t
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert {answer.code for answer in answers} <= {200, 503}
     assert grown < 2 * limits.answers_bytes
-    assert site.running.fleet.memory.held == 0
+    assert site.running.fleet.memory.used == 0
 
 
 async def test_a_small_answer_has_room_beside_those_that_fill_the_memory(
@@ -319,7 +319,7 @@ async def test_a_small_answer_has_room_beside_those_that_fill_the_memory(
             assert answer.code == 200
             assert "default.clusterspace.east" in answer.names
             assert "no room for its answer" in answer.warning
-        assert small.running.fleet.memory.held == 0
+        assert small.running.fleet.memory.used == 0
 
 
 async def test_while_the_grace_lasts_who_keeps_a_copy_is_told_to_come_back(tmp_path: Path):
@@ -430,7 +430,7 @@ async def test_watches_that_are_answered_with_a_line_without_end_hold_little(
     async with watch(site, f"&resourceVersion={version}") as found:
         await wait_until(lambda: sum(each.is_watch for each in member.asked) >= 2)
         assert not found.is_over
-    await wait_until(lambda: site.running.fleet.memory.held == 0)
+    await wait_until(lambda: site.running.fleet.memory.used == 0)
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:

@@ -121,7 +121,7 @@ class AnswerMemory:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self.held = 0
+        self.used = 0
         self._by_owner: Counter[str] = Counter()
         self._being_read: set[Reading] = set()
 
@@ -151,7 +151,7 @@ class AnswerMemory:
         Whoever grows is among those being read. What is whole cannot be given up any more: it was
         let in before, and goes when its client has it.
         """
-        self.held += size
+        self.used += size
         if owner:
             self._by_owner[owner] += size
             if not self._by_owner[owner]:
@@ -161,7 +161,7 @@ class AnswerMemory:
             candidates = self._being_read
             if owner and self._by_owner[owner] > share:
                 candidates = {each for each in candidates if each.owner == owner}
-            elif self.held <= self.most_bytes:
+            elif self.used <= self.most_bytes:
                 return
             if not candidates:
                 return

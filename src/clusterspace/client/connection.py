@@ -45,17 +45,17 @@ LONGEST_WAIT: Final = 30.0
 """A server that asks for more patience than this gets its refusal passed on."""
 
 
-def retry_wait(ask: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
+def retry_wait(request: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
     """Return how many seconds to wait before asking again, or None to leave it at that."""
     if isinstance(outcome, ClusterError):
         is_harmless = isinstance(outcome, ClusterUnreachable) and (
-            ask.is_safe or not outcome.was_sent
+            request.is_safe or not outcome.was_sent
         )
         return backoff if is_harmless and not isinstance(outcome, AddressNotAllowed) else None
     wait = outcome.retry_after
     if wait is None or wait > LONGEST_WAIT:
         return None
-    if outcome.status == 429 or (ask.is_safe and outcome.status >= 500):
+    if outcome.status == 429 or (request.is_safe and outcome.status >= 500):
         # Never sooner than asked, and not all at the same moment.
         return wait + min(backoff, 1.0)
     return None
@@ -113,12 +113,14 @@ class Pool:
         self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
 
     @asynccontextmanager
-    async def request(self, ask: ApiRequest, url: URL) -> AsyncGenerator[aiohttp.ClientResponse]:
+    async def request(
+        self, request: ApiRequest, url: URL
+    ) -> AsyncGenerator[aiohttp.ClientResponse]:
         """Send the request and wait for the head of the answer."""
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._limits.connect_seconds, sock_read=ask.quiet_seconds
+            total=None, sock_connect=self._limits.connect_seconds, sock_read=request.quiet_seconds
         )
-        given = {name.lower() for name, _ in ask.headers}
+        given = {name.lower() for name, _ in request.headers}
         defaults = (
             ("User-Agent", _USER_AGENT),
             ("Accept-Encoding", "gzip" if self._settings.compresses else "identity"),
@@ -126,15 +128,15 @@ class Pool:
         headers = [
             *(pair for pair in defaults if pair[0].lower() not in given),
             *base_headers(self._settings, self.credential),
-            *ask.headers,
+            *request.headers,
         ]
         # The library sends a large body piece by piece only when it can read from it.
-        is_large = ask.body is not None and len(ask.body) > _LARGE_BODY
+        is_large = request.body is not None and len(request.body) > _LARGE_BODY
         async with self._session.request(
-            ask.method,
+            request.method,
             url,
             headers=headers,
-            data=BytesIO(ask.body or b"") if is_large else ask.body,
+            data=BytesIO(request.body or b"") if is_large else request.body,
             allow_redirects=False,
             proxy=self._settings.proxy_url or None,
             server_hostname=self._settings.trust.server_name or None,
@@ -217,30 +219,30 @@ class Connection:
         """What we call the cluster."""
         return self.settings.cluster
 
-    async def ask(self, ask: ApiRequest) -> Answer:
+    async def ask(self, request: ApiRequest) -> Answer:
         """Return the answer, whole and successful; anything else is raised."""
-        answer = await self.exchange(ask)
+        answer = await self.exchange(request)
         failure = failure_of(self.cluster, answer)
         if failure is not None and answer.status != _UNCHANGED:
             raise failure
         return answer
 
-    async def exchange(self, ask: ApiRequest) -> Answer:
+    async def exchange(self, request: ApiRequest) -> Answer:
         """Return the answer, whole, whatever its status: for those who pass it on."""
         delays = backoff.jittered(0.1, 5.0, self.random)
         try:
             # One deadline for all attempts and the waits between them: who gave us 30 s has no use
             # for an answer after 90.
-            async with asyncio.timeout(ask.seconds):
+            async with asyncio.timeout(request.seconds):
                 for attempt in range(1, MOST_ATTEMPTS + 1):
-                    outcome = await self._exchange_once(ask)
+                    outcome = await self._exchange_once(request)
                     is_unknown = isinstance(outcome, Answer) and outcome.status == 401
                     if is_unknown and self.credentials.refused():
                         # A refusal for lack of credentials had no effect, so even a write may be
                         # repeated; with what the file or plug-in says now.
-                        outcome = await self._exchange_once(ask)
+                        outcome = await self._exchange_once(request)
                     is_last = attempt == MOST_ATTEMPTS
-                    wait = None if is_last else retry_wait(ask, outcome, next(delays))
+                    wait = None if is_last else retry_wait(request, outcome, next(delays))
                     if wait is not None:
                         await self.clock.sleep(wait)
                     elif isinstance(outcome, ClusterError):
@@ -248,11 +250,11 @@ class Connection:
                     else:
                         return outcome
         except TimeoutError as error:
-            raise ClusterTimeout(self.cluster, _late(ask)) from error
+            raise ClusterTimeout(self.cluster, _late(request)) from error
         raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
-    async def stream(self, ask: ApiRequest) -> AsyncGenerator[AnswerStream]:
+    async def stream(self, request: ApiRequest) -> AsyncGenerator[AnswerStream]:
         """Open an answer to be read bit by bit, whatever its status; leaving the block ends it.
 
         Opening is not repeated: whoever reads a stream knows where to go on.
@@ -261,13 +263,13 @@ class Connection:
             # Only what is raised while opening is the cluster's fault: the block's own errors,
             # after the yield, are none of our business.
             try:
-                async with asyncio.timeout(ask.seconds):
+                async with asyncio.timeout(request.seconds):
                     await stack.enter_async_context(self._streams)
                     pool = await stack.enter_async_context(self._users_pool())
-                    opening = pool.request(ask, self._target(ask))
+                    opening = pool.request(request, self._target(request))
                     response = await stack.enter_async_context(opening)
             except TimeoutError as error:
-                raise ClusterTimeout(self.cluster, _late(ask)) from error
+                raise ClusterTimeout(self.cluster, _late(request)) from error
             except FOREIGN as error:
                 raise transport_error(self.cluster, error) from error
             yield AnswerStream(self.cluster, response)
@@ -279,19 +281,21 @@ class Connection:
             await self._pool.close()
             self._pool = None
 
-    async def _exchange_once(self, ask: ApiRequest) -> Answer | ClusterError:
+    async def _exchange_once(self, request: ApiRequest) -> Answer | ClusterError:
         async with self._requests, self._users_pool() as pool:
             try:
-                async with pool.request(ask, self._target(ask)) as response:
-                    return await AnswerStream(self.cluster, response).read(ask.most_bytes, ask.hold)
+                async with pool.request(request, self._target(request)) as response:
+                    return await AnswerStream(self.cluster, response).read(
+                        request.most_bytes, request.hold
+                    )
             except ClusterError as error:
                 return error
             except FOREIGN as error:
                 return transport_error(self.cluster, error)
 
-    def _target(self, ask: ApiRequest) -> URL:
+    def _target(self, request: ApiRequest) -> URL:
         # Encoded once, by us: a second encoding would change names that hold a percent sign.
-        return URL(self.settings.server + ask.target, encoded=True)
+        return URL(self.settings.server + request.target, encoded=True)
 
     @asynccontextmanager
     async def _users_pool(self) -> AsyncGenerator[Pool]:
@@ -322,8 +326,8 @@ class Connection:
                 await pool.close()
 
 
-def _late(ask: ApiRequest) -> str:
-    return f"gave no answer within {ask.seconds:g}s"
+def _late(request: ApiRequest) -> str:
+    return f"gave no answer within {request.seconds:g}s"
 
 
 Open: TypeAlias = Callable[[ConnectionSettings], Connection]

@@ -84,7 +84,7 @@ class Discovery:
     async def get_resource(self, kind: GroupVersionKind) -> ResourceInfo:
         """Return the resource of a kind; NotServed, after one look that is fresh, if there is none.
 
-        A kind may have been installed a moment ago, so "none" is never told from the cache.
+        A kind may have been installed a moment ago, so "none" is never the word of the cache.
         """
         found = (await self.served()).find_kind(kind)
         if found is None:
@@ -134,13 +134,13 @@ class Discovery:
 
     async def _document(self, path: str) -> Object:
         """Return a document, the one held if the cluster says that it has not changed."""
-        held = self._answers.get(path)
-        tag = "" if held is None else held.headers.get("etag", "")
+        cached = self._answers.get(path)
+        tag = "" if cached is None else cached.headers.get("etag", "")
         headers = (*_ACCEPT, ("If-None-Match", tag)) if tag else _ACCEPT
-        ask = ApiRequest("GET", path, headers=headers, most_bytes=_MOST_BYTES)
-        answer = await self._connection.ask(ask)
-        if answer.status == 304 and held is not None:
-            answer = held
+        request = ApiRequest("GET", path, headers=headers, most_bytes=_MOST_BYTES)
+        answer = await self._connection.ask(request)
+        if answer.status == 304 and cached is not None:
+            answer = cached
         self._answers[path] = answer
         try:
             return msgspec.json.decode(answer.body, type=dict[str, Any])
@@ -171,7 +171,22 @@ def read_aggregated(documents: Iterable[Object]) -> ServedResources:
                 if version.get("freshness") == "Stale":
                     failed.append(served)
                 resources.extend(
-                    _read_resource(each, served) for each in _objects(version, "resources")
+                    ResourceInfo(
+                        group=served.group,
+                        version=served.version,
+                        kind=_kind_of(each, served).kind,
+                        plural=str(each.get("resource")),
+                        singular=str(each.get("singularResource") or ""),
+                        namespaced=each.get("scope") == "Namespaced",
+                        verbs=_texts(each, "verbs"),
+                        short_names=_texts(each, "shortNames"),
+                        categories=_texts(each, "categories"),
+                        subresources=tuple(
+                            _read_subresource(part, served)
+                            for part in _objects(each, "subresources")
+                        ),
+                    )
+                    for each in _objects(version, "resources")
                 )
     return ServedResources(tuple(resources), tuple(failed))
 
@@ -222,24 +237,6 @@ def _parts_of(
         )
         for part in parts
         if str(part["name"]).partition("/")[0] == plural
-    )
-
-
-def _read_resource(described: Object, served: GroupVersion) -> ResourceInfo:
-    kind = _kind_of(described, served)
-    return ResourceInfo(
-        group=served.group,
-        version=served.version,
-        kind=kind.kind,
-        plural=str(described.get("resource")),
-        singular=str(described.get("singularResource") or ""),
-        namespaced=described.get("scope") == "Namespaced",
-        verbs=_texts(described, "verbs"),
-        short_names=_texts(described, "shortNames"),
-        categories=_texts(described, "categories"),
-        subresources=tuple(
-            _read_subresource(each, served) for each in _objects(described, "subresources")
-        ),
     )
 
 

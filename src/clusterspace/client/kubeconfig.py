@@ -65,9 +65,9 @@ class Entry:
 
     def values(self, key: str) -> list[object]:
         """Return a list of anything, or none."""
-        held = self.fields.get(key)
-        if held is None or isinstance(held, list):
-            return cast("list[object]", held or [])
+        values = self.fields.get(key)
+        if values is None or isinstance(values, list):
+            return cast("list[object]", values or [])
         raise UnusableKubeconfig(f"{key} must be a list", place=self.place)
 
     def file(self, key: str) -> Path | None:
@@ -111,16 +111,21 @@ class Kubeconfig:
         if not chosen:
             why = "no context is named and there is no current-context"
             raise UnusableKubeconfig(why, place=self.place)
-        held = self._find("context", self.contexts, chosen)
-        target = self._find("cluster", self.clusters, held.text("cluster"))
-        user = held.text("user")
+        entry = self._find("context", self.contexts, chosen)
+        target = self._find("cluster", self.clusters, entry.text("cluster"))
+        authority = target.pem("certificate-authority")
+        skips = target.flag("insecure-skip-tls-verify")
+        if authority and skips:
+            why = "insecure-skip-tls-verify and a certificate-authority contradict each other"
+            raise UnusableKubeconfig(why, place=target.place)
+        user = entry.text("user")
         return ConnectionSettings(
             cluster=cluster or chosen,
             server=target.text("server").rstrip("/"),
-            trust=_trust_of(target),
-            identity=_identity_of(self._find("user", self.users, user)) if user else AuthInfo(),
+            trust=Trust(authority, target.text("tls-server-name"), skips),
+            identity=_auth_info_of(self._find("user", self.users, user)) if user else AuthInfo(),
             proxy_url=target.text("proxy-url"),
-            namespace=held.text("namespace") or DEFAULT_NAMESPACE,
+            namespace=entry.text("namespace") or DEFAULT_NAMESPACE,
             compresses=not target.flag("disable-compression"),
         )
 
@@ -177,9 +182,9 @@ def merge_kubeconfigs(several: Sequence[Kubeconfig]) -> Kubeconfig:
     current = (each.current_context for each in several if each.current_context)
     return Kubeconfig(
         place=", ".join(each.place for each in several),
-        clusters={name: held for each in latest_first for name, held in each.clusters.items()},
-        users={name: held for each in latest_first for name, held in each.users.items()},
-        contexts={name: held for each in latest_first for name, held in each.contexts.items()},
+        clusters={name: entry for each in latest_first for name, entry in each.clusters.items()},
+        users={name: entry for each in latest_first for name, entry in each.users.items()},
+        contexts={name: entry for each in latest_first for name, entry in each.contexts.items()},
         current_context=next(current, ""),
     )
 
@@ -205,16 +210,7 @@ def in_cluster_settings(
     )
 
 
-def _trust_of(target: Entry) -> Trust:
-    authority = target.pem("certificate-authority")
-    skips = target.flag("insecure-skip-tls-verify")
-    if authority and skips:
-        why = "insecure-skip-tls-verify and a certificate-authority contradict each other"
-        raise UnusableKubeconfig(why, place=target.place)
-    return Trust(authority, target.text("tls-server-name"), skips)
-
-
-def _identity_of(user: Entry) -> AuthInfo:
+def _auth_info_of(user: Entry) -> AuthInfo:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if bool(certificate) != bool(key):
         why = "client-certificate and client-key come together or not at all"
@@ -222,6 +218,13 @@ def _identity_of(user: Entry) -> AuthInfo:
     if "auth-provider" in user.fields:
         why = "auth-provider was taken out of Kubernetes; use an exec plug-in"
         raise UnusableKubeconfig(why, place=user.place)
+    extra = Entry(user.place, None, _as_fields(user.fields.get("as-user-extra"), user.place))
+    impersonation = Impersonation(
+        user=user.text("as"),
+        uid=user.text("as-uid"),
+        groups=user.texts("as-groups"),
+        extra=tuple((key, value) for key in extra.fields for value in extra.texts(key)),
+    )
     return AuthInfo(
         token=user.text("token"),
         token_file=user.file("tokenFile"),
@@ -230,17 +233,7 @@ def _identity_of(user: Entry) -> AuthInfo:
         username=user.text("username"),
         password=user.text("password"),
         exec_plugin=_exec_of(user),
-        impersonation=_impersonation_of(user),
-    )
-
-
-def _impersonation_of(user: Entry) -> Impersonation:
-    extra = Entry(user.place, None, _as_fields(user.fields.get("as-user-extra"), user.place))
-    return Impersonation(
-        user=user.text("as"),
-        uid=user.text("as-uid"),
-        groups=user.texts("as-groups"),
-        extra=tuple((key, value) for key in extra.fields for value in extra.texts(key)),
+        impersonation=impersonation,
     )
 
 
@@ -258,26 +251,19 @@ def _exec_of(user: Entry) -> ExecPlugin | None:
         raise UnusableKubeconfig(why, place=place)
     if not plugin.text("command"):
         raise UnusableKubeconfig("command is missing", place=place)
+    command = plugin.text("command")
+    if os.sep in command:
+        # A path is relative to the file it stands in; a bare name is looked up in PATH.
+        command = str(user.directory / Path(command).expanduser())
+    variables = [Entry(place, None, _as_fields(pair, place)) for pair in plugin.values("env")]
     return ExecPlugin(
         api_version=plugin.text("apiVersion"),
-        command=_program(plugin.text("command"), user.directory),
+        command=command,
         arguments=plugin.texts("args"),
-        environment=_variables(plugin),
+        environment=tuple((each.text("name"), each.text("value")) for each in variables),
         install_hint=plugin.text("installHint"),
         wants_cluster=plugin.flag("provideClusterInfo"),
     )
-
-
-def _program(command: str, directory: Path) -> str:
-    """Return a bare name as it is, to be looked up in PATH; a path relative to the file."""
-    return str(directory / Path(command).expanduser()) if os.sep in command else command
-
-
-def _variables(plugin: Entry) -> tuple[tuple[str, str], ...]:
-    named = [
-        Entry(plugin.place, None, _as_fields(pair, plugin.place)) for pair in plugin.values("env")
-    ]
-    return tuple((each.text("name"), each.text("value")) for each in named)
 
 
 def _named(top: Entry, key: str, inner: str) -> dict[str, Entry]:

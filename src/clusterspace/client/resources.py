@@ -253,8 +253,8 @@ class ClusterClient:
         token = ""
         while True:
             query = options.query(token)
-            ask = ApiRequest("GET", place.path, query, seconds=_LIST_SECONDS)
-            body = (await self.connection.ask(ask)).body
+            request = ApiRequest("GET", place.path, query, seconds=_LIST_SECONDS)
+            body = (await self.connection.ask(request)).body
             token = read_page_head(self.cluster, body).continue_token
             yield body
             if not token:
@@ -328,22 +328,22 @@ class ClusterClient:
     ) -> AsyncGenerator[AnswerStream]:
         """Open a GET whose answer comes bit by bit, such as a log; a refusal is raised."""
         plain = (("Accept-Encoding", "identity"),)  # nobody unpacks what comes bit by bit
-        ask = ApiRequest("GET", place.path, query, headers=plain, quiet_seconds=quiet_seconds)
-        async with self.connection.stream(ask) as stream:
+        request = ApiRequest("GET", place.path, query, headers=plain, quiet_seconds=quiet_seconds)
+        async with self.connection.stream(request) as stream:
             await raise_refusal(self.cluster, stream)
             yield stream
 
     async def _write(
         self, method: str, place: ResourcePath, media_type: str, body: Any, options: WriteOptions
     ) -> Object:
-        ask = ApiRequest(
+        request = ApiRequest(
             method,
             place.path,
             query=options.query(self.field_manager),
             headers=(("Content-Type", media_type), ("Accept", _JSON)),
             body=msgspec.json.encode(body),
         )
-        return self._object_in((await self.connection.ask(ask)).body)
+        return self._object_in((await self.connection.ask(request)).body)
 
     def _object_in(self, body: bytes) -> Object:
         try:

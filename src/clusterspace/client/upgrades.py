@@ -80,16 +80,16 @@ class Tunnel:
 
 @asynccontextmanager
 async def open_tunnel(
-    connection: Connection, ask: ApiRequest, protocol: str
+    connection: Connection, request: ApiRequest, protocol: str
 ) -> AsyncGenerator[Tunnel]:
     """Ask the cluster to switch to a protocol; leaving the block closes the connection."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"cannot upgrade to {protocol!r}")
     try:
-        async with asyncio.timeout(ask.seconds):
-            tunnel = await _upgraded(connection, ask, protocol)
+        async with asyncio.timeout(request.seconds):
+            tunnel = await _upgraded(connection, request, protocol)
     except TimeoutError as error:
-        why = f"did not switch to {protocol} within {ask.seconds:g}s"
+        why = f"did not switch to {protocol} within {request.seconds:g}s"
         raise ClusterTimeout(connection.cluster, why) from error
     except asyncio.IncompleteReadError as error:
         why = "closed the connection instead of switching protocols"
@@ -126,7 +126,7 @@ def judge_upgrade(cluster: str, head: ResponseHead, protocol: str) -> None:
         raise ClusterMisbehaved(cluster, f"switched to {named!r}, not to {protocol}", code=101)
 
 
-async def _upgraded(connection: Connection, ask: ApiRequest, protocol: str) -> Tunnel:
+async def _upgraded(connection: Connection, request: ApiRequest, protocol: str) -> Tunnel:
     settings = connection.settings
     parts = urlsplit(settings.server)
     headers: Headers = (
@@ -134,11 +134,11 @@ async def _upgraded(connection: Connection, ask: ApiRequest, protocol: str) -> T
         ("Connection", "Upgrade"),
         ("Upgrade", protocol),
         *base_headers(settings, await connection.credentials.get()),
-        *ask.headers,
+        *request.headers,
     )
     if any("\r" in text or "\n" in text for pair in headers for text in pair):
         raise ValueError("a header must not hold a line break")
-    lines = [f"{ask.method} {parts.path}{ask.target} HTTP/1.1"]
+    lines = [f"{request.method} {parts.path}{request.target} HTTP/1.1"]
     lines.extend(f"{name}: {value}" for name, value in headers)
     reader, writer = await _dial(connection)
     try:

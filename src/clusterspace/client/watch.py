@@ -108,7 +108,7 @@ async def watch(
     Ends when the server ends it, which is normal. Raises what an ERROR event tells, above all
     Expired, and ClusterError when the stream breaks.
     """
-    ask = ApiRequest(
+    request = ApiRequest(
         "GET",
         place.path,
         options.query(),
@@ -117,7 +117,7 @@ async def watch(
         quiet_seconds=options.quiet_seconds,
     )
     splitter = LineSplitter()
-    async with connection.stream(ask) as stream:
+    async with connection.stream(request) as stream:
         await raise_refusal(connection.cluster, stream)
         async for chunk in stream.chunks():
             try:

@@ -13,7 +13,6 @@ from typing import Any, Final, TextIO
 import msgspec
 import structlog
 from structlog.contextvars import bound_contextvars, merge_contextvars
-from structlog.typing import Processor
 
 from clusterspace.telemetry.redaction import redact_fields
 from clusterspace.telemetry.request_ids import current_request_id
@@ -39,44 +38,41 @@ class Level(Enum):
 
 def configure(log_format: Format, level: Level, stream: TextIO) -> None:
     """Send every log line of this process to the stream."""
-    structlog.configure(
-        processors=[*_enriching(), _render_with(log_format, stream)],
-        wrapper_class=structlog.make_filtering_bound_logger(level.value),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
-        # A cached logger would keep writing where an earlier configuration pointed it.
-        cache_logger_on_first_use=False,
-    )
-    _take_over_standard_logging(level)
-
-
-def context(**fields: Any) -> AbstractContextManager[None]:
-    """Add fields to every line written inside, here and in tasks started here."""
-    return bound_contextvars(**fields)
-
-
-def _enriching() -> list[Processor]:
-    return [
-        merge_contextvars,
-        _add_request_id,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-        structlog.processors.EventRenamer("message"),
-        # After tracebacks became text: secrets hide there too.
-        _redact_fields,
-    ]
-
-
-def _render_with(log_format: Format, stream: TextIO) -> Processor:
-    if log_format is Format.JSON:
-        return structlog.processors.JSONRenderer(serializer=_to_json)
-    return structlog.dev.ConsoleRenderer(
+    as_json = structlog.processors.JSONRenderer(serializer=_to_json)
+    for_people = structlog.dev.ConsoleRenderer(
         colors=stream.isatty(),
         event_key="message",
         timestamp_key="time",
         exception_formatter=structlog.dev.plain_traceback,
     )
+    structlog.configure(
+        processors=[
+            merge_contextvars,
+            _add_request_id,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
+            structlog.processors.EventRenamer("message"),
+            # After tracebacks became text: secrets hide there too.
+            _redact_fields,
+            as_json if log_format is Format.JSON else for_people,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level.value),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        # A cached logger would keep writing where an earlier configuration pointed it.
+        cache_logger_on_first_use=False,
+    )
+    # Once, however often a process is configured: a second handler would write every line twice.
+    root = logging.getLogger()
+    if not any(isinstance(handler, _ToStructlog) for handler in root.handlers):
+        root.addHandler(_ToStructlog())
+    root.setLevel(level.value)
+
+
+def context(**fields: Any) -> AbstractContextManager[None]:
+    """Add fields to every line written inside, here and in tasks started here."""
+    return bound_contextvars(**fields)
 
 
 def _add_request_id(
@@ -98,13 +94,6 @@ def _redact_fields(
 
 def _to_json(fields: dict[str, Any], **_: object) -> str:
     return msgspec.json.encode(fields).decode()
-
-
-def _take_over_standard_logging(level: Level) -> None:
-    root = logging.getLogger()
-    if not any(isinstance(handler, _ToStructlog) for handler in root.handlers):
-        root.addHandler(_ToStructlog())
-    root.setLevel(level.value)
 
 
 class _ToStructlog(logging.Handler):

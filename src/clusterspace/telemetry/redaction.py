@@ -138,12 +138,12 @@ def redact(value: object, *, depth: int = 0) -> Plain:
     return redact_text(value if isinstance(value, str) else str(value))
 
 
-def redact_fields(held: Mapping[Any, object], *, depth: int = 0) -> dict[str, Plain]:
+def redact_fields(fields: Mapping[Any, object], *, depth: int = 0) -> dict[str, Plain]:
     """Return a copy of the fields without secrets."""
-    is_secret = held.get("kind") == "Secret"
-    items_are_secrets = held.get("kind") == "SecretList"
+    is_secret = fields.get("kind") == "Secret"
+    items_are_secrets = fields.get("kind") == "SecretList"
     redacted: dict[str, Plain] = {}
-    for key, value in held.items():
+    for key, value in fields.items():
         name = _shown_name(str(key))
         if _is_secret_name(str(key)) or (is_secret and key in _SECRET_FIELDS_OF_SECRETS):
             redacted[name] = REDACTED if value else None

@@ -15,7 +15,7 @@ def test_an_answer_over_its_own_limit_is_given_up_and_counts_no_more():
         with pytest.raises(AnswerOverrun, match="more than 10 bytes"):
             reading.write(b"x")
 
-        assert memory.held == 0
+        assert memory.used == 0
 
 
 def test_whole_answers_count_until_their_request_is_answered():
@@ -25,9 +25,9 @@ def test_whole_answers_count_until_their_request_is_answered():
         reading.write(b"abc")
 
         assert reading.whole() == b"abc"
-        assert memory.held == 3
+        assert memory.used == 3
 
-    assert memory.held == 0
+    assert memory.used == 0
 
 
 def test_when_there_is_no_room_the_largest_pays_and_the_others_go_on():
@@ -37,7 +37,7 @@ def test_when_there_is_no_room_the_largest_pays_and_the_others_go_on():
         endless.write(b"x" * 90)
         small.write(b"y" * 20)
 
-        assert memory.held == 20
+        assert memory.used == 20
         with pytest.raises(ClusterError, match="no room for its answer now"):
             endless.write(b"x")
         small.write(b"y" * 30)
@@ -54,7 +54,7 @@ def test_what_is_whole_is_not_given_up_for_what_is_still_read():
         with pytest.raises(ClusterError):
             late.write(b"y" * 20)
 
-        assert memory.held == 90
+        assert memory.used == 90
 
 
 def test_what_somebody_else_holds_counts_as_long_as_it_is_held():
@@ -63,11 +63,11 @@ def test_what_somebody_else_holds_counts_as_long_as_it_is_held():
         line = hold.read("west", 1000)
         line.resize(60)
         line.resize(0)
-        assert memory.held == 0
+        assert memory.used == 0
 
         with pytest.raises(ClusterError):
             line.resize(101)
-        assert memory.held == 0
+        assert memory.used == 0
 
 
 def test_one_user_has_half_of_the_room_and_others_the_rest():
@@ -80,6 +80,6 @@ def test_one_user_has_half_of_the_room_and_others_the_rest():
         with pytest.raises(ClusterError, match="no room for its answer now"):
             slow.read("west", 1000).write(b"x")
         other.read("west", 1000).write(b"y" * 50)
-        assert memory.held == 100
+        assert memory.used == 100
 
-    assert memory.held == 0
+    assert memory.used == 0
