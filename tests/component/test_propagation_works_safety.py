@@ -26,7 +26,7 @@ from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, resource_version_of, with_metadata, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
-from clusterspace.testing.crashes import CrashingClient, CrashPoint
+from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.steps import stop, until, until_equal
 
@@ -194,7 +194,7 @@ async def living(site: Site, first: Client) -> AsyncGenerator[Callable[[], bool]
         while True:
             caches = ConfigMapCaches(site.hub_client)
             async with running_works(site.hub_client, writer, caches) as running:
-                with suppress(BaseExceptionGroup):
+                with suppress(Killed):
                     await running.task
             was_killed, writer = True, None
 

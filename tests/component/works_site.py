@@ -87,9 +87,12 @@ async def running_works(
 
     async def control() -> None:
         await until(lambda: _told(templates))
-        async with asyncio.TaskGroup() as group:
-            for each in controllers:
-                group.create_task(each.run())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in controllers:
+                    group.create_task(each.run())
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # the first is the reason
 
     controllers = [Controller.of(each, clock=clock, random=Random(1)) for each in reconcilers]
     running = following(caches)
