@@ -1,6 +1,6 @@
 """Works become objects on a member, and what they are like goes back."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -16,7 +16,8 @@ from tests.component.execution_site import (
 
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
-from clusterspace.client.requests import ResourcePath
+from clusterspace.apis.works import manifests_of
+from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import DeleteOptions, PatchType, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.fleet.execution.controller import MemberExecution
@@ -364,6 +365,30 @@ async def test_a_manifest_that_is_no_longer_listed_is_deleted(site: Site) -> Non
 
     await until(is_pruned)
     assert await site.member.find(map_place(first)) is not None
+
+
+async def test_an_object_whose_last_change_was_refused_goes_with_its_manifest(site: Site) -> None:
+    kept, dropped = new_name(), new_name()
+    work = await site.order(work_of(config_map(kept), config_map(dropped, {"a": "1"})))
+    name = name_of(work)
+    await site.applied(name)
+
+    async def relist(change: Callable[[list[Object]], list[Object]]) -> None:
+        before = await site.work(name)
+        manifests = change(list(manifests_of(before)))
+        after = with_value(before, manifests, "spec", "workload", "manifests")
+        await commit(site.hub, resource_path_of(WORKS, before), before, after)
+
+    await relist(lambda listed: [listed[0], {**listed[1], "data": {"no key!": "2"}}])
+    await site.applied(name, "False")
+    assert (await site.member.get(map_place(dropped)))["data"] == {"a": "1"}
+    await relist(lambda listed: listed[:1])
+
+    async def is_gone() -> bool:
+        return await site.member.find(map_place(dropped)) is None
+
+    await until(is_gone)
+    assert await site.member.find(map_place(kept)) is not None
 
 
 async def test_an_object_waits_for_its_namespace_and_comes_with_it(site: Site) -> None:

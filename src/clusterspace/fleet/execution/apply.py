@@ -192,6 +192,7 @@ class Applier:
 
     async def apply(self, work: Object, manifest: Object, ordinal: int) -> ManifestResult:
         """Bring the member to one manifest of a Work."""
+        live: Object | None = None
         try:
             place = await self._informers.resource_path_of(manifest)
             resource = await self._informers.resource_of(manifest)
@@ -206,7 +207,10 @@ class Applier:
             if isinstance(refusal, NotServed):
                 self._informers.forget_resources()
             problem = f"{subject_text(manifest)} was refused: {refusal.message}"
-            return ManifestResult(manifest, problem=problem, refusal=refusal)
+            # What was applied before is there still, and stays in the status: without an entry
+            # nobody would know of it once the manifest is dropped.
+            kept = live if live is not None and is_ours(manifest, live) else None
+            return ManifestResult(manifest, live=kept, problem=problem, refusal=refusal)
 
     async def observe(self, work: Object, manifest: Object) -> ManifestResult:
         """Look at an object without touching it."""
