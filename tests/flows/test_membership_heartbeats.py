@@ -99,6 +99,7 @@ async def test_a_silent_cluster_is_unknown_and_tainted_and_the_others_are_not(
             each.cancel()
 
 
+@pytest.mark.usefixtures("logged_errors")
 async def test_a_hub_that_hears_nobody_doubts_itself_and_taints_nobody(fleet: Fleet) -> None:
     agents = [Agent(fleet, name) for name in ("east", "north", "west")]
     for agent in agents:
