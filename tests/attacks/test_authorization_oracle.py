@@ -8,7 +8,7 @@ after the other is taken out of the servers, and the model must notice.
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
 from typing import Any
@@ -24,11 +24,10 @@ from tests.attacks.oracle_world import WORLD
 from clusterspace.apiserver.access import authorizer, rbac
 from clusterspace.apiserver.admission import rights
 from clusterspace.apiserver.admission.escalation import EscalationGuard
-from clusterspace.apiserver.http import request_info
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision, Impersonation
-from clusterspace.apiserver.http.request_info import RequestInfo, verb_of
+from clusterspace.apiserver.http.request_info import RequestInfo, read_request, verb_of
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.verbs import proxy, watch, write
@@ -159,8 +158,9 @@ def allows_every_name(self: rbac.Rule, name: str) -> bool:
     return True
 
 
-def only_deletes(verb: str, *, is_watch: bool) -> str:
-    return {"get": "watch" if is_watch else "list"}.get(verb, verb)
+def only_deletes(method: str, path: str, query: str) -> RequestInfo:
+    info = read_request(method, path, query)
+    return replace(info, verb="delete") if info.verb == "deletecollection" else info
 
 
 def watches_all(options: object, name: str) -> object:
@@ -195,7 +195,7 @@ HOLES = (
     Hole("the namespace in a body", of_hub, write, "place", placed_as_told),
     Hole("subresources", of_hub, rbac.Rule, "allows_resource", allows_parts_of),
     Hole("names in rules", of_hub, rbac.Rule, "allows_name", allows_every_name),
-    Hole("deletecollection", of_hub, request_info, "_collection_verb", only_deletes),
+    Hole("deletecollection", of_hub, proxy, "read_request", only_deletes),
     Hole("creating by patch", of_hub, rights.CreateRight, "admit", admits),
     Hole("the name in a watch", of_hub, watch, "_named", watches_all),
     Hole("clusters/proxy", of_gateway, Gatekeeper, "admit", reaches_all),
