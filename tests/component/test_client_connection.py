@@ -360,7 +360,7 @@ async def test_a_log_is_read_as_it_grows():
             await asyncio.sleep(0.02)
         return response
 
-    place = ResourcePath(PODS, "default", "web").part("log")
+    place = ResourcePath(PODS, "default", "web").with_subresource("log")
     async with (
         asked_by(answer) as connection,
         ClusterClient(connection).stream(place, (("follow", "true"),)) as log,

@@ -23,7 +23,10 @@ from clusterspace.errors import (
 from clusterspace.testing.builders import PODS
 
 EXEC = ApiRequest(
-    "POST", ResourcePath(PODS, "default", "web").part("exec").path, (("command", "ls"),), seconds=5
+    "POST",
+    ResourcePath(PODS, "default", "web").with_subresource("exec").path,
+    (("command", "ls"),),
+    seconds=5,
 )
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 

@@ -469,7 +469,9 @@ async def test_a_deployment_reports_its_status_as_the_members_controllers_write_
         "readyReplicas": 2,
         "availableReplicas": 2,
     }
-    await site.member.update(place.part("status"), {**live, "status": counted}, site.foreign)
+    await site.member.update(
+        place.with_subresource("status"), {**live, "status": counted}, site.foreign
+    )
 
     async def reported() -> Object | None:
         status = (await site.work(name_of(work)))["status"]["manifestStatuses"][0]
@@ -525,10 +527,10 @@ async def inject(site: Site, place: ResourcePath) -> None:
 
 
 async def autoscale(site: Site, place: ResourcePath, *, replicas: int) -> None:
-    scale = await site.member.get(place.part("scale"))
+    scale = await site.member.get(place.with_subresource("scale"))
     autoscaler = WriteOptions(field_manager="kube-controller-manager")
     wanted = with_value(scale, replicas, "spec", "replicas")
-    await site.member.update(place.part("scale"), wanted, autoscaler)
+    await site.member.update(place.with_subresource("scale"), wanted, autoscaler)
 
 
 async def test_a_person_who_scales_on_the_member_is_not_an_autoscaler(site: Site) -> None:
@@ -537,9 +539,9 @@ async def test_a_person_who_scales_on_the_member_is_not_an_autoscaler(site: Site
     work = await site.order(work_of(deployment(name, replicas=2)))
     await site.applied(name_of(work))
 
-    scale = await site.member.get(place.part("scale"))
+    scale = await site.member.get(place.with_subresource("scale"))
     await site.member.update(
-        place.part("scale"), with_value(scale, 9, "spec", "replicas"), site.foreign
+        place.with_subresource("scale"), with_value(scale, 9, "spec", "replicas"), site.foreign
     )
 
     async def is_back() -> bool:

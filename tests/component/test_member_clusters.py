@@ -213,7 +213,7 @@ async def test_reporting_on_a_cluster_changes_nothing_but_its_status(doorway: Do
             "spec": {**bold["spec"], "taints": []},
             "status": {"kubernetesVersion": "v9"},
         }
-        await agent.update(place.part("status"), bold)
+        await agent.update(place.with_subresource("status"), bold)
         after = await agent.get(place)
 
     assert after["status"]["kubernetesVersion"] == "v9"
@@ -232,7 +232,7 @@ async def _as_agent(doorway: Doorway) -> ConnectionSettings:
     }
     await doorway.hub.create(account.collection, body)
     wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = await doorway.hub.create(account.part("token"), wanted)
+    answer = await doorway.hub.create(account.with_subresource("token"), wanted)
     token = str(find_at(answer, "status", "token"))
     return replace(doorway.settings, identity=AuthInfo(token=token))
 

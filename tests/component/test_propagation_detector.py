@@ -130,7 +130,7 @@ async def test_a_changed_template_tells_its_binding_and_a_changed_status_does_no
         await until(lambda: hub_client.find(bound))
         before = await versions(hub_client, bound)
         counted = with_value(await hub_client.get(place), {"replicas": 3}, "status")
-        await hub_client.update(place.part("status"), counted)
+        await hub_client.update(place.with_subresource("status"), counted)
         await create(hub_client, config_map("later", namespace=space))
         await create(hub_client, policy("later", space, config_maps(name="later")))
         await until(lambda: follows(hub_client, space, "later", "later"))

@@ -121,10 +121,10 @@ async def test_a_takeover_changes_nothing_that_runs(tmp_path: Path) -> None:
         }
         injector = WriteOptions(field_manager="injector")
         await on.site.member.patch(place, PatchType.STRATEGIC, sidecar, injector)
-        scale = await on.site.member.get(place.part("scale"))
+        scale = await on.site.member.get(place.with_subresource("scale"))
         wanted = with_value(scale, 4, "spec", "replicas")
         autoscaler = WriteOptions(field_manager="kube-controller-manager")
-        await on.site.member.update(place.part("scale"), wanted, autoscaler)
+        await on.site.member.update(place.with_subresource("scale"), wanted, autoscaler)
         before = await on.site.member.get(place)
 
         async with executing(on.site, member=on.member):

@@ -133,7 +133,7 @@ class Invited:
         account = ResourcePath(names.SERVICE_ACCOUNTS, ACCOUNTS, f"agent-{name}")
         await self._ensure(account, "ServiceAccount")
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        answer = await self.hub.create(account.part("token"), wanted)
+        answer = await self.hub.create(account.with_subresource("token"), wanted)
         token = str(find_at(answer, "status", "token"))
         return replace(self.fleet.hub.settings, identity=AuthInfo(token=token))
 

@@ -152,7 +152,7 @@ class Player:
         await until(is_applied)
 
     async def _drift(self, member: str) -> None:
-        place = DUP.part("scale")
+        place = DUP.with_subresource("scale")
         scale = await self._stage.client_of(member).get(place)
         scaled = with_value(scale, 9, "spec", "replicas")
         await self._stage.client_of(member).update(place, scaled, KUBECTL)

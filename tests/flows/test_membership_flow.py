@@ -225,7 +225,7 @@ async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: S
     place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
     await west.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = await west.client.create(place.named("nobody").part("token"), asked)
+    issued = await west.client.create(place.named("nobody").with_subresource("token"), asked)
     token = find_at(issued, "status", "token")
 
     nobody = replace(west.settings, identity=Credentials(token=token))

@@ -72,7 +72,7 @@ async def add_node(site: PlacementSite, cluster: str) -> None:
     made = await member.create(ResourcePath(NODES), new_node(cluster, 0, shape))
     place = ResourcePath(NODES, "", name_of(made))
     ready = with_node_status(made, 0, shape, SystemClock().now())
-    stored = await member.update(place.part("status"), ready)
+    stored = await member.update(place.with_subresource("status"), ready)
     await member.update(place, without_taints(stored))
 
 

@@ -197,7 +197,7 @@ async def test_a_quota_on_a_real_member_is_named_and_ends_when_there_is_room(
     place = ResourcePath(QUOTAS, "default", "few")
     await member.create(place.collection, quota)
     counted = {"hard": {"configmaps": "0"}, "used": {"configmaps": "0"}}
-    await edit(member, place.part("status"), lambda held: {**held, "status": counted})
+    await edit(member, place.with_subresource("status"), lambda held: {**held, "status": counted})
     await kubectl_apply(stage.hub, policy_for(template, "member1"))
     await kubectl_apply(stage.hub, template)
 

@@ -352,7 +352,7 @@ async def _token_of_nobody(member: Side) -> str:
     place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
     await member.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = await member.client.create(place.named("nobody").part("token"), asked)
+    issued = await member.client.create(place.named("nobody").with_subresource("token"), asked)
     return str(find_at(issued, "status", "token"))
 
 

@@ -101,7 +101,7 @@ class Legacy:
     async def _scale(self) -> None:
         await edit(
             self.member,
-            self.place.part("scale"),
+            self.place.with_subresource("scale"),
             lambda held: with_value(held, SCALED, "spec", "replicas"),
             WriteOptions(field_manager="kube-controller-manager"),
         )

@@ -182,8 +182,8 @@ def read_aggregated(documents: Iterable[Object]) -> ServedResources:
                         short_names=_texts(each, "shortNames"),
                         categories=_texts(each, "categories"),
                         subresources=tuple(
-                            _read_subresource(part, served)
-                            for part in _objects(each, "subresources")
+                            _read_subresource(described, served)
+                            for described in _objects(each, "subresources")
                         ),
                     )
                     for each in _objects(version, "resources")
@@ -204,8 +204,21 @@ def read_group_versions(document: Object) -> tuple[GroupVersion, ...]:
 
 def read_resource_list(document: Object, served: GroupVersion) -> tuple[ResourceInfo, ...]:
     """Read an APIResourceList, in which subresources stand beside their parents."""
+    # One pass for each, whoever wrote the document: looking for the subresources of every resource
+    # among all of them would take a member with a hundred thousand an hour of our time.
     listed = _objects(document, "resources")
-    parts = [each for each in listed if "/" in str(each.get("name"))]
+    subresources: dict[str, list[Subresource]] = {}
+    for each in listed:
+        plural, slash, name = str(each.get("name")).partition("/")
+        if slash:
+            found = Subresource(
+                name=name,
+                kind=str(each.get("kind")),
+                group=str(each.get("group") or served.group),
+                version=str(each.get("version") or served.version),
+                verbs=_texts(each, "verbs"),
+            )
+            subresources.setdefault(plural, []).append(found)
     return tuple(
         ResourceInfo(
             group=served.group,
@@ -217,26 +230,10 @@ def read_resource_list(document: Object, served: GroupVersion) -> tuple[Resource
             verbs=_texts(each, "verbs"),
             short_names=_texts(each, "shortNames"),
             categories=_texts(each, "categories"),
-            subresources=_parts_of(str(each.get("name")), parts, served),
+            subresources=tuple(subresources.get(str(each.get("name")), ())),
         )
         for each in listed
-        if each not in parts
-    )
-
-
-def _parts_of(
-    plural: str, parts: Iterable[Object], served: GroupVersion
-) -> tuple[Subresource, ...]:
-    return tuple(
-        Subresource(
-            name=str(part["name"]).partition("/")[2],
-            kind=str(part.get("kind")),
-            group=str(part.get("group") or served.group),
-            version=str(part.get("version") or served.version),
-            verbs=_texts(part, "verbs"),
-        )
-        for part in parts
-        if str(part["name"]).partition("/")[0] == plural
+        if "/" not in str(each.get("name"))
     )
 
 

@@ -80,12 +80,12 @@ def path_of(*segments: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourcePath:
-    """A collection, an object in it, or a part of that object.
+    """A collection, an object in it, or a subresource of that object.
 
-    ResourcePath(PODS)                                   pods of all namespaces
-    ResourcePath(PODS, "default")                        pods of one namespace
-    ResourcePath(PODS, "default", "web")                 one pod
-    ResourcePath(PODS, "default", "web").part("log")     a subresource of it
+    ResourcePath(PODS)                                           pods of all namespaces
+    ResourcePath(PODS, "default")                                pods of one namespace
+    ResourcePath(PODS, "default", "web")                         one pod
+    ResourcePath(PODS, "default", "web").with_subresource("log")
     """
 
     resource: GroupVersionResource
@@ -97,8 +97,8 @@ class ResourcePath:
     def path(self) -> str:
         """The path of the URL, encoded."""
         inside = ("namespaces", self.namespace) if self.namespace else ()
-        parts = tuple(part for part in (self.name, self.subresource) if part)
-        return self.resource.group_version.path + path_of(*inside, self.resource.resource, *parts)
+        behind = tuple(each for each in (self.name, self.subresource) if each)
+        return self.resource.group_version.path + path_of(*inside, self.resource.resource, *behind)
 
     @property
     def collection(self) -> "ResourcePath":
@@ -114,7 +114,7 @@ class ResourcePath:
         """Return an object of this collection."""
         return replace(self, name=name)
 
-    def part(self, subresource: str) -> "ResourcePath":
+    def with_subresource(self, subresource: str) -> "ResourcePath":
         """Return a subresource of this object."""
         return replace(self, subresource=subresource)
 
@@ -124,9 +124,9 @@ class ResourcePath:
         return replace(self, namespace=namespace, name=name)
 
     def __str__(self) -> str:
-        part = f"/{self.subresource}" if self.subresource else ""
+        subresource = f"/{self.subresource}" if self.subresource else ""
         subject = f" {self.key}" if self.name or self.namespace else ""
-        return f"{self.resource.group_resource}{part}{subject}"
+        return f"{self.resource.group_resource}{subresource}{subject}"
 
 
 def resource_path_of(

@@ -72,7 +72,7 @@ class LineSplitter:
     """Cuts a stream of chunks into lines; what is behind the last newline waits for the next."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -81,9 +81,9 @@ class LineSplitter:
         if end < 0:
             self._keep(chunk)
             return []
-        self._parts.append(chunk[:end])
-        lines = b"".join(self._parts).split(b"\n")
-        self._parts, self._size = [], 0
+        self._pieces.append(chunk[:end])
+        lines = b"".join(self._pieces).split(b"\n")
+        self._pieces, self._size = [], 0
         self._keep(chunk[end + 1 :])
         return [line for line in lines if line]
 
@@ -94,7 +94,7 @@ class LineSplitter:
 
     def _keep(self, part: bytes) -> None:
         if part:
-            self._parts.append(part)
+            self._pieces.append(part)
             self._size += len(part)
         if self._size > LONGEST_LINE:
             raise ValueError(f"an event of more than {LONGEST_LINE} bytes")

@@ -57,7 +57,7 @@ async def commit(writer: Writer, place: ResourcePath, before: Object, after: Obj
     planned = plan_commit(before, after)
     if planned is None:
         return after
-    target = place.part(planned.subresource)
+    target = place.with_subresource(planned.subresource)
     return await writer.patch(target, PatchType.MERGE, planned.patch)
 
 

@@ -334,7 +334,7 @@ class ClientContract:
         )  # fmt: skip
 
         written = await member_client.update(
-            resource_path_of(DEPLOYMENTS, made).part("status"), changed
+            resource_path_of(DEPLOYMENTS, made).with_subresource("status"), changed
         )
 
         assert written["spec"]["replicas"] == 1

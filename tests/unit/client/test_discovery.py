@@ -101,3 +101,14 @@ def test_old_servers_list_their_groups():
 
     assert read_group_versions(core) == (GroupVersion("", "v1"),)
     assert read_group_versions(named) == (GroupVersion("apps", "v1"),)
+
+
+def test_a_list_of_any_length_is_read_in_one_pass():
+    many = 30_000
+    listed = [{"name": f"r{n}", "kind": "R"} for n in range(many)]
+    listed += [{"name": f"r{n}/status", "kind": "R"} for n in range(many)]
+
+    found = read_resource_list({"resources": listed}, GroupVersion("apps", "v1"))
+
+    assert len(found) == many
+    assert {tuple(part.name for part in each.subresources) for each in found} == {("status",)}

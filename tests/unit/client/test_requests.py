@@ -12,7 +12,7 @@ from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, PODS, pod
         (ResourcePath(PODS, "default"), "/api/v1/namespaces/default/pods"),
         (ResourcePath(PODS, "default", "web"), "/api/v1/namespaces/default/pods/web"),
         (
-            ResourcePath(PODS, "default", "web").part("log"),
+            ResourcePath(PODS, "default", "web").with_subresource("log"),
             "/api/v1/namespaces/default/pods/web/log",
         ),
         (ResourcePath(DEPLOYMENTS, "a", "b"), "/apis/apps/v1/namespaces/a/deployments/b"),

@@ -59,7 +59,7 @@ class HubInMemory:
     ):
         self._maybe_fail()
         assert patch_type is PatchType.MERGE
-        target = place.part("")
+        target = place.with_subresource("")
         self._compare(target, metadata_of(patch).get("resourceVersion", ""))
         return self._store(target, apply_merge_patch(self.objects[target], patch))
 

@@ -222,7 +222,7 @@ async def obtain_token(
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": _TEN_YEARS},
     }
-    answer = await member.create(names.account_place(account).part("token"), request)
+    answer = await member.create(names.account_place(account).with_subresource("token"), request)
     requested = str(find_at(answer, "status", "token") or "")
     expires = str(find_at(answer, "status", "expirationTimestamp") or "")
     return AccountToken(requested.encode(), expires=expires)
