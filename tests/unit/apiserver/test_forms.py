@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of, served
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.forms import Form
+from clusterspace.apiserver.forms import Form, table_of
+from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.store.interface import KeyValue, Revision
-from clusterspace.errors import StoreCorrupt
+from clusterspace.errors import BadRequest, StoreCorrupt
 from clusterspace.kube.objects import Object
+from clusterspace.kube.tables import IncludeObject
 
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
 values = st.recursive(
@@ -123,3 +125,45 @@ def test_labels_are_read_without_the_rest(labels: dict[str, str] | None) -> None
     held = config_map() if labels is None else config_map(labels=labels)
 
     assert forms.labels_in(entry_of(held)) == (labels or {})
+
+
+NOW = 1_700_000_000.0
+
+
+def shown(include: IncludeObject) -> Object:
+    made = config_map("web", creationTimestamp="2023-11-14T22:12:20Z", data={"a": "1", "b": "2"})
+    return table_of(
+        [made],
+        CONFIG_MAPS.printer,
+        list_metadata={"resourceVersion": "9", "selfLink": "x"},
+        include=include,
+        now=NOW,
+    )
+
+
+def test_a_row_has_the_kinds_cells_and_the_lists_version() -> None:
+    table = shown(IncludeObject.NONE)
+
+    assert table["metadata"] == {"resourceVersion": "9"}
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Data", "Age"]
+    assert table["rows"][0]["cells"] == ["web", 2, "60s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "ConfigMap")],
+)
+def test_a_row_carries_as_much_of_its_object_as_was_asked_for(text: str, kind: str) -> None:
+    row = shown(read_include(text))["rows"][0]
+
+    assert row["object"]["kind"] == kind
+    assert ("data" in row["object"]) == (kind == "ConfigMap")
+
+
+def test_a_row_may_carry_nothing() -> None:
+    assert shown(read_include("None"))["rows"][0].get("object") is None
+
+
+def test_another_amount_is_refused() -> None:
+    with pytest.raises(BadRequest, match="Metadata, Object, None"):
+        read_include("Everything")
