@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 _ANCHORS: Final = {
-    "kopf": ("85", "17,500", "27, 196", "31 of 681 (5%)", "6%", "8.9%"),
-    "starlette": ("34", "6,700", "20, 148", "17 of 504 (3%)", "7%", "3.2%"),
-    "httpcore": ("31", "7,100", "22, 102", "30 of 429 (7%)", "8%", "7.7%"),
+    "kopf": ("87", "17,953", "39, 218", "26 of 694 (3%)", "7%", "9.6%"),
+    "starlette": ("36", "7,075", "24, 204", "12 of 527 (2%)", "7%", "3.5%"),
+    "httpcore": ("31", "7,139", "28, 103", "30 of 429 (6%)", "8%", "7.8%"),
 }
+"""The same figures of code that we learn from, by this program: `-m tools.measure DIRECTORY`."""
 _ROWS: Final = (
     "modules",
     "lines",
@@ -95,8 +96,10 @@ def _length(node: ast.stmt) -> int:
 
 
 def _has_one_caller(name: str, text: str) -> bool:
+    """Whether a private function is mentioned once, by a call; one that a table names is data."""
     is_private = name.startswith("_") and not name.startswith("__")
-    return is_private and len(re.findall(rf"\b{name}\b", text)) == 2
+    is_mentioned_once = is_private and len(re.findall(rf"\b{name}\b", text)) == 2
+    return is_mentioned_once and len(re.findall(rf"\b{name}\(", text)) == 2
 
 
 def figures_of(modules: list[Module]) -> tuple[str, ...]:
