@@ -160,6 +160,9 @@ class Directory:
         )
 
     def _cluster_changed(self, update: Update) -> None:
+        # Called by the informer, in the order of its events, with no wait in between: whoever
+        # listens hears of a member after `members` knows it, and of its end after it is forgotten.
+        # So a watch that listens first and then counts may hear of a member twice, and misses none.
         cluster = update.decode_after()
         if cluster is None:
             self._known.pop(update.key, None)
@@ -201,6 +204,8 @@ class Directory:
         return self._secrets.cache.find(f"{ref.namespace}/{ref.name}")
 
     async def _close_left(self) -> None:
+        # Closing waits, and handlers of an informer may not. A member that left and joined again
+        # meanwhile is known again, and its connection stays.
         while True:
             await self._has_left.wait()
             self._has_left.clear()

@@ -131,6 +131,8 @@ class Sessions:
         """Remember that a run has found an object with this selector in a cluster."""
         key, now = _key(run, namespace, selector), self._clock.monotonic()
         known = self._found.get(key)
+        # Two objects of one run with the same selector in two clusters: it is not said which one's
+        # pods are meant next. That is remembered too, or a third request would seem certain again.
         is_same = known is None or now >= known.until or known.cluster == cluster
         self._found[key] = _Found(cluster if is_same else None, now + REMEMBERED_SECONDS)
         self._found.move_to_end(key)

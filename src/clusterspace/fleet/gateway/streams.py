@@ -40,13 +40,18 @@ class ClientStream:
         The caller has the turn, and keeps it for as long as the client takes: what anybody else
         wrote meanwhile would be read behind this all the same. A client that reads nothing is cut.
         """
+        # Written before anything is awaited: the caller's merger has moved its vector already, and
+        # an event of another cluster that went out in between would promise this one.
         self.write(lines)
         while self._stream.buffered > _UNREAD_BYTES and not self.ended.done():
             unread = self._stream.buffered
             try:
                 async with asyncio.timeout(self._slow_seconds):
                     await self._stream.drain()
+                    return
             except TimeoutError:
+                # Slow is not stuck: as long as something was read, the client is waited for, and
+                # with it every feed of this stream. They hold a line each, not what is behind it.
                 if self._stream.buffered < unread:
                     continue
                 metrics.watcher_evicted()

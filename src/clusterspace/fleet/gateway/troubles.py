@@ -199,6 +199,10 @@ class Troubles:
             await self._has_some.wait()
             await self._clock.sleep(LOOK_SECONDS)
             now = self._clock.monotonic()
+            # Requests go on noting while the looks are under way. What they note of a cluster that
+            # is being looked at ends with the look if it is due by then, else with the next one. A
+            # suspect is taken off before its look: one who is suspected meanwhile is looked at
+            # again.
             due = {name for name, each in self._shared.items() if _is_due(each, now)}
             due |= {name for _, name, each in self._own if _is_due(each, now)}
             due |= self._suspects
@@ -218,6 +222,7 @@ class Troubles:
                 if each.ended is not None and each.ended < calm:
                     self._own.pop(user, name)
             if is_calm:
+                # In the step in which that was seen: whoever notes trouble next sets it again.
                 self._has_some.clear()
 
     async def _look(self, cluster: str, find_connection: FindConnection) -> None:
@@ -225,7 +230,8 @@ class Troubles:
         connection = await find_connection(cluster)
         failure = None if connection is None else await _probe(connection)
         if failure is not None:
-            # It is not about one user after all.
+            # It is not about one user after all. Their own trouble stays beside the shared one: it
+            # has the longer pause, if this is not the first time.
             self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
             return
         self._end(self._shared.get(cluster))

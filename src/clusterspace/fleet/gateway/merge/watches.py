@@ -1,6 +1,6 @@
 """Many event streams to one, each event stamped with how far the whole stream has come.
 
-Each cluster of a stream is in one of four places:
+Each cluster of a stream is in one of three places:
 
     unseen ──first item──> in part ──last item of the last page──> followed at a version
       │                      ^                                        │
@@ -255,6 +255,10 @@ class WatchMerger:
 
     def _emit(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
         """Move the vector and write the event that has it: one step, whatever else goes on."""
+        # Invariant: what is remembered as sent, the vector, and the line that is returned change in
+        # this one step. A caller that awaited between this call and its write would let another
+        # cluster's event, stamped later, go out first: its vector says "east at 7" while the event
+        # 7 of east is still here. A client that breaks off there goes on from 7 and never sees it.
         if member.sent is not None:
             member.sent.note(change, item.head)
         own = item.head.resource_version
