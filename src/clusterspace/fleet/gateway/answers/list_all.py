@@ -73,7 +73,7 @@ class _Walk:
             is_vector = query.get("resourceVersion") not in ("", "0")
             copied = wanted.keys() if is_vector else context.fleet.all_clusters()
         judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
-        fanned = await fan_out(context, targets, self._asking_for(slice_of), judge)
+        fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
         self.replies += fanned.replies
         listed = [each.listed for each in fanned.replies if each.listed is not None]
         pinned = {each.cluster: each.metadata.resource_version for each in listed}
@@ -171,11 +171,13 @@ class _Walk:
         def slice_of(cluster: str) -> Slice:
             return Slice(start.limit, start.token, pinned[cluster], NOT_OLDER)
 
-        replies = await ask_all(self._context, clusters, self._asking_for(slice_of))
+        replies = await ask_all(self._context, clusters, self._request_for(slice_of))
         self.replies += replies
         return replies
 
-    def _asking_for(self, slice_of: "Callable[[str], Slice]") -> Callable[[Link], Awaitable[Reply]]:
+    def _request_for(
+        self, slice_of: "Callable[[str], Slice]"
+    ) -> Callable[[Link], Awaitable[Reply]]:
         context = self._context
         shared = without_paging(self._query)
         seconds = context.fleet.limits.list_seconds
