@@ -256,11 +256,8 @@ def summarize(explanation: Explanation, template: Object, followed: Policy | Non
             return f"{where}, and stays there: {binding.scheduled.message}"
         if binding.works_written.status == FALSE:
             return f"{where}, and what is there stays as it is: {binding.works_written.message}"
-        return (
-            f"{where}, and not applied on {ill}."
-            if ill
-            else (f"{where}, and applied on all of them.")
-        )
+        applied = f"not applied on {ill}" if ill else "applied on all of them"
+        return f"{where}, and {applied}."
 
     claim, at_home = claim_of(template), why_at_home(template)
     if at_home:

@@ -150,12 +150,11 @@ class DependencyDistributor(Reconciler):
         """Detach what is no longer needed; False when our caches turn out to be behind."""
         kept = {(each.kind, each.namespace, each.name) for each in needed}
         key = key_of(namespace_of(parent), name_of(parent))
-        orphans = [
-            each
-            for each in self._bindings.cache.objects_at(BY_REQUIRER, key)
-            for about in (template_of(each),)
-            if (about.kind, about.namespace, about.name) not in kept
-        ]
+        orphans: list[Object] = []
+        for each in self._bindings.cache.objects_at(BY_REQUIRER, key):
+            about = template_of(each)
+            if (about.kind, about.namespace, about.name) not in kept:
+                orphans.append(each)
         if not orphans:
             return True
         # By the template in our cache these are not needed. It may be an old one.
@@ -178,8 +177,7 @@ class DependencyDistributor(Reconciler):
             live = await self._hub.find(
                 ResourcePath(RESOURCE_BINDINGS, request.namespace, request.name)
             )
-            is_alive = live is not None and not is_being_deleted(live)
-            if live is not None and is_alive and propagates_dependencies(live):
+            if live is not None and not is_being_deleted(live) and propagates_dependencies(live):
                 return RequeueAfter(BEHIND_SECONDS)
         for orphan in orphans:
             await self._detach(orphan, request.namespace, request.name)

@@ -132,7 +132,11 @@ class PlacementController(Reconciler):
         self._picker = ClusterPicker(hub, caches, writer, clock)
         self._rollout = Rollout(caches, writer, clock, random=random)
         self._selectors: dict[str, tuple[Selector, ...]] = {}
-        """Of each placement, as its spec was seen last; while empty, no change concerns any."""
+        """Of each placement, as its spec was seen last.
+
+        While it is empty no change concerns any placement, and the many that come at a start cost
+        nothing. A placement that is listed after them is reconciled for itself, and reads them all.
+        """
         self._namespaces: dict[str, frozenset[str]] = {}
         """Of each placement, the namespaces whose content goes along."""
 
@@ -149,8 +153,12 @@ class PlacementController(Reconciler):
         for bindings in self._engine_bindings:
             yield Watch(bindings, to=self.placements_of_binding, settle_seconds=SETTLE_SECONDS)
         yield Watch(self._works, to=self.placements_of_work, settle_seconds=SETTLE_SECONDS)
-        yield Watch(self._clusters, to=self.every_placement, when=may_change_picks,
-                    settle_seconds=SETTLE_SECONDS)  # fmt: skip
+        yield Watch(
+            self._clusters,
+            to=self.every_placement,
+            when=may_change_picks,
+            settle_seconds=SETTLE_SECONDS,
+        )
         yield Watch(self._templates, to=self.placements_selecting, settle_seconds=SETTLE_SECONDS)
 
     async def reconcile(self, request: Request) -> Result:
@@ -297,16 +305,15 @@ class PlacementController(Reconciler):
 
     def _selecting(self, namespace: str, *states: Object | None) -> Iterable[Request]:
         """Yield the placements that select an object, in any of its states."""
+        known = [(each.get("apiVersion"), each.get("kind"), each) for each in states if each]
         for name, selectors in self._selectors.items():
-            is_inside = namespace and namespace in self._namespaces.get(name, ())
-            if is_inside or any(
-                (each.kind.api_version, each.kind.kind)
-                == (state.get("apiVersion"), state.get("kind"))
-                and each.means(state)
-                for state in states
-                if state is not None
+            is_inside = bool(namespace) and namespace in self._namespaces.get(name, ())
+            is_selected = any(
+                (each.kind.api_version, each.kind.kind) == (api_version, kind) and each.means(state)
                 for each in selectors
-            ):
+                for api_version, kind, state in known
+            )
+            if is_inside or is_selected:
                 yield Request(name)
 
     def every_placement(self, _: Update) -> Iterable[Request]:

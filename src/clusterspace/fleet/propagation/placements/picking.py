@@ -111,10 +111,9 @@ class KnownMembers:
         before, self._read = self._read, {}
         for key in sorted(self._cache.keys()):
             raw, known = self._cache.find_raw(key), before.get(key)
-            is_same = known is not None and known[0] is raw
-            self._read[key] = (
-                known if known and is_same else (raw, member_of(self._cache.find(key) or {}))
-            )
+            if known is None or known[0] is not raw:
+                known = raw, member_of(self._cache.find(key) or {})
+            self._read[key] = known
         return {member.name: member for _, member in self._read.values()}
 
 

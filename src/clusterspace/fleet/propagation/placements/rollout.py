@@ -82,7 +82,10 @@ def plan_rollout(clusters: Sequence[ClusterProgress], pace: Pace) -> Steps:
         else:
             rest.append(each)
 
-    # Clusters that work are touched only as far as enough others work.
+    # Clusters that work are touched only as far as enough others work. Four clusters, all ready
+    # and all behind, with 25% each way: 4 - (4 - 1) may be touched, so one goes forward and three
+    # are blocked. While that one is not ready yet, 3 - (4 - 1) may be touched: none. One that has
+    # failed is not ready either, and goes forward besides: a fix must not wait for what it mends.
     ready = sum(each.is_ready for each in rest)
     may_touch = ready - (pace.desired - pace.max_unavailable)
     leaving = [each for each in rest if each.state == UNSCHEDULED]

@@ -154,8 +154,7 @@ class KnownClusters:
         before, self._read = self._read, {}
         for key in sorted(self._cache.keys()):
             raw, known = self._cache.find_raw(key), before.get(key)
-            is_same = known is not None and known[0] is raw
-            self._read[key] = (
-                known if known and is_same else (raw, candidate_of(self._cache.find(key) or {}))
-            )
+            if known is None or known[0] is not raw:
+                known = raw, candidate_of(self._cache.find(key) or {})
+            self._read[key] = known
         return {candidate.name: candidate for _, candidate in self._read.values()}

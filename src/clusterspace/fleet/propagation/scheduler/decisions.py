@@ -129,6 +129,8 @@ def plan_in_group(
     if not filtered.fit:
         message = _no_fit(filtered.rejected)
         return replace(decision, reason=Reason.NO_CLUSTER_FIT, message=message)
+    # Room comes and goes, and weights are not exact: sharing out again what is right would move
+    # replicas, and so pods, each time anybody looks at the binding.
     targets: Counts | None = demand.placed
     is_asked_anew = demand.is_new or demand.is_changed or demand.is_fresh
     may_stay = (
