@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,14 +145,6 @@ class Site:
             return next((e for e in named if e["reason"] == reason), None)
 
         return await until(found)
-
-
-async def stays(ask: Callable[[], Awaitable[Any]], seconds: float = 0.5) -> None:
-    """Check that something stays true for a while."""
-    ends = asyncio.get_running_loop().time() + seconds
-    while asyncio.get_running_loop().time() < ends:
-        assert await ask()
-        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Works become objects on a member, and what they are like goes back."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -9,7 +10,6 @@ from tests.component.execution_site import (
     Site,
     executing,
     new_name,
-    stays,
     two_clusters,
     work_of,
 )
@@ -40,6 +40,7 @@ from clusterspace.testing.builders import (
     deployment,
     namespace,
 )
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -161,7 +162,8 @@ async def test_a_conflict_ends_by_itself_when_the_object_in_the_way_goes(site: S
     )
     work = await site.order(work_of(config_map(name, {"a": "1"})))
     await site.applied(name_of(work), "False")
-    await stays(lambda: is_failing(site, name_of(work)), seconds=1.5)
+    await settled()
+    assert await is_failing(site, name_of(work))
 
     await site.member.delete(map_place(name), DeleteOptions(uid_of(theirs)))
 
@@ -246,12 +248,10 @@ async def test_drift_that_comes_back_is_repaired_ever_more_slowly(site: Site) ->
     await spoil()
     await until(is_back)
     await spoil()
+    spoilt = time.monotonic()
 
-    async def is_spoilt() -> bool:
-        return not await is_back()
-
-    await stays(is_spoilt, seconds=0.6)
     await until(is_back)
+    assert time.monotonic() - spoilt >= 0.6
 
 
 async def test_two_owners_who_overwrite_take_an_object_from_each_other_ever_more_slowly(
@@ -271,15 +271,13 @@ async def test_two_owners_who_overwrite_take_an_object_from_each_other_ever_more
     async def is_ours_again() -> bool:
         return labels_of(await site.member.get(place))[stamps.WORK_ID] == ours
 
-    async def is_taken() -> bool:
-        return not await is_ours_again()
-
     await take()
     await until(is_ours_again)
     await take()
+    taken = time.monotonic()
 
-    await stays(is_taken, seconds=0.6)
     await until(is_ours_again)
+    assert time.monotonic() - taken >= 0.6
 
 
 async def test_an_object_deleted_on_the_member_is_made_again(site: Site) -> None:

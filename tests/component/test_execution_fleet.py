@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.component.execution_site import CLUSTER, Site, new_name, stays, two_clusters, work_of
+from tests.component.execution_site import CLUSTER, Site, new_name, two_clusters, work_of
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
@@ -20,6 +20,7 @@ from clusterspace.errors import CredentialsUnusable
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.kube.objects import Object, name_of, uid_of
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
+from clusterspace.testing.settled import settled
 
 
 @asynccontextmanager
@@ -78,7 +79,7 @@ async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
         else:
             pulled = {**cluster, "spec": {**cluster["spec"], "syncMode": "Pull"}}
             await site.hub.update(place, pulled)
-        await asyncio.sleep(0.3)
+        await settled()
 
         name = new_name()
         await site.order(work_of(config_map(name)))
@@ -86,4 +87,5 @@ async def test_a_cluster_that_is_gone_or_has_an_agent_is_not_served(
         async def is_absent() -> bool:
             return await site.member.find(ResourcePath(CONFIG_MAPS, "default", name)) is None
 
-        await stays(is_absent)
+        await settled()
+        assert await is_absent()

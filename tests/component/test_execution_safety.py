@@ -14,7 +14,6 @@ from tests.component.execution_site import (
     Site,
     executing,
     new_name,
-    stays,
     two_clusters,
     work_of,
 )
@@ -46,6 +45,7 @@ from clusterspace.testing.faults import (
     FaultProxy,
     Freeze,
     Reply,
+    Rule,
     Truncate,
     empty_list,
     fault_proxy,
@@ -53,6 +53,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -89,6 +90,15 @@ def deletions_in(proxy: FaultProxy) -> list[str]:
     return [each for each in proxy.requests if each.startswith("DELETE")]
 
 
+async def until_told(rule: Rule) -> None:
+    """Wait until a lie was told, heard and told again.
+
+    Who asks again has read the first answer; of one that goes on and on there is no second.
+    """
+    times = rule.hits + (1 if isinstance(rule.fault, Freeze | Truncate) else 2)
+    await until(lambda: rule.hits >= times)
+
+
 async def stale_list(site: Site) -> Reply:
     """Return a list of the member as it was before anything was placed."""
     answer = await site.member.connection.ask(ApiRequest("GET", ResourcePath(CONFIG_MAPS).path))
@@ -118,13 +128,14 @@ async def test_a_member_that_lies_about_what_it_holds_loses_nothing(site: Site, 
             works = [await site.order(work_of(config_map(each))) for each in names]
             for work in works:
                 await site.applied(name_of(work))
-            proxy.inject(FAULTS.get(fault, stale), when=lists_of("configmaps"), times=None)
+            rule = proxy.inject(FAULTS.get(fault, stale), when=lists_of("configmaps"), times=None)
             proxy.cut()
-            await asyncio.sleep(0.4)
+            await until_told(rule)
+            await settled(lied_to_by=[CLUSTER])
         async with executing(site, member=member):
             # A cold start under the same fault, and an order to carry out in the middle of it.
             await site.change_order(name_of(works[0]), lambda each: {**each, "data": {"b": "2"}})
-            await asyncio.sleep(0.4)
+            await until_told(rule)  # nothing is settled: all wait to know what is there
             assert deletions_in(proxy) == []
     for name in names:
         assert await site.member.find(map_place(name)) is not None
@@ -142,9 +153,10 @@ async def test_a_hub_that_lies_about_its_orders_loses_nothing(site: Site, fault:
         async with executing(Site(hub, member), member=member):
             work = await site.order(work_of(config_map(name)))
             await site.applied(name_of(work))
-            hub_proxy.inject(FAULTS[fault], when=lists_of("works"), times=None)
+            rule = hub_proxy.inject(FAULTS[fault], when=lists_of("works"), times=None)
             hub_proxy.cut()
-            await asyncio.sleep(0.4)
+            await until_told(rule)
+            await settled(lied_to_by=["hub"])
         assert deletions_in(member_proxy) == []
     assert await site.member.find(map_place(name)) is not None
 
@@ -173,9 +185,9 @@ async def test_an_object_that_was_handed_over_a_moment_ago_outlives_its_work(
     ):
         work = await site.order(work_of(config_map(name)))
         await site.applied(name_of(work))
-        proxy.inject(Freeze(), when=is_watch, times=None)
+        silence = proxy.inject(Freeze(), when=is_watch, times=None)
         proxy.cut()
-        await asyncio.sleep(0.3)
+        await until_told(silence)
         live = await site.member.get(map_place(name))
         labels = {key: each for key, each in labels_of(live).items() if key != stamps.MANAGED}
         kept = with_metadata(live, labels=labels)
@@ -290,14 +302,16 @@ async def test_too_many_deletions_pause_until_a_person_resumes_them(fresh_site: 
         await until(is_pausing)
         left = await count_left(site, names)
         assert left >= 20, "at most ten may go before somebody looks"
-        await stays(lambda: has_left(site, names, left), seconds=0.5)
+        await settled()
+        assert await has_left(site, names, left)
         cluster = await site.hub.get(ResourcePath(CLUSTERS, name=CLUSTER))
         told = find_condition(conditions_of(cluster), PAUSED) or {}
         assert "clusterspace resume" in told["message"]
         await site.event(PAUSED, CLUSTER)
     async with executing(site):
         # Whoever comes next keeps the pause.
-        await stays(lambda: has_left(site, names, left), seconds=0.4)
+        await settled()
+        assert await has_left(site, names, left)
         await resume(site.hub, CLUSTER, SystemClock())
         await until(lambda: has_left(site, names, 10))
         for work in works[:20]:

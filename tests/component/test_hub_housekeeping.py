@@ -1,6 +1,5 @@
 """What the hub does on its own account: namespaces end, owners' children go, events expire."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -24,9 +23,6 @@ from clusterspace.kube.objects import Object
 from clusterspace.kube.timestamps import format_time
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.steps import until
-
-SETTLED = 0.3
-"""Long enough for the collector to have looked, with the short pauses below."""
 
 
 @pytest.fixture
@@ -78,9 +74,25 @@ async def wait_for_names(hub: HubClient, expected: set[str]) -> None:
     await until(are_they)
 
 
+async def until_collected(hub: HubClient) -> None:
+    """Wait until the collector has looked at everything that was written before, and once more.
+
+    It looks at keys in their order: who comes last and is gone comes after all the others. What
+    came of the first look is looked at in the second.
+    """
+    nobody = {"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": "of-nobody"}
+    for _ in range(2):
+        await create(hub, "zz-last", nobody)
+
+        async def is_gone() -> bool:
+            return "zz-last" not in await names(hub)
+
+        await until(is_gone)
+
+
 async def stay_as_they_are(hub: HubClient, expected: set[str]) -> None:
-    """Give the collector time to do the wrong thing."""
-    await asyncio.sleep(SETTLED)
+    """Let the collector do the wrong thing."""
+    await until_collected(hub)
     assert await names(hub) == expected
 
 
@@ -232,7 +244,7 @@ async def test_a_pod_on_a_node_gets_its_time_to_stop_before_it_is_collected(
     )
 
     await delete(hub, "owner")
-    await asyncio.sleep(SETTLED)
+    await until_collected(hub)
 
     pod = await hub.do("GET", f"{pods}/p")
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
@@ -259,7 +271,10 @@ async def test_content_with_a_finalizer_holds_its_namespace(hub: HubClient) -> N
     await hub.do("POST", path, secret("held", finalizers=["example.com/hold"]))
 
     await hub.do("DELETE", "/api/v1/namespaces/team")
-    await asyncio.sleep(SETTLED)
+    # All that are to end are looked at in turn: whoever went last came after the others.
+    await new_namespace(hub, "team-after")
+    await hub.do("DELETE", "/api/v1/namespaces/team-after")
+    await wait_for_end(hub, "team-after")
 
     space = await hub.do("GET", "/api/v1/namespaces/team")
     assert space["status"]["phase"] == "Terminating"

@@ -27,6 +27,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -115,14 +116,14 @@ async def test_a_settled_placement_writes_nothing_when_it_is_looked_at_again(
     async with running(site):
         await site.place(placement("calm", namespace_selector("calm")))
         await site.until_settled("calm")
-        await asyncio.sleep(1.0)
+        await settled()
         before = await versions(site)
         east = ResourcePath(CLUSTERS, "", "east")
         await site.change(east, lambda held: with_metadata(held, labels={"moved": "yes"}))
-        await asyncio.sleep(1.0)
+        await settled()
         assert await versions(site) == before
     async with running(site):
-        await asyncio.sleep(2.0)
+        await settled()
         assert await versions(site) == before
 
 

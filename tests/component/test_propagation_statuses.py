@@ -1,6 +1,5 @@
 """Statuses against a live hub: what clusters report is shown on bindings and templates, calmly."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,12 +11,12 @@ from tests.component.works_site import Running, Site, running_works
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, PatchType, WriteOptions
-from clusterspace.fleet.propagation.statuses.controller import SETTLE_SECONDS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.crashes import CrashingClient
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -91,13 +90,13 @@ async def test_a_burst_of_reports_is_one_write_of_the_binding(
     place = await site.bind(template, *MEMBERS)
     works = await site.until_works(place, *MEMBERS)
     await until_equal(lambda: fully_applied(site, place), "False")
-    await asyncio.sleep(2 * SETTLE_SECONDS)
+    await settled()
     before = counting.status_writes[f"resourcebindings/{place.name}"]
 
     for work in works.values():
         await site.report(work)
     await until_equal(lambda: fully_applied(site, place), "True")
-    await asyncio.sleep(2 * SETTLE_SECONDS)
+    await settled()
 
     assert counting.status_writes[f"resourcebindings/{place.name}"] - before == 1
     assert f"configmaps/{name}" not in counting.status_writes
@@ -114,7 +113,7 @@ async def test_a_report_that_says_nothing_new_is_not_written(
     before = counting.status_writes[f"resourcebindings/{place.name}"]
 
     await site.report(work, message="done again")
-    await asyncio.sleep(3 * SETTLE_SECONDS)
+    await settled()
 
     assert counting.status_writes[f"resourcebindings/{place.name}"] == before
 
@@ -214,7 +213,7 @@ async def test_bindings_that_were_never_sent_anywhere_are_told_nothing(
     await site.change(
         place, lambda held: with_metadata(held, labels={**held["metadata"]["labels"], "a": "b"})
     )
-    await asyncio.sleep(3 * SETTLE_SECONDS)
+    await settled()
 
     assert place.resource == RESOURCE_BINDINGS
     assert f"resourcebindings/{place.name}" not in counting.status_writes

@@ -1,6 +1,5 @@
 """A cluster that joined by MemberCluster takes part in PropagationPolicies, with its taints."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +11,7 @@ from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -80,7 +80,7 @@ async def test_a_taint_keeps_new_work_away_until_it_is_tolerated_or_gone(joined:
     await place(joined, "repelled")
     await place(joined, "tolerated", {"key": "gpu", "operator": "Exists"})
     await joined.until_placed("tolerated")
-    await asyncio.sleep(0.5)
+    await settled()
     assert "repelled" not in await placed(joined, "west")
 
     await taint(joined)
@@ -91,5 +91,5 @@ async def test_a_taint_added_later_takes_nothing_away(joined: Invited) -> None:
     await place(joined, "early")
     await joined.until_placed("early")
     await taint(joined, GPU)
-    await asyncio.sleep(1)
+    await settled()
     assert "early" in await placed(joined, "west")

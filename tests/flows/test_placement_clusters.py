@@ -1,6 +1,5 @@
 """Which clusters ClusterResourcePlacements pick, as clusters and policies change."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,10 @@ from clusterspace.kube.objects import (
     Object,
     with_metadata,
 )
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until_equal
 
 TAINT: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
-MOMENT = 0.8
-"""Long enough for whatever would go wrong to have happened."""
 
 
 @pytest.fixture
@@ -134,7 +132,7 @@ async def test_a_cluster_that_loses_its_label_keeps_what_it_has(site: PlacementS
     await site.place(placement(policy=policy))
     await site.until_data("east", "settings", {"v": "1"})
     await site.change(place, lambda held: with_metadata(held, labels={}))
-    await asyncio.sleep(MOMENT)
+    await settled()
 
     assert await site.clusters() == ["east"]
     assert await site.data("east", "settings") == {"v": "1"}

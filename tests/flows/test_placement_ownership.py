@@ -1,6 +1,5 @@
 """Whose an object is: on a member, between placements, between a placement and a policy."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,10 @@ from clusterspace.kube.objects import (
     labels_of,
 )
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
 SETTINGS = ResourcePath(CONFIG_MAPS, "app", "settings")
-MOMENT = 0.8
-"""Long enough for whatever would go wrong to have happened."""
 
 
 @pytest.fixture
@@ -171,7 +169,7 @@ async def test_a_policy_does_not_take_what_a_placement_has(site: PlacementSite) 
         },
     }
     await site.put(PROPAGATION_POLICIES, policy)
-    await asyncio.sleep(MOMENT)
+    await settled()
 
     assert await site.data("west", "settings") is None
     assert await site.data("east", "settings") == {"v": "1"}

@@ -22,11 +22,10 @@ from clusterspace.kube.objects import name_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.sim.nodes import NodeShape, new_node, with_node_status, without_taints
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
 ONE_BY_ONE = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 0}
-MOMENT = 0.8
-"""Long enough for whatever would go wrong to have happened."""
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ async def test_a_cluster_that_cannot_take_a_change_holds_up_the_others(site: Pla
         return started.get("reason") == "RolloutNotStartedYet"
 
     await until(is_waiting)
-    await asyncio.sleep(MOMENT)
+    await settled()
     assert (await site.members["west"].get(web))["spec"]["replicas"] == 0
     assert "west" in await site.message("RolloutStarted")
     await add_node(site, "east")

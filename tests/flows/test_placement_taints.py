@@ -1,6 +1,5 @@
 """A taint is added, removed or tolerated: what every type of placement does, placed or not."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, with_metadata
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -34,8 +34,6 @@ TYPES: Mapping[str, Object] = {
 EARLY, LATE = "early", "late"
 """Whether a placement was there before the taint, and so placed already, or came after it."""
 ADDED, REMOVED, TOLERATED = "added", "removed", "tolerated"
-MOMENT = 0.8
-"""Long enough for whatever would go wrong to have happened."""
 
 Seen = Mapping[str, frozenset[str]]
 """The placements that had the cluster, after the taint was added and after it was removed."""
@@ -84,7 +82,7 @@ async def seen(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Seen]:
         # A new taint wakes nobody: only when everything is looked at again could it drive out.
         west = ResourcePath(CLUSTERS, "", "west")
         await site.change(west, lambda held: with_metadata(held, labels={"looked": "again"}))
-        await asyncio.sleep(MOMENT)
+        await settled()
         while_tainted = await on_west(site, [*early, *late])
         await site.taint("west")
 

@@ -124,6 +124,11 @@ class WorkQueue(Generic[Key]):
         """Let the key's next retry start with the shortest delay again."""
         self._retries.pop(key, None)
 
+    def due_within(self, seconds: float) -> dict[Key, float]:
+        """Return the keys to be worked on until then, with when: 0 for now, or being worked on."""
+        at_work = dict.fromkeys([*self._wanted_since, *self._worked_on_since], 0.0)
+        return self._later.due_until(self._clock.monotonic() + seconds) | at_work
+
     def retries_of(self, key: Key) -> int:
         """Return how often the key was retried since it was last forgotten."""
         retries = self._retries.get(key)
@@ -279,6 +284,9 @@ class _LaterKeys(Generic[Key]):
                 return due
             heappop(self._heap)
         return None
+
+    def due_until(self, time: float) -> dict[Key, float]:
+        return {key: due for key, due in self._due.items() if due <= time}
 
     def take_due(self, now: float) -> list[Key]:
         taken: list[Key] = []

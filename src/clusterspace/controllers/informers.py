@@ -89,7 +89,9 @@ class Informer:
         indexes: Mapping[str, IndexKeys] | None = None,
     ) -> None:
         self.cluster = cluster_client.cluster
+        self.cluster_client = cluster_client
         self.place = place
+        self.selection = selection
         self.cache = Cache(indexes)
         self._clock = cluster_client.connection.clock
         self._follower = Reflector(cluster_client, place, self.cache, selection)

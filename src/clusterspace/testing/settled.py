@@ -1,0 +1,119 @@
+"""A barrier: all that this event loop was going to do about what has happened is done.
+
+A test that claims "nothing happens" cannot wait for nothing; how long would be long enough? It
+can wait until everything that could have happened had its turn:
+
+    await hub.update(place, changed)
+    await settled()
+    assert await versions(hub) == before
+
+It sees what runs in this event loop. Other processes are out of its sight, and a cluster that
+cannot be asked counts as one that says nothing.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+from clusterspace.aio.queues import WorkQueue
+from clusterspace.client.requests import key_of
+from clusterspace.client.resources import ListOptions
+from clusterspace.controllers.informers import Informer
+from clusterspace.errors import ClusterspaceError
+from clusterspace.kube.objects import name_of, namespace_of, resource_version_of
+from clusterspace.testing.steps import PATIENCE, until
+
+T = TypeVar("T")
+_Contents: TypeAlias = dict[tuple[Any, ...], object]
+
+_SOON_SECONDS: Final = 1.0
+"""Longer than any controller waits for more of the same, or before the first of its retries."""
+
+_ANSWER_SECONDS: Final = 2.0
+_HEARTBEATS: Final = ("events", "internalmemberclusters", "leases", "memberclusters")
+"""Collections that change all the time, and that nobody takes orders from."""
+
+
+async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE) -> None:
+    """Wait until informers are up to date, queues are worked off, and nothing came of it.
+
+    What comes up again and again, like a look every second or a retry of what fails, counts as
+    done when it was done once more and changed nothing in any collection that is watched here.
+    Clusters that lie are not asked what they hold: nobody may come to believe it.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            seen: _Contents = {}
+            # Every event up to `seen` is in a cache, and its keys are in the queues, before these
+            # are worked off. If that wrote anything, `seen` is not what there is afterwards.
+            while (now := await _caught_up(lied_to_by)) != seen:
+                seen = now
+                await _work_off()
+    except TimeoutError:
+        raise AssertionError(f"something still goes on after {seconds:g} s") from None
+
+
+async def _caught_up(lied_to_by: Collection[str]) -> _Contents:
+    """Return what every watched collection holds, once the informers know it."""
+    found: _Contents = {}
+    for informer in _at_work(Informer):
+        is_heartbeat = informer.place.resource.resource in _HEARTBEATS
+        if not is_heartbeat and informer.cluster not in lied_to_by:
+            of = (informer.cluster, informer.place, informer.selection)
+            found[of] = await until(lambda each=informer: _versions(each))
+    return found
+
+
+async def _versions(informer: Informer) -> object:
+    """Return the versions in a collection, or nothing while the informer knows others."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            listed = await informer.cluster_client.list_objects(
+                informer.place, informer.selection or ListOptions()
+            )
+    except (ClusterspaceError, TimeoutError):
+        return "cannot be asked"
+    live = {key_of(namespace_of(each), name_of(each)): resource_version_of(each) for each in listed}
+    known = {key: informer.cache.find_version(key) for key in informer.cache}
+    is_known = live == {key: each and each.resource_version for key, each in known.items()}
+    return ("holds", live) if is_known else None
+
+
+async def _work_off() -> None:
+    """Wait until every key that is due now or soon was worked on."""
+    queues: list[WorkQueue[Any]] = _at_work(WorkQueue)
+    for queue in queues:
+        due = queue.due_within(_SOON_SECONDS)
+
+        def is_worked_off(queue: WorkQueue[Any] = queue, due: dict[Any, float] = due) -> bool:
+            # A key that is due at another time than it was has been worked on meanwhile.
+            now = queue.due_within(_SOON_SECONDS)
+            return not any(key in now and now[key] in (when, 0.0) for key, when in due.items())
+
+        await until(is_worked_off)
+
+
+def _at_work(kind: type[T]) -> list[T]:
+    """Return the objects of a kind that tasks of this loop are at work on, each once."""
+    found: dict[int, T] = {}
+    for task in asyncio.all_tasks():
+        for frame in _frames(task.get_coro()):
+            at_hand = [*frame.values(), *getattr(frame.get("self"), "__dict__", {}).values()]
+            found |= {id(each): each for each in at_hand if isinstance(each, kind)}
+    return list(found.values())
+
+
+def _frames(waiting: Any) -> Iterator[dict[str, Any]]:
+    """Yield the variables of the functions a task is in, from its first to the one that waits."""
+    while waiting is not None:
+        for prefix in ("cr", "ag", "gi"):
+            if frame := getattr(waiting, f"{prefix}_frame", None):
+                yield frame.f_locals
+        waiting = next(
+            (
+                inner
+                for prefix in ("cr", "ag", "gi")
+                if (inner := getattr(waiting, f"{prefix}_await", None)) is not None
+            ),
+            None,
+        )
