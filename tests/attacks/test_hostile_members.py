@@ -52,13 +52,14 @@ INITIAL = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchB
 EVERYTHING = ["h0", "e0.clusterspace.east", "w0.clusterspace.west"]
 AS_TABLE = (("Accept", TABLE),)
 COSTLY = {"endless", "gzip-bomb", "many-items", "slow-bytes", "slow-head"}
+PATIENT_SECONDS, LATE_SECONDS = 30.0, 3.0
 QUICK = sorted(REFUSING_KINDS.keys() - COSTLY)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
     """The hub, east and west, each with one ConfigMap in `shop`; grace is over at once."""
-    limits = FleetLimits(list_seconds=3.0, grace_seconds=0.0, lost_seconds=0.0)
+    limits = FleetLimits(list_seconds=PATIENT_SECONDS, grace_seconds=0.0, lost_seconds=0.0)
     async with fleet_site(tmp_path_factory.mktemp("fleet"), limits=limits) as running:
         sides = {"h0": running.hub, "e0": running.members["east"], "w0": running.members["west"]}
         for name, side in sides.items():
@@ -81,6 +82,10 @@ def behave(site: Site, member: HostileMember) -> Callable[[str], None]:
 
     def change(kind: str) -> None:
         member.behave = KINDS[kind]
+        # Only who is about the deadline has a short one: all clusters share this loop, and on a
+        # busy machine the good ones are late as well.
+        seconds = LATE_SECONDS if kind in COSTLY else PATIENT_SECONDS
+        object.__setattr__(site.running.fleet.limits, "list_seconds", seconds)
         site.running.fleet.directory.troubles.let_go(HOSTILE)
 
     return change
@@ -231,7 +236,11 @@ async def test_an_expired_version_is_believed_of_who_was_asked_for_one_and_of_no
     assert "about a resourceVersion that nobody asked for" in unasked.warning
 
 
-async def test_a_page_that_never_comes_hides_no_cluster_behind_it(site: Site):
+async def test_a_page_that_never_comes_hides_no_cluster_behind_it(
+    site: Site, behave: Callable[[str], None]
+):
+    behave("failing")  # and not as some earlier test left it
+
     async def first_page_only(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.parameter("continue"):
             return await refusing(410, "Expired")(asked, writer)

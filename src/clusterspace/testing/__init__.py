@@ -1,6 +1,7 @@
 """The test kit we ship.
 
 steps.py             until something holds; edit and delete as a user would
+settled.py       settled: a barrier after which nothing comes of what has happened
 clocks.py            time that a test moves
 builders.py          objects that tests begin with
 certificates.py      authorities and certificates made for a test
