@@ -22,7 +22,7 @@ from clusterspace.apiserver.store.interface import ABSENT, KeyValue
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.kube import statuses
-from clusterspace.kube.managed_fields.update import Write, track_update
+from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.kube.timestamps import format_time
 

@@ -20,7 +20,7 @@ from clusterspace.apiserver.verbs.resource_request import ResourceRequest, place
 from clusterspace.apiserver.writing import write_of
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.managers import track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of
 from clusterspace.kube.resources import GroupKind
 

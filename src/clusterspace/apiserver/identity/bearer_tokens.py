@@ -17,7 +17,7 @@ from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest, read_incoming
 from clusterspace.apiserver.writing import write_of
 from clusterspace.errors import BadRequest, ClusterspaceError
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.managers import track_update
 from clusterspace.kube.objects import Object, find_at
 
 API_AUDIENCE: Final = "https://kubernetes.default.svc"

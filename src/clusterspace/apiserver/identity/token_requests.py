@@ -18,7 +18,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.errors import BadRequest, Cause
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.managed_fields.update import Write, track_update
+from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of
 from clusterspace.kube.resources import GroupKind, GroupResource, GroupVersionKind
 from clusterspace.kube.timestamps import format_time

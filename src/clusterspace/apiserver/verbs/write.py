@@ -44,8 +44,7 @@ from clusterspace.apiserver.writing import (
 from clusterspace.builtins.validation.metadata import check_metadata_update
 from clusterspace.errors import ApiError, BadRequest, NotFound, RevisionMismatch
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.managed_fields.managers import are_alike_but_for_times
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.managers import are_alike_but_for_times, track_update
 from clusterspace.kube.names import generate_name
 from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of
 

@@ -22,16 +22,16 @@ from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
 from clusterspace.builtins.schemas import schema_for
 from clusterspace.errors import Malformed
-from clusterspace.kube.managed_fields.comparison import compare
 from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet, Path
 from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
-from clusterspace.kube.managed_fields.merging import merge
 from clusterspace.kube.managed_fields.typed_values import (
+    compare,
     field_schema,
     is_granular_list,
     is_granular_map,
     item_element,
     item_schema,
+    merge,
     object_schema,
     owned_fields,
 )

@@ -13,11 +13,8 @@ applier owns only what it said), and fill in what the server itself decides afte
 Reading order:
 
     field_sets      FieldSet: a set of paths, as `fieldsV1` writes it, and the elements of a path
-    typed_values    a value and its schema: owned whole or granular; which fields it has
-    comparison      two states of an object to the fields that changed
-    merging         a configuration into a live object; out of it what an applier gave up
-    managers        the entries of managedFields: read, write, sort, cap
-    update          Write: who, when, how; the decision for create, update and patch
+    typed_values    a value and its schema: which fields it has, what changed, how two merge
+    managers        the entries of managedFields; Write: who, when, how; create, update and patch
     apply           the decision for apply: does it fit, merge, give up, conflict
 
 It never reads a clock, never changes what it is given, and answers nonsense with an ApiError.

@@ -27,27 +27,34 @@ from clusterspace.errors import (
     MalformedObject,
 )
 from clusterspace.kube.causes import MOST
-from clusterspace.kube.managed_fields.comparison import Comparison, compare, same
 from clusterspace.kube.managed_fields.field_sets import FIELD, INDEX, FieldSet, as_text, path_text
 from clusterspace.kube.managed_fields.managers import (
     APPLY,
+    NEVER_OWNED,
     Entries,
     Entry,
     Identity,
+    Write,
     raw_entries,
     read_entries,
+    surrendered,
+    taken_over,
     with_entries,
     without_entries,
 )
-from clusterspace.kube.managed_fields.merging import given_up, merge, remove
 from clusterspace.kube.managed_fields.typed_values import (
+    Comparison,
+    compare,
     fitted,
+    given_up,
     item_element,
     item_schema,
+    merge,
     object_schema,
     owned_fields,
+    remove,
+    same,
 )
-from clusterspace.kube.managed_fields.update import NEVER_OWNED, Write, surrendered, taken_over
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -153,9 +160,15 @@ def _entries_before(live: Object | None, schema: Schema, write: Write) -> Entrie
 
 
 def _check_conflicts(others: Entries, comparison: Comparison, before: Object, write: Write) -> None:
+    # Changed fields are contested, removed ones are not: what the applier gave up goes only where
+    # nobody else owns it. A field that is applied with the value it has already is not changed
+    # either, so several appliers may own it, and each can give it up without taking it away.
     contested = {identity: entry.fields & comparison.changed for identity, entry in others.items()}
     conflicts = {identity: fields for identity, fields in contested.items() if fields}
     if conflicts and write.manager == KUBECTL:
+        # `kubectl apply` of former times wrote by update, so its fields belong to an updater such
+        # as `kubectl-client-side-apply`. An apply by the manager `kubectl` may take them over while
+        # they still are what the annotation says; what somebody changed since is contested.
         schema = object_schema(write.schema)
         own = _fields_still_as_applied(before, schema, write.api_version)
         conflicts = {owner: rest for owner, fields in conflicts.items() if (rest := fields - own)}
@@ -172,19 +185,19 @@ def conflict_error(conflicts: Mapping[Identity, FieldSet], entries: Entries) -> 
         )
         for owner, path in contested[:MOST]
     )
-    return Conflict(_message(causes, len(contested)), Details(causes=causes))
-
-
-def _message(causes: tuple[Cause, ...], count: int) -> str:
+    count = len(contested)
     if count == 1:
-        return f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        return Conflict(message, Details(causes=causes))
+    # kubectl prints this text as it is: each owner once, its fields in a list below.
     lines: list[str] = []
-    for message, group in groupby(causes, key=lambda cause: cause.message):
-        lines.append(f"{message.replace('conflict', 'conflicts', 1)}:")
+    for owner_message, group in groupby(causes, key=lambda cause: cause.message):
+        lines.append(f"{owner_message.replace('conflict', 'conflicts', 1)}:")
         lines.extend(f"- {cause.field}" for cause in group)
     if count > len(causes):
         lines.append(f"and {count - len(causes)} more")
-    return f"Apply failed with {count} conflicts: " + "\n".join(lines)
+    listed = "\n".join(lines)
+    return Conflict(f"Apply failed with {count} conflicts: {listed}", Details(causes=causes))
 
 
 def _owner_text(entry: Entry) -> str:

@@ -6,7 +6,7 @@ from clusterspace.apis import stamps
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
 from clusterspace.builtins.schemas import schema_for
-from clusterspace.kube.managed_fields.update import Write, track_update
+from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, annotations_of, labels_of, with_metadata
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.schemas.model import ANYTHING

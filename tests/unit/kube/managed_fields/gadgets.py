@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from clusterspace.kube.managed_fields.field_sets import FieldSet
-from clusterspace.kube.managed_fields.managers import read_entries
-from clusterspace.kube.managed_fields.update import Write
+from clusterspace.kube.managed_fields.managers import Write, read_entries
 from clusterspace.kube.schemas.model import Schema
 
 NOW = "2026-01-02T03:04:05Z"

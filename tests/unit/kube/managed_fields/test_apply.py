@@ -19,9 +19,8 @@ from tests.unit.kube.managed_fields.gadgets import (
 
 from clusterspace.errors import ApiError, BadRequest, Conflict
 from clusterspace.kube.managed_fields.apply import apply
-from clusterspace.kube.managed_fields.comparison import compare
-from clusterspace.kube.managed_fields.typed_values import object_schema, owned_fields
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.managers import track_update
+from clusterspace.kube.managed_fields.typed_values import compare, object_schema, owned_fields
 from clusterspace.kube.objects import with_metadata
 from clusterspace.kube.schemas.model import ANYTHING
 

@@ -8,7 +8,7 @@ from tests.unit.kube.managed_fields.gadgets import LATER, gadget, owned_json, ow
 
 from clusterspace.errors import Conflict
 from clusterspace.kube.managed_fields.apply import ANNOTATION, apply
-from clusterspace.kube.managed_fields.update import track_update
+from clusterspace.kube.managed_fields.managers import track_update
 
 
 def annotated(spec: dict[str, Any], text: str | None = None) -> dict[str, Any]:

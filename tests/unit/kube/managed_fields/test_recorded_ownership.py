@@ -18,8 +18,12 @@ from clusterspace.builtins import normal_form
 from clusterspace.builtins.schemas import schema_for
 from clusterspace.errors import ApiError
 from clusterspace.kube.managed_fields.apply import apply
-from clusterspace.kube.managed_fields.managers import raw_entries, without_entries
-from clusterspace.kube.managed_fields.update import Write, track_update
+from clusterspace.kube.managed_fields.managers import (
+    Write,
+    raw_entries,
+    track_update,
+    without_entries,
+)
 from clusterspace.kube.objects import with_metadata
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.schemas.model import Schema
