@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conformance.kubectl_stage import Ran, Stage
 
-from clusterspace.kube.json_pointers import read_pointer
+from clusterspace.kube.json_patches import read_pointer
 
 Check = Callable[[Stage, Ran], None]
 

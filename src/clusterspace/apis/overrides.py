@@ -25,7 +25,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.policies import affinity_causes, selector_causes
 from clusterspace.errors import Cause, OverrideFailed
 from clusterspace.kube import causes
-from clusterspace.kube.json_pointers import Steps, read_pointer, write_pointer
+from clusterspace.kube.json_patches import Steps, read_pointer, write_pointer
 from clusterspace.kube.names import (
     label_key_problems,
     label_value_problems,

@@ -24,11 +24,11 @@ tables.py               Table and PartialObjectMetadata, for `kubectl get`
 discovery_documents.py  APIGroupDiscoveryList and the legacy discovery documents
 shapes.py               how much there may be in one object, counted while it is read
 json_errors.py          what is wrong with a JSON text or value, in the words clients know
-json_pointers.py        `/metadata/labels/a~1b` to steps, and back
 json_paths.py           JSONPath as printer columns and scale paths use it
 protobuf/               Kubernetes protobuf bodies to and from objects
 schemas/                structural schemas: defaulting, pruning, validation
 cel/                    the Common Expression Language of `x-kubernetes-validations`
-patches/                JSON patch, merge patch, strategic merge patch
+json_patches.py         JSON patch with its pointers, JSON merge patch
+strategic_merge.py      strategic merge patch: lists are merged as the schema says
 managed_fields/         who owns which fields: server-side apply
 """

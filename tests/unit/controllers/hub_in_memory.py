@@ -11,9 +11,9 @@ from clusterspace.client.resources import (
     WriteOptions,
 )
 from clusterspace.errors import AlreadyExists, Conflict, NotFound
+from clusterspace.kube.json_patches import apply_merge_patch
 from clusterspace.kube.objects import Object, metadata_of, name_of, resource_version_of, uid_of
 from clusterspace.kube.objects import with_metadata as changed_metadata
-from clusterspace.kube.patches.merge_patch import apply_merge_patch
 
 PLAIN = WriteOptions()
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from clusterspace.controllers.commit import merge_difference, plan_commit
 from clusterspace.errors import MixedCommit
+from clusterspace.kube.json_patches import apply_merge_patch
 from clusterspace.kube.objects import Object, with_metadata, with_value
-from clusterspace.kube.patches.merge_patch import apply_merge_patch
 from clusterspace.testing.builders import deployment
 
 LEAVES = st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=3)

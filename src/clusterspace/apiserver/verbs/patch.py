@@ -18,12 +18,11 @@ from clusterspace.apiserver.verbs.write import change, create_object
 from clusterspace.apiserver.writing import Edit, write_of
 from clusterspace.errors import BadRequest, MalformedObject
 from clusterspace.kube import causes, statuses
+from clusterspace.kube.json_patches import apply_json_patch, apply_merge_patch, parse_json_patch
 from clusterspace.kube.managed_fields.apply import apply as apply_fields
 from clusterspace.kube.objects import Object, metadata_of
-from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_patch
-from clusterspace.kube.patches.merge_patch import apply_merge_patch
-from clusterspace.kube.patches.strategic import apply_strategic_merge
 from clusterspace.kube.resources import GroupKind
+from clusterspace.kube.strategic_merge import apply_strategic_merge
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

@@ -20,7 +20,12 @@ from clusterspace.apis.policies import Precision, best_precision, selectors_of
 from clusterspace.apiserver.http.documents import YamlFault, compose_yaml
 from clusterspace.errors import InapplicablePatch, Malformed, MalformedSelector, OverrideFailed
 from clusterspace.fleet.propagation.scheduler.affinities import Traits, read_affinity
-from clusterspace.kube.json_pointers import read_pointer
+from clusterspace.kube.json_patches import (
+    Operation,
+    apply_json_patch,
+    parse_json_patch,
+    read_pointer,
+)
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -29,7 +34,6 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.kube.patches.json_patch import Operation, apply_json_patch, parse_json_patch
 from clusterspace.kube.resources import GroupKind
 
 _IN_TEMPLATE: Final = ("spec", "template", "spec", "containers")

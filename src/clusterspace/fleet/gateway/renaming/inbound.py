@@ -24,7 +24,7 @@ from clusterspace.fleet.gateway.renaming import edits, rules
 from clusterspace.fleet.gateway.renaming.edits import EACH, Change, Fields, Node, Tree
 from clusterspace.fleet.gateway.renaming.rules import unqualifier
 from clusterspace.kube import statuses
-from clusterspace.kube.json_pointers import read_pointer
+from clusterspace.kube.json_patches import read_pointer
 from clusterspace.kube.protobuf.messages import Message, Shape, find_kind, get_message
 from clusterspace.kube.protobuf.wire import (
     WireType,

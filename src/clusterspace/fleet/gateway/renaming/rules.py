@@ -22,7 +22,7 @@ from clusterspace.fleet.gateway import names
 from clusterspace.fleet.gateway.names import HUB, Naming, Subject
 from clusterspace.fleet.gateway.renaming import edits
 from clusterspace.fleet.gateway.renaming.edits import Change, Edit, Fields, Tree
-from clusterspace.kube.json_pointers import Steps, read_pointer
+from clusterspace.kube.json_patches import Steps, read_pointer
 from clusterspace.kube.objects import Object
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

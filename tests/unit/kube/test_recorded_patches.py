@@ -10,10 +10,9 @@ from tests.corpus import load_scenario
 
 from clusterspace import errors
 from clusterspace.builtins.schemas import schema_for
+from clusterspace.kube.json_patches import apply_json_patch, apply_merge_patch, parse_json_patch
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
-from clusterspace.kube.patches.json_patch import apply_json_patch, parse_json_patch
-from clusterspace.kube.patches.merge_patch import apply_merge_patch
-from clusterspace.kube.patches.strategic import apply_strategic_merge
+from clusterspace.kube.strategic_merge import apply_strategic_merge
 
 DECIDED_ELSEWHERE = {
     "NotFound": "the object is looked up before a patch is applied",

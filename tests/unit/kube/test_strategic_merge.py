@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace import errors
-from clusterspace.kube.patches.strategic import apply_strategic_merge
 from clusterspace.kube.schemas.model import Schema
+from clusterspace.kube.strategic_merge import apply_strategic_merge
 
 CONTAINER = {
     "type": "object",

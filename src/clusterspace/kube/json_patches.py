@@ -1,13 +1,11 @@
-"""JSON patch (RFC 6902): a list of operations, each on one place of the document.
+"""JSON patch and JSON merge patch, the patches of the RFCs, and the pointers that JSON patch uses.
 
-Read once with `parse_json_patch`, applied as often as a retried write needs with
-`apply_json_patch`. Like kube-apiserver and unlike the RFC: a missing value is null, `test` takes
-a missing key for null, `replace` sets a missing key, a negative index counts from the end, only
-`replace` and `test` may name the whole document, and numbers are equal when they are written the
-same. Like the RFC and unlike kube-apiserver: `copy` needs something to be there, pointers start
-with a slash, and an index has no leading zeros.
+A JSON patch (RFC 6902) is a list of operations, each on one place that a JSON pointer (RFC 6901)
+names. A merge patch (RFC 7386) is an object with the fields that change, null for those that go.
+Nothing here edits what it is given: a result shares with its inputs whatever did not change.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -15,8 +13,61 @@ import msgspec
 
 from clusterspace import errors
 from clusterspace.kube.json_errors import cannot_unmarshal
-from clusterspace.kube.json_pointers import Steps, find_index, read_pointer, write_pointer
 from clusterspace.kube.objects import Object
+
+# JSON pointers: `/metadata/annotations/example.com~1owner` as steps, and back.
+
+Steps = tuple[str, ...]
+"""The keys and indices from the root to one place, unescaped."""
+
+_BAD_ESCAPE: Final = re.compile(r"~(?![01])")
+
+_LONGEST_INDEX: Final = 9
+"""Digits in an index: enough for any list we can hold, too few for int() to refuse."""
+
+
+def read_pointer(text: str) -> Steps:
+    """Return the steps of a pointer; ValueError when it is not one."""
+    if not text:
+        return ()
+    if not text.startswith("/"):
+        raise ValueError(f"the JSON pointer {text!r} must be empty or start with a slash")
+    if "~" not in text:
+        return tuple(text[1:].split("/"))
+    if _BAD_ESCAPE.search(text):
+        raise ValueError(f"the JSON pointer {text!r} has a ~ that is neither ~0 nor ~1")
+    # ~1 first: the other way round, ~01 would become a slash.
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+
+
+def write_pointer(steps: Steps) -> str:
+    """Return the pointer text of these steps."""
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def find_index(step: str, length: int) -> int | None:
+    """Return the index a step spells in a list, or None.
+
+    Leading zeros are no index. A sign counts from the end, which RFC 6901 does not know and
+    kube-apiserver accepts: `-1` is the last element.
+    """
+    digits = step.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _LONGEST_INDEX:
+        return None
+    if digits[0] == "0" and step != "0":
+        return None
+    index = int(step)
+    if index >= 0:
+        return index
+    return index + length if index + length >= 0 else None
+
+
+# JSON patch. Read once with `parse_json_patch`, applied as often as a retried write needs with
+# `apply_json_patch`. Like kube-apiserver and unlike the RFC: a missing value is null, `test` takes
+# a missing key for null, `replace` sets a missing key, a negative index counts from the end, only
+# `replace` and `test` may name the whole document, and numbers are equal when they are written the
+# same. Like the RFC and unlike kube-apiserver: `copy` needs something to be there, pointers start
+# with a slash, and an index has no leading zeros.
 
 MAX_OPERATIONS: Final = 10_000
 """kube-apiserver's limit, so that a small body cannot buy unbounded work."""
@@ -229,3 +280,46 @@ def _key_in(container: Any, path: Steps, depth: int) -> str | int:
 def _nothing_at(path: Steps, depth: int) -> errors.InapplicablePatch:
     place = write_pointer(path[: depth + 1])
     return errors.InapplicablePatch(f"there is nothing at {place}", place=place)
+
+
+# JSON merge patch. One rule is kube-apiserver's and not the RFC's: nulls in objects inside a list
+# go as well, so a patch never brings in a field that is there and empty at once.
+
+
+def apply_merge_patch(document: Object, patch: Any) -> Object:
+    """Return the document with the patch merged in; the same document for an empty patch."""
+    if patch is None:
+        raise errors.MalformedPatch("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        problem = cannot_unmarshal(patch, into="Go value of type map[string]interface {}")
+        raise errors.MalformedPatch(f"error decoding patch: {problem}")
+    try:
+        return _merged(document, cast("Object", patch))
+    except RecursionError as error:
+        raise errors.MalformedPatch("the patch is nested too deeply") from error
+
+
+def _merged(document: Object, patch: Object) -> Object:
+    if not patch:
+        return document
+    merged = dict(document)
+    for key, change in patch.items():
+        if change is None:
+            merged.pop(key, None)
+            continue
+        current = merged.get(key)
+        if isinstance(change, dict) and isinstance(current, dict):
+            merged[key] = _merged(cast("Object", current), cast("Object", change))
+        else:
+            merged[key] = _without_nulls(change)
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return the value with no null fields in any object in it; null list elements stay."""
+    if isinstance(value, dict):
+        fields = cast("Object", value)
+        return {key: _without_nulls(part) for key, part in fields.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(element) for element in cast("list[Any]", value)]
+    return value

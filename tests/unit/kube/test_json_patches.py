@@ -1,4 +1,4 @@
-"""JSON patches do what RFC 6902 says, with kube-apiserver's limits and refusals."""
+"""JSON pointers, JSON patch and merge patch, as the RFCs say and as kube-apiserver differs."""
 
 from typing import Any
 
@@ -10,13 +10,61 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterspace import errors
-from clusterspace.kube.json_pointers import write_pointer
-from clusterspace.kube.patches.json_patch import (
+from clusterspace.kube.json_patches import (
     MAX_COPIED_BYTES,
     MAX_OPERATIONS,
     apply_json_patch,
+    apply_merge_patch,
+    find_index,
     parse_json_patch,
+    read_pointer,
+    write_pointer,
 )
+
+# Pointers.
+
+
+@given(st.lists(st.text(alphabet="ab~/01-"), max_size=5).map(tuple))
+def test_steps_survive_being_written_and_read(steps: tuple[str, ...]) -> None:
+    assert read_pointer(write_pointer(steps)) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", ()),
+        ("/", ("",)),
+        ("/a//b", ("a", "", "b")),
+        (
+            "/metadata/annotations/example.com~1owner",
+            ("metadata", "annotations", "example.com/owner"),
+        ),
+        ("/~01", ("~1",)),
+    ],
+)
+def test_pointers_name_the_steps_to_a_place(text: str, steps: tuple[str, ...]) -> None:
+    assert read_pointer(text) == steps
+
+
+@pytest.mark.parametrize("text", ["a", "a/b", "/~", "/~2", "/a~/b"])
+def test_what_is_not_a_pointer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="JSON pointer"):
+        read_pointer(text)
+
+
+@pytest.mark.parametrize(("step", "index"), [("0", 0), ("7", 7), ("10", 10), ("-1", 4), ("-5", 0)])
+def test_plain_numbers_are_indices(step: str, index: int) -> None:
+    assert find_index(step, length=5) == index
+
+
+@pytest.mark.parametrize(
+    "step", ["", "-", "-6", "-0", "--1", "+1", "01", "1.0", "1 ", "²", "٣", "9" * 5000]
+)
+def test_nothing_else_is_an_index(step: str) -> None:
+    assert find_index(step, length=5) is None
+
+
+# JSON patch.
 
 
 def patched(document: Any, *operations: Any) -> Any:
@@ -326,3 +374,146 @@ def test_any_json_is_a_patch_or_refused_as_one(document: Any, raw: Any) -> None:
         answer = refusal
 
     assert isinstance(answer, dict | errors.ApiError)
+
+
+# Merge patch.
+
+merge_keys = st.sampled_from(["a", "b", "c"])
+merge_scalars = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "x"])
+merge_values = st.recursive(
+    merge_scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(merge_keys, inner),
+    max_leaves=12,
+)
+merge_maps = st.dictionaries(merge_keys, merge_values)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(held) for key, held in value.items() if held is not None}
+    if isinstance(value, list):
+        return [without_nulls(held) for held in value]
+    return value
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal as JSON, where true and 1 are two things."""
+    encoder = msgspec.json.Encoder(order="deterministic")
+    return encoder.encode(left) == encoder.encode(right)
+
+
+def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The patch from one document to another; neither has a null."""
+    gone = {key: None for key in before if key not in after}
+    changed = {}
+    for key, wanted in after.items():
+        held = before.get(key)
+        if key in before and same(held, wanted):
+            continue
+        if isinstance(held, dict) and isinstance(wanted, dict):
+            wanted = diff(held, wanted)
+        changed[key] = wanted
+    return {**gone, **changed}
+
+
+# The examples of RFC 7386, appendix A, whose document and patch are both objects.
+@pytest.mark.parametrize(
+    ("document", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_the_examples_of_the_rfc_hold(document: Any, patch: Any, result: Any) -> None:
+    assert apply_merge_patch(document, patch) == result
+
+
+def test_a_null_in_an_object_in_a_list_is_an_absent_field() -> None:
+    patched = apply_merge_patch({}, {"list": [{"kept": 1, "gone": None}, None]})
+
+    assert patched == {"list": [{"kept": 1}, None]}
+
+
+def test_an_empty_patch_is_the_document_itself() -> None:
+    document = {"spec": {"replicas": 1}}
+
+    assert apply_merge_patch(document, {}) is document
+
+
+def test_what_the_patch_does_not_name_is_shared() -> None:
+    document = {"metadata": {"name": "web"}, "spec": {"template": {"x": 1}, "replicas": 1}}
+
+    patched = apply_merge_patch(document, {"spec": {"replicas": 2}})
+
+    assert patched["metadata"] is document["metadata"]
+    assert patched["spec"]["template"] is document["spec"]["template"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (None, "Invalid JSON Patch"),
+        (
+            [],
+            "error decoding patch: json: cannot unmarshal array into Go value of type "
+            "map[string]interface {}",
+        ),
+        (
+            1.5,
+            "error decoding patch: json: cannot unmarshal number into Go value of type "
+            "map[string]interface {}",
+        ),
+    ],
+)
+def test_a_patch_that_is_no_object_is_refused(patch: Any, message: str) -> None:
+    with pytest.raises(errors.MalformedPatch) as refusal:
+        apply_merge_patch({}, patch)
+
+    assert (refusal.value.message, refusal.value.code) == (message, 400)
+
+
+def test_a_patch_nested_without_end_is_refused() -> None:
+    patch: dict[str, Any] = {}
+    for _ in range(5000):
+        patch = {"a": patch}
+
+    with pytest.raises(errors.MalformedPatch, match="nested too deeply"):
+        apply_merge_patch({}, patch)
+
+
+@given(merge_maps, merge_maps)
+def test_applying_a_patch_twice_is_applying_it_once(document: Any, patch: Any) -> None:
+    once = apply_merge_patch(document, patch)
+
+    assert same(apply_merge_patch(once, patch), once)
+
+
+@given(merge_maps.map(without_nulls), merge_maps)
+def test_no_field_becomes_null(document: Any, patch: Any) -> None:
+    patched = apply_merge_patch(document, patch)
+
+    assert same(patched, without_nulls(patched))
+
+
+@given(merge_maps.map(without_nulls), merge_maps.map(without_nulls))
+def test_a_diff_applied_gives_the_other_document(before: Any, after: Any) -> None:
+    assert same(apply_merge_patch(before, diff(before, after)), after)
+
+
+@given(merge_maps, merge_values)
+def test_a_merge_changes_no_input(document: Any, patch: Any) -> None:
+    before = msgspec.json.encode([document, patch])
+    try:
+        apply_merge_patch(document, patch)
+    except errors.ApiError:
+        assert not isinstance(patch, dict)
+
+    assert msgspec.json.encode([document, patch]) == before
