@@ -560,14 +560,15 @@ class StoreContract:
         reports: list[str] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reports.append(context["message"]))
-        sink = ListSink()
-        broken = store.subscribe("/", after=store.current_revision, sink=BrokenSink())
+        sink, failing = ListSink(), BrokenSink()
+        broken = store.subscribe("/", after=store.current_revision, sink=failing)
         store.subscribe("/", after=store.current_revision, sink=sink)
 
         await put_all(store, ["/a", "/b"])
 
         assert [event.key for event in sink.events] == ["/a", "/b"]
         assert broken.revision == 1
+        assert isinstance(failing.ended_with, WatcherEvicted)  # it knows that it is behind
         assert len(reports) == 1
 
     # The end

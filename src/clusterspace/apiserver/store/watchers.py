@@ -259,6 +259,9 @@ class SinkSubscription:
             context = {"message": message, "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
             self._stop(Revision(events[0].revision - 1))
+            # It must learn that it is behind from here on: a cache of grants that stood still
+            # without knowing would go on granting what was taken away.
+            self._sink.end(WatcherEvicted(message))
 
     def end(self, reason: StoreError) -> None:
         """Tell the sink that nothing more will come."""
