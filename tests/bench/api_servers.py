@@ -73,7 +73,9 @@ def _resident_bytes(process: int) -> int:
 @contextmanager
 def running_hub(directory: Path, name: str = "hub", *command: str) -> Generator[ApiServer]:
     """Run a hub on disk, as a user does."""
-    hub = HubProcess(directory, [*(command or ("clusterspace", "hub")), "--store", "sqlite"])
+    # Members of benchmarks are on this machine, where a hub lets none be without being told.
+    options = ("--store", "sqlite", "--allow-member-cidrs", "127.0.0.0/8")
+    hub = HubProcess(directory, [*(command or ("clusterspace", "hub")), *options])
     try:
         hub.wait_ready()
         host, port = hub.address
