@@ -117,6 +117,7 @@ def test_the_audit_log_is_its_owners_and_is_turned_over(tmp_path: Path) -> None:
     assert lines == list(range(lines[0], 9))
 
 
+@pytest.mark.usefixtures("logged_errors")
 def test_a_turn_of_the_audit_log_that_failed_loses_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,7 +193,7 @@ class Connection:
     a get waiting. Every request has a deadline; reads are repeated where `retries` allows it.
     """
 
-    def __init__(  # noqa: PLR0913 - where, who, and what the process gives us, all of it named
+    def __init__(
         self,
         settings: ConnectionSettings,
         *,

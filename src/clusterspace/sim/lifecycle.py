@@ -25,7 +25,7 @@ RESCHEDULE_SECONDS: Final = 1.0
 class Lifecycle:
     """Schedules, starts, ends and removes the pods of one simulated cluster."""
 
-    def __init__(  # noqa: PLR0913 - the two who act, the two they look at, and time
+    def __init__(
         self,
         scheduler: SimApi,
         kubelet: SimApi,

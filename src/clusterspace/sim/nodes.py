@@ -190,7 +190,7 @@ def free_address(node: Object, pods: Iterable[Object]) -> str:
 class Heartbeats:
     """The kubelets' only other duty: registering nodes and renewing their leases."""
 
-    def __init__(  # noqa: PLR0913 - what a cluster's nodes are, named once
+    def __init__(
         self,
         api: SimApi,
         mirror: Mirror,

@@ -87,7 +87,7 @@ def build_access(store: Store) -> Access:
     return Access(role_cache, HubAuthorizer(role_cache))
 
 
-def resource_attributes(  # noqa: PLR0913 - each is a field of the request
+def resource_attributes(
     verb: str,
     group: str,
     resource: str,

@@ -93,7 +93,7 @@ class MemberExecution:
     # write is at a version that was seen, every deletion of a UID that was just looked at, and the
     # two slow each other down, since either takes the other's writes for drift.
 
-    def __init__(  # noqa: PLR0913 - what it needs, by name
+    def __init__(
         self,
         cluster_name: str,
         member: ClusterClient,

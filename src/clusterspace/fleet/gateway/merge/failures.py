@@ -149,7 +149,7 @@ def judge_page(
     return Verdict(warning=_missing_from(missing, asked))
 
 
-def judge_search(  # noqa: PLR0913 - replies, and what is known of the question
+def judge_search(
     replies: Sequence[Reply],
     skipped: Sequence[Skipped] = (),
     *,

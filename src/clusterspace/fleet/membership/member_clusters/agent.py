@@ -167,7 +167,7 @@ class MembershipAgent(Reconciler):
     workers = 1
     longest_retry_seconds = 30.0  # how late a heartbeat may be once a hub that was away is back
 
-    def __init__(  # noqa: PLR0913 - what it needs, by name
+    def __init__(
         self,
         hub: Client,
         caches: HubCaches,

@@ -182,7 +182,7 @@ def _relabelled(
     return tuple(changed)
 
 
-def _snapshot(  # noqa: PLR0913 - what every snapshot has
+def _snapshot(
     kind: str,
     placement: Object,
     name: str,
