@@ -26,7 +26,7 @@ from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
 from clusterspace.errors import BadRequest
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import describe_json_error
-from clusterspace.kube.protobuf.decoding import decode as decode_protobuf
+from clusterspace.kube.protobuf.bodies import decode as decode_protobuf
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 """As kube-apiserver: what fits into one etcd request, doubled."""

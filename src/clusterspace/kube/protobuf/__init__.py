@@ -1,13 +1,12 @@
 """Kubernetes protobuf bodies to and from the JSON objects everyone else works with.
 
-    body -> envelope -> messages (which fields?) -> decoding -> object
-    object -> encoding -> envelope -> body
+    body -> envelope -> messages (which fields?) -> decode -> object
+    object -> encode -> envelope -> body
 
 wire.py      the envelope with its four magic bytes; tags, varints and lengths
 values.py    what a number, a text or a time is on the wire and in JSON
 messages.py  the table of messages and their fields, from `fields.txt`
-decoding.py  a body to the object a Go client would have sent as JSON
-encoding.py  an object to the body a Go client would have sent
+bodies.py    a body to the object a Go client would have sent as JSON, and back
 
 **Which zeros are shown.** Go clients write every field that is not a pointer, set or not, so a
 zero on the wire may mean "nobody said anything". The table knows how each field is declared and

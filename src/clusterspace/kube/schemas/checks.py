@@ -25,9 +25,8 @@ from clusterspace.kube.field_paths import (
     quoted,
     value_text,
 )
-from clusterspace.kube.schemas.formats import find_format
 from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.patterns import compile_pattern
+from clusterspace.kube.schemas.strings import compile_pattern, find_format
 
 if TYPE_CHECKING:
     from clusterspace.kube.objects import Object

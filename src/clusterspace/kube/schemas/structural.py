@@ -12,10 +12,9 @@ from typing import Any, Final, cast
 
 from clusterspace.errors import Cause, MalformedSchema
 from clusterspace.kube import causes
-from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.patterns import compile_pattern
+from clusterspace.kube.schemas.model import Schema, check_shape, subschemas
 from clusterspace.kube.schemas.pruning import prune
-from clusterspace.kube.schemas.reading import check_shape, subschemas
+from clusterspace.kube.schemas.strings import compile_pattern
 from clusterspace.kube.schemas.validation import validate
 
 Raw = Mapping[str, Any]

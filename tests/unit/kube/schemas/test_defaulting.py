@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import MalformedObject
-from clusterspace.kube.schemas.model import Schema
+from clusterspace.kube.schemas.model import Schema, read_schema
 from clusterspace.kube.schemas.pruning import apply_defaults
-from clusterspace.kube.schemas.reading import read_schema
 
 
 def object_schema(**properties: Any) -> Schema:

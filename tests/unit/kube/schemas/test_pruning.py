@@ -8,9 +8,8 @@ from tests.corpus import load_scenario
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import MalformedObject
-from clusterspace.kube.schemas.model import Schema
+from clusterspace.kube.schemas.model import Schema, read_schema
 from clusterspace.kube.schemas.pruning import Pruned, prune
-from clusterspace.kube.schemas.reading import read_schema
 
 KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
 TEXT = {"type": "string"}

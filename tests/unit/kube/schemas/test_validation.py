@@ -8,8 +8,7 @@ from tests.corpus import load_scenario
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import Cause, MalformedObject
-from clusterspace.kube.schemas.model import Schema
-from clusterspace.kube.schemas.reading import read_schema
+from clusterspace.kube.schemas.model import Schema, read_schema
 from clusterspace.kube.schemas.validation import still_new, validate
 
 NOT_CHECKED_FURTHER = "some validation rules were not checked"

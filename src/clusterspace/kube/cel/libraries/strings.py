@@ -9,7 +9,7 @@ from clusterspace.kube.cel.libraries.standard import double_text, format_seconds
 from clusterspace.kube.cel.types import Library, Type
 from clusterspace.kube.cel.values import Duration, EvaluationFailed, Meter, Timestamp, kind_of
 from clusterspace.kube.field_paths import quoted
-from clusterspace.kube.schemas.patterns import compile_pattern
+from clusterspace.kube.schemas.strings import compile_pattern
 
 LIBRARY: Final = Library()
 
