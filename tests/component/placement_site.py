@@ -36,7 +36,7 @@ from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace

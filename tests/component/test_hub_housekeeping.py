@@ -20,7 +20,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own, remove
 from clusterspace.kube.objects import Object
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.steps import until
 

@@ -13,7 +13,7 @@ from clusterspace.controllers.events import EVENTS
 from clusterspace.fleet.membership import names
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, with_value
-from clusterspace.kube.timestamps import format_micro_time
+from clusterspace.kube.times import format_micro_time
 from clusterspace.testing.steps import until
 
 BEAT_SECONDS = 0.2

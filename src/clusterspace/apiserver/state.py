@@ -12,7 +12,7 @@ from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.store.interface import Store
 from clusterspace.kube.objects import Object
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 
 def ignore_warning(text: str) -> None:

@@ -24,7 +24,7 @@ from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 TRIES: Final = 20
 """A write without a resourceVersion may lose this many races before it gives up with 409."""

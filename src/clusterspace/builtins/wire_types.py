@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from clusterspace.errors import MalformedQuantity, MalformedTimestamp
-from clusterspace.kube import timestamps
+from clusterspace.kube import times
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.resources import GroupVersionKind
 
@@ -338,7 +338,7 @@ def _time_reader(
             if rest:
                 raise Unreadable(f'parsing time "{value}": extra text: "{rest}"')
             try:
-                written = form(timestamps.parse_time(value))
+                written = form(times.parse_time(value))
             except MalformedTimestamp as malformed:
                 raise Unreadable(f'parsing time "{value}": day out of range') from malformed
             return None if written.startswith(_NEVER) else written
@@ -361,8 +361,8 @@ _READERS: Final[Mapping[str, Callable[[Scalar], ScalarReader]]] = {
     "intstr": _int_or_string_reader,
     "quantity": _quantity_reader,
     "bytes": _bytes_reader,
-    "time": _time_reader(_TIME_PIECES, timestamps.format_time),
-    "microtime": _time_reader(_MICRO_TIME_PIECES, timestamps.format_micro_time),
+    "time": _time_reader(_TIME_PIECES, times.format_time),
+    "microtime": _time_reader(_MICRO_TIME_PIECES, times.format_micro_time),
     "raw": _anything_reader,
     "json": _anything_reader,
 }

@@ -18,7 +18,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.settings import ConnectionSettings, ExecPlugin, Pem, TlsMaterial
 from clusterspace.errors import CredentialsUnusable, MalformedTimestamp
-from clusterspace.kube import timestamps
+from clusterspace.kube import times
 
 PLUGIN_SECONDS: Final = 60.0
 """A plug-in may go round by the identity provider, but nobody waits for it much longer."""
@@ -105,7 +105,7 @@ def read_exec_credential(printed: bytes, api_version: str) -> PluginAnswer:
         token=status.token,
         certificate=status.clientCertificateData.encode(),
         key=status.clientKeyData.encode(),
-        expires_at=timestamps.parse_time(expiry) if expiry else None,
+        expires_at=times.parse_time(expiry) if expiry else None,
     )
 
 

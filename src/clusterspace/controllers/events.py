@@ -23,7 +23,7 @@ from clusterspace.kube.objects import (
     uid_of,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 _log = structlog.get_logger(__name__)
 

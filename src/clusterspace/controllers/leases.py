@@ -21,7 +21,7 @@ from clusterspace.client.resources import Client
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost
 from clusterspace.kube.objects import Object, find_at, resource_version_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.kube.timestamps import format_micro_time
+from clusterspace.kube.times import format_micro_time
 
 _log = structlog.get_logger(__name__)
 

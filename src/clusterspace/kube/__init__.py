@@ -10,12 +10,10 @@ Read in this order; each module needs only those above it, and its own sub-packa
 objects.py              plain-dict objects: read metadata, edit copy-on-write
 resources.py            GroupVersionKind, GroupVersionResource, ResourceInfo
 names.py                rules for names, label keys and label values; generateName
-field_paths.py          `spec.containers[0].image`, and values, as refusals print them
-causes.py               the causes of a refusal: required, invalid, forbidden…
+causes.py               the causes of a refusal: `spec.containers[0].image`, its value, the reason
 plain_text.py           text of somebody else's server, made safe to print on a terminal
 statuses.py             the v1 Status: our errors to bodies, bodies to errors
-timestamps.py           RFC 3339 times, `metav1.Time` and `MicroTime`
-durations.py            durations as Go writes them, ages as kubectl shows them
+times.py                RFC 3339 times, durations as Go writes them, ages as kubectl shows them
 quantities.py           `500m`, `1.5Gi`: exact amounts with one canonical text
 conditions.py           status conditions: find, set, compare
 taints.py               does a toleration tolerate a taint?

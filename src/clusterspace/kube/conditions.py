@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.kube.objects import Object
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 TRUE: Final = "True"
 FALSE: Final = "False"

@@ -24,7 +24,7 @@ from clusterspace.kube.objects import Object, find_at, labels_of, name_of, names
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.resources import GroupResource, ResourceInfo
 from clusterspace.kube.tables import partial_metadata_list
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 from clusterspace.sim.api import NODE, POD, Mirror
 from clusterspace.sim.pods import containers_of, phase_of, resources_of
 from clusterspace.sim.scheduling import PodsByNode

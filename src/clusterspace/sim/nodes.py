@@ -8,7 +8,7 @@ from typing import Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import AlreadyExists, Conflict, InternalError, NotFound
 from clusterspace.kube.objects import Object, find_at, name_of, with_value, without_value
-from clusterspace.kube.timestamps import format_micro_time, format_time
+from clusterspace.kube.times import format_micro_time, format_time
 from clusterspace.sim.api import NODE, Key, Mirror, SimApi
 from clusterspace.sim.pods import is_finished
 

@@ -20,7 +20,7 @@ from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.errors import BadRequest, Malformed
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
-from clusterspace.kube.timestamps import format_micro_time, parse_time
+from clusterspace.kube.times import format_micro_time, parse_time
 from clusterspace.sim.api import Mirror, key_of
 from clusterspace.sim.pods import containers_of, phase_of
 from clusterspace.sim.shell.files import DEFAULT_LIMIT, FileSystem

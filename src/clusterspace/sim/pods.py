@@ -19,9 +19,8 @@ from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedDuration
 from clusterspace.kube.conditions import Condition, find_condition, set_condition
-from clusterspace.kube.durations import seconds_of
 from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of, uid_of
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time, seconds_of
 
 READY_AFTER: Final = "sim.clusterspace.io/ready-after"
 RUN_FOR: Final = "sim.clusterspace.io/run-for"

@@ -16,7 +16,7 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key_of
 from clusterspace.sim.controllers import Controllers
 from clusterspace.sim.lifecycle import Lifecycle

@@ -28,7 +28,7 @@ from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.kube import statuses
-from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
 from clusterspace.kube.resources import ResourceInfo
 

@@ -18,7 +18,7 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
-from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
 
 _BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})

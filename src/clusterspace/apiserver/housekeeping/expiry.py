@@ -7,7 +7,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import HubState
 from clusterspace.errors import MalformedTimestamp, RevisionMismatch
 from clusterspace.kube.objects import Object, find_at
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 EVENT_SECONDS: Final = 3600.0
 """As kube-apiserver's default."""

@@ -18,7 +18,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.errors import MalformedTimestamp
 from clusterspace.kube.names import dns1123_label_problems
 from clusterspace.kube.objects import find_at
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time
 
 _log = structlog.get_logger(__name__)
 

@@ -43,7 +43,7 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time
 
 _log = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ from clusterspace.apiserver.identity.following import find_object, secret_text
 from clusterspace.apiserver.state import HubState
 from clusterspace.errors import ClusterspaceError
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _UNENDING_ISSUER: Final = "kubernetes/serviceaccount"
 _UNENDING_CLAIM: Final = "kubernetes.io/serviceaccount/"

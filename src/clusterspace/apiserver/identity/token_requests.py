@@ -21,7 +21,7 @@ from clusterspace.kube import causes, statuses
 from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of
 from clusterspace.kube.resources import GroupKind, GroupResource, GroupVersionKind
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 KIND: Final = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 

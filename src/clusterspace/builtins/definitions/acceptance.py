@@ -20,7 +20,7 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _PENDING: Final = Condition(
     TERMINATING,

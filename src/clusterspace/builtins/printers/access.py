@@ -21,7 +21,7 @@ from clusterspace.builtins.printers.cells import (
     text,
     wide,
 )
-from clusterspace.kube import durations
+from clusterspace.kube import times
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of
 
@@ -59,7 +59,7 @@ CERTIFICATE_REQUESTS: Final = printer(
     AGE,
     text("SignerName", "spec", "signerName"),
     text("Requestor", "spec", "username"),
-    given("RequestedDuration", "spec", "expirationSeconds", when_absent=NONE, form=durations.age),
+    given("RequestedDuration", "spec", "expirationSeconds", when_absent=NONE, form=times.age),
     shown("Condition", _request_state),
 )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.errors import Malformed
-from clusterspace.kube import durations, timestamps
+from clusterspace.kube import times
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.kube.selectors import label_selector_of
@@ -140,7 +140,7 @@ def age_of(moment: Any, now: float) -> str:
     if not isinstance(moment, str):
         return UNKNOWN
     try:
-        return durations.age(now - timestamps.parse_time(moment))
+        return times.age(now - times.parse_time(moment))
     except Malformed:
         return UNKNOWN
 

@@ -16,7 +16,7 @@ from clusterspace.builtins.printers.cells import (
     printer,
 )
 from clusterspace.errors import Malformed, MalformedPath
-from clusterspace.kube import durations, timestamps
+from clusterspace.kube import times
 from clusterspace.kube.json_paths import JsonPath, read_json_path
 from clusterspace.kube.objects import Object
 from clusterspace.kube.tables import Column
@@ -164,7 +164,7 @@ def _shown(value: Any, column_type: str, now: float) -> Any:
             if not isinstance(value, str):
                 return None
             try:
-                return durations.age(now - timestamps.parse_time(value))
+                return times.age(now - times.parse_time(value))
             except Malformed:
                 return "<invalid>"
         case _:

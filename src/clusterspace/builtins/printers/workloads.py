@@ -25,7 +25,7 @@ from clusterspace.builtins.printers.cells import (
     wide,
 )
 from clusterspace.errors import Malformed
-from clusterspace.kube import durations, timestamps
+from clusterspace.kube import times
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, metadata_of
 from clusterspace.kube.tables import Column
@@ -141,8 +141,8 @@ def _job_duration(job: Object, now: float) -> str:
     if not started:
         return ""
     try:
-        end = timestamps.parse_time(ended) if ended else now
-        return durations.age(end - timestamps.parse_time(started))
+        end = times.parse_time(ended) if ended else now
+        return times.age(end - times.parse_time(started))
     except Malformed:
         return UNKNOWN
 

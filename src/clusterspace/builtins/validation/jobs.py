@@ -24,7 +24,7 @@ from clusterspace.builtins.validation.rules import (
 )
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
-from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.names import dns1123_label_problems, qualified_name_problems
 from clusterspace.kube.objects import Object, metadata_of
 

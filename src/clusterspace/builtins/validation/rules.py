@@ -16,7 +16,7 @@ import msgspec
 
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
-from clusterspace.kube.field_paths import quoted
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.names import NameCheck
 from clusterspace.kube.objects import Object
 

@@ -51,7 +51,7 @@ from clusterspace.fleet.execution.prune import Pruner
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, name_of
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 

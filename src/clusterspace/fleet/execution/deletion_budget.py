@@ -24,7 +24,7 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
 from clusterspace.kube.objects import Object, annotations_of, name_of, with_value
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 

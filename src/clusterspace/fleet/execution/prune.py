@@ -37,7 +37,7 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 

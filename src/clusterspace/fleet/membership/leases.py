@@ -37,7 +37,7 @@ from clusterspace.fleet.membership.health import READY, silent_condition
 from clusterspace.fleet.membership.status import ready_status, record_transition
 from clusterspace.kube.conditions import UNKNOWN, find_condition, set_condition
 from clusterspace.kube.objects import Object, name_of, resource_version_of, uid_of, with_value
-from clusterspace.kube.timestamps import format_micro_time
+from clusterspace.kube.times import format_micro_time
 from clusterspace.telemetry import fleet_metrics
 
 _log = structlog.get_logger(__name__)

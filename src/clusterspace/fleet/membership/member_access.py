@@ -47,7 +47,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 HUB: Final = "the hub"
 MEMBER: Final = "the member"

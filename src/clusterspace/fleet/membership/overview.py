@@ -7,10 +7,9 @@ from clusterspace.apis.clusters import is_pull, taints_of
 from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import Malformed
 from clusterspace.fleet.membership.status import ready_status
-from clusterspace.kube.durations import age
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.kube.quantities import parse_quantity
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import age, parse_time
 
 _BAR: Final = 10
 _FULL: Final = "█"

@@ -55,7 +55,7 @@ from clusterspace.fleet.membership.health import (
 from clusterspace.fleet.membership.identity import read_identity
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 from clusterspace.telemetry import fleet_metrics
 from clusterspace.telemetry.fleet_metrics import ClusterFigures
 

@@ -15,7 +15,7 @@ from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.conditions import TRUE, UNKNOWN
 from clusterspace.kube.names import label_value_problems, qualified_name_problems
 from clusterspace.kube.objects import Object, with_value, without_value
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 NO_SCHEDULE: Final = "NoSchedule"
 EFFECTS: Final = (NO_SCHEDULE, "PreferNoSchedule", "NoExecute")

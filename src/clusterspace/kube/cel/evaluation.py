@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from clusterspace.errors import Cause
+from clusterspace.kube.causes import Key, Step, Steps, field_text, quoted, value_text
 from clusterspace.kube.cel.programs import Program
 from clusterspace.kube.cel.rules import OLD_SELF, SELF, CompiledRule, PlaceRules
 from clusterspace.kube.cel.schema_types import read_value
@@ -15,7 +16,6 @@ from clusterspace.kube.cel.values import (
     Meter,
     Optional,
 )
-from clusterspace.kube.field_paths import Key, Step, Steps, field_text, quoted, value_text
 from clusterspace.kube.schemas.model import Schema
 
 if TYPE_CHECKING:

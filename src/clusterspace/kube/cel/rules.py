@@ -9,12 +9,12 @@ import msgspec
 
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
+from clusterspace.kube.causes import Key, Steps
 from clusterspace.kube.cel.compiler import compile_expression
 from clusterspace.kube.cel.programs import Program
 from clusterspace.kube.cel.schema_types import type_of
 from clusterspace.kube.cel.syntax import CompileFailed
 from clusterspace.kube.cel.types import BOOL, DYN, STRING, Type, is_loose, optional_of
-from clusterspace.kube.field_paths import Key, Steps
 from clusterspace.kube.schemas.model import Schema
 
 SELF: Final = "self"

@@ -14,7 +14,7 @@ from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet
 from clusterspace.kube.managed_fields.typed_values import Comparison, compare, object_schema
 from clusterspace.kube.objects import Object, metadata_of
 from clusterspace.kube.schemas.model import ANYTHING, Schema
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, cast
 import msgspec
 
 from clusterspace.errors import Malformed, MalformedObject
-from clusterspace.kube import timestamps
+from clusterspace.kube import times
 from clusterspace.kube.protobuf.wire import (
     WireType,
     WireValue,
@@ -163,7 +163,7 @@ class _Time(ValueType):
     def text(self, seconds: int, nanos: int) -> str:
         """Return the text of a time that was set."""
         del nanos  # metav1.Time is written in whole seconds
-        return timestamps.format_time(seconds)
+        return times.format_time(seconds)
 
     def write(self, value: Any, place: str) -> bytes:
         return self.written(value, 0, place)
@@ -171,7 +171,7 @@ class _Time(ValueType):
     def written(self, value: Any, nanos: int, place: str) -> bytes:
         """Return the two halves of a time."""
         try:
-            seconds = int(timestamps.parse_time(must_be(value, str, place)) // 1)
+            seconds = int(times.parse_time(must_be(value, str, place)) // 1)
         except Malformed as error:
             raise MalformedObject(f"{place}: {error}", place=place) from error
         return write_varint_field(1, seconds) + write_varint_field(2, nanos)
@@ -179,7 +179,7 @@ class _Time(ValueType):
 
 class _MicroTime(_Time):
     def text(self, seconds: int, nanos: int) -> str:
-        return f"{timestamps.format_time(seconds).removesuffix('Z')}.{nanos // 1000:06}Z"
+        return f"{times.format_time(seconds).removesuffix('Z')}.{nanos // 1000:06}Z"
 
     def write(self, value: Any, place: str) -> bytes:
         text = str(must_be(value, str, place))

@@ -15,7 +15,7 @@ import msgspec
 
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
-from clusterspace.kube.field_paths import (
+from clusterspace.kube.causes import (
     NO_PATH,
     Step,
     Steps,

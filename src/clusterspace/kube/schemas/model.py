@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from clusterspace.errors import MalformedSchema
-from clusterspace.kube.field_paths import Key, Step, Steps
+from clusterspace.kube.causes import Key, Step, Steps
 from clusterspace.kube.schemas.strings import compile_pattern
 
 if TYPE_CHECKING:

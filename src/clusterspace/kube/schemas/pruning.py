@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedObject
-from clusterspace.kube.field_paths import Step, Steps, dotted_text
+from clusterspace.kube.causes import Step, Steps, dotted_text
 from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas.model import NOTHING, OBJECT_META, Schema
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from clusterspace.errors import Cause, MalformedObject
 from clusterspace.kube import causes
-from clusterspace.kube.field_paths import Key, Step, Steps, dotted_text, field_text
+from clusterspace.kube.causes import Key, Step, Steps, dotted_text, field_text
 from clusterspace.kube.objects import Object
 from clusterspace.kube.schemas import checks
 from clusterspace.kube.schemas.checks import NONE, Check, Found, Problem, Where, found_below

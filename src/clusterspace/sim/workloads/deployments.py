@@ -16,7 +16,7 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time
 from clusterspace.sim.pods import is_ending
 from clusterspace.sim.workloads.plans import (
     DEFAULT_HISTORY,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time
 from clusterspace.sim.pods import is_active, is_ending, is_ready, phase_of
 from clusterspace.sim.workloads.plans import MOST_AT_ONCE, Plan, new_pod, with_status
 

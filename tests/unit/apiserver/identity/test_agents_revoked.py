@@ -5,7 +5,7 @@ import asyncio
 from tests.unit.apiserver.identity.subjects import MemoryHub
 
 from clusterspace.apiserver.identity.agents import Revocations, with_revoked
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 
 async def new_hub() -> MemoryHub:

@@ -12,7 +12,7 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     forget_expired_tokens,
 )
 from clusterspace.kube.objects import Object
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 HERE = (API_AUDIENCE,)
 TOKEN = "abcdef.0123456789abcdef"

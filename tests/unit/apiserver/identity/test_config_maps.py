@@ -8,7 +8,7 @@ from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub
 
 from clusterspace.apiserver.identity.bootstrap_tokens import TYPE, cluster_token_secret
 from clusterspace.apiserver.identity.config_maps import ClusterInfo, kubeconfig_of, sign
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 SERVER = "https://hub.example:5443"
 TOKEN = {

@@ -3,7 +3,7 @@
 from tests.unit.fleet.membership.fleet_objects import cluster
 
 from clusterspace.fleet.membership.overview import COLUMNS, row_of, usage_bar
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 SUMMARY = {
     "allocatable": {"cpu": "24", "memory": "96Gi"},

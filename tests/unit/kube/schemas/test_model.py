@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import MalformedSchema
-from clusterspace.kube.field_paths import field_text
+from clusterspace.kube.causes import field_text
 from clusterspace.kube.schemas.model import (
     ANYTHING,
     DEEPEST,

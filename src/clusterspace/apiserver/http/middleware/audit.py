@@ -24,7 +24,7 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
 from clusterspace.errors import ApiError
 from clusterspace.kube import plain_text
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 _BUG: Final = 500
 _INTERRUPTED: Final = 504

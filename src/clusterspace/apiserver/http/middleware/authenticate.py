@@ -28,7 +28,7 @@ from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import ANONYMOUS, User
 from clusterspace.errors import Unauthorized
 from clusterspace.kube import statuses
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 from clusterspace.telemetry import metrics
 
 LOG_EVERY_SECONDS: Final = 10.0

@@ -9,7 +9,7 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
 from clusterspace.errors import BadRequest, MalformedDuration
 from clusterspace.kube import statuses
-from clusterspace.kube.durations import seconds_of
+from clusterspace.kube.times import seconds_of
 
 REQUEST_SECONDS: Final = 60.0
 """As kube-apiserver; clients give up at about the same time."""

@@ -42,7 +42,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import Edit, edit_own
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 

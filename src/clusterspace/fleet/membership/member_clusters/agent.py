@@ -52,7 +52,7 @@ from clusterspace.fleet.membership.summaries import pod_requests, total
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_metadata
 from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 _log = structlog.get_logger(__name__)
 

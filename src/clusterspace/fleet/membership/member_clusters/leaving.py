@@ -51,7 +51,7 @@ from clusterspace.fleet.membership.member_clusters.status import (
 )
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
 from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 from clusterspace.telemetry import fleet_metrics
 
 FORCE_SECONDS: Final = 900.0

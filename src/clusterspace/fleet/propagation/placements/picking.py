@@ -29,7 +29,7 @@ from clusterspace.fleet.propagation.scheduler.filters import find_untolerated, t
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 MOST_UNPICKED: Final = 20
 """How many clusters are told why they were not picked; of a large fleet nobody reads them all."""

@@ -113,7 +113,7 @@ from clusterspace.fleet.propagation.works.revisions import (
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.kube.timestamps import format_time, parse_time
+from clusterspace.kube.times import format_time, parse_time
 
 _EMPTY: Final[Contents] = {}
 _STARTED: Final = "the newest state is rolled out to the cluster"

@@ -39,7 +39,7 @@ from clusterspace.kube.objects import (
     with_value,
     without_value,
 )
-from clusterspace.kube.timestamps import format_time
+from clusterspace.kube.times import format_time
 
 
 class Reason(Enum):

@@ -24,7 +24,7 @@ from clusterspace.fleet.propagation.scheduler.affinities import (
 from clusterspace.fleet.propagation.scheduler.candidates import Amounts, read_amounts
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of
 from clusterspace.kube.quantities import Quantity
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 SCHEDULER: Final = "default-scheduler"
 _CLAIMS: Final = (stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID, stamps.BINDING_MANAGED_BY)

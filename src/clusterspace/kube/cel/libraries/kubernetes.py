@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, unquote_plus, urlsplit
 
 from clusterspace.errors import MalformedQuantity
 from clusterspace.kube import names
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.cel.types import Library
 from clusterspace.kube.cel.values import (
     INT_RANGE,
@@ -25,7 +26,6 @@ from clusterspace.kube.cel.values import (
     Optional,
     register_kind,
 )
-from clusterspace.kube.field_paths import quoted
 from clusterspace.kube.quantities import Form, Quantity, parse_quantity
 
 LIBRARY: Final = Library()

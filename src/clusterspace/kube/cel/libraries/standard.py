@@ -26,7 +26,7 @@ from clusterspace.kube.cel.values import (
     equals,
     kind_of,
 )
-from clusterspace.kube.durations import parse_duration
+from clusterspace.kube.times import parse_duration
 
 LIBRARY: Final = Library()
 

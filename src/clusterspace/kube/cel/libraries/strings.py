@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedSchema
+from clusterspace.kube.causes import quoted
 from clusterspace.kube.cel.libraries.standard import double_text, format_seconds, timestamp_text
 from clusterspace.kube.cel.types import Library, Type
 from clusterspace.kube.cel.values import Duration, EvaluationFailed, Meter, Timestamp, kind_of
-from clusterspace.kube.field_paths import quoted
 from clusterspace.kube.schemas.strings import compile_pattern
 
 LIBRARY: Final = Library()

@@ -2,7 +2,7 @@ import pytest
 from tests.unit.fleet.membership.member_clusters.invitations import SINCE, condition, member_cluster
 
 from clusterspace.fleet.membership.member_clusters.leaving import is_overdue, leaving_condition
-from clusterspace.kube.timestamps import parse_time
+from clusterspace.kube.times import parse_time
 
 SAID = parse_time(SINCE)
 

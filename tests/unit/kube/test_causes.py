@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.kube.field_paths import (
+from clusterspace.kube.causes import (
     Element,
     Key,
     dotted_text,
