@@ -16,7 +16,7 @@ from clusterspace.builtins.validation.metadata import check_metadata, check_meta
 from clusterspace.errors import BadRequest, Cause, MalformedObject, MethodNotAllowed
 from clusterspace.kube import causes
 from clusterspace.kube.causes import NO_PATH, dotted_text, value_text
-from clusterspace.kube.cel.evaluation import ABSENT, check_rules, has_rules
+from clusterspace.kube.cel.rules import ABSENT, check_rules, has_rules
 from clusterspace.kube.json_paths import JsonPath, read_json_path
 from clusterspace.kube.names import dns1123_subdomain_problems
 from clusterspace.kube.objects import Object, metadata_of, with_metadata

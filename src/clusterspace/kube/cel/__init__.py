@@ -8,12 +8,9 @@ values.py       values: equality, kinds, timestamps, optionals; the budget that 
 syntax.py       the syntax tree, and faults in the text it came from
 parser.py       text to tokens to the tree; macros are recognised here
 libraries/      every function there is, by subject
-programs.py     a compiled expression, and how its calls choose their functions
-macros.py       the macros that go through lists and maps, compiled
-compiler.py     the tree to a program: names and types checked
+compiler.py     the tree to a program: names and types checked, functions chosen, macros
 schema_types.py schemas to types, and objects to values
-rules.py        the entries of `x-kubernetes-validations`: compiled, and checked for faults
-evaluation.py   does this object obey its rules?
+rules.py        the entries of `x-kubernetes-validations`: compiled, checked for faults, obeyed
 
 Work is bounded: an expression has a limited depth, and every step is paid for from a budget.
 https://kubernetes.io/docs/reference/using-api/cel/

@@ -1,22 +1,31 @@
-"""The tree to a program: names and types checked, functions chosen, all faults reported."""
+"""The tree to a program: names and types checked, functions chosen, all faults reported.
 
-from collections.abc import Generator, Mapping, Sequence
+In this order: what a program is when it runs; the compiler, one pass over the tree; how calls
+choose their functions; and the macros that go through lists and maps, which is where a program
+can come to take long.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
-from clusterspace.kube.cel import macros, syntax
+from clusterspace.kube.cel import syntax
 from clusterspace.kube.cel.libraries import FUNCTIONS
 from clusterspace.kube.cel.libraries.standard import TYPE_NAMES, value_of
 from clusterspace.kube.cel.parser import parse
-from clusterspace.kube.cel.programs import Code, Frame, Program, Run, call_code
 from clusterspace.kube.cel.syntax import CompileFailed, Fault, Node
 from clusterspace.kube.cel.types import (
     BOOL,
     DYN,
+    INT,
+    LIST,
     MAP,
     OPTIONAL,
     TYPE,
     UNKNOWN,
+    Bindings,
+    Overload,
     Type,
     fits,
     is_loose,
@@ -24,9 +33,69 @@ from clusterspace.kube.cel.types import (
     list_of,
     map_of,
     optional_of,
+    resolved,
 )
-from clusterspace.kube.cel.values import NONE, EvaluationFailed, Optional, no_overload
+from clusterspace.kube.cel.values import (
+    NONE,
+    EvaluationFailed,
+    Meter,
+    Optional,
+    kind_of,
+    no_overload,
+)
 from clusterspace.kube.objects import Object
+
+_NO_OVERLOAD: Final = "found no matching overload for '{}' applied to '{}'"
+_UNDECLARED: Final = "undeclared reference to '{}' (in container '')"
+
+_SIZED: Final = ("string", "bytes", "list", "map", "dyn")
+"""Types whose values are paid for by their size."""
+
+
+class Frame:
+    """One run of a program: the values of its variables, by slot, and the budget."""
+
+    __slots__ = ("meter", "slots")
+
+    def __init__(self, meter: Meter, slots: list[Any]) -> None:
+        self.meter = meter
+        self.slots = slots
+
+
+Run: TypeAlias = Callable[[Frame], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled part: the type of its value, and how to get it."""
+
+    type: Type
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled expression."""
+
+    text: str
+    code: Code
+    slots: Mapping[str, int]
+    slot_count: int
+    uses: frozenset[str]
+    """The variables it looks at."""
+
+    @property
+    def type(self) -> Type:
+        """The type of its value."""
+        return self.code.type
+
+    def evaluate(self, variables: Mapping[str, Any], meter: Meter) -> Any:
+        """Return its value; EvaluationFailed if it has none, BudgetExceeded if it takes long."""
+        slots: list[Any] = [None] * self.slot_count
+        for name, value in variables.items():
+            slots[self.slots[name]] = value
+        return self.code.run(Frame(meter, slots))
+
 
 _CHECKED_LITERALS: Final = ("matches", "duration", "timestamp")
 """Functions whose last argument, when written out, must be one they can read."""
@@ -97,7 +166,7 @@ class Compiler:
                     lambda frame: {key(frame): value(frame) for key, value in pairs},
                 )
             case syntax.Macro():
-                return macros.macro_code(self, node)
+                return _macro_code(self, node)
 
     def fault(self, at: int, message: str) -> Code:
         """Remember a fault and go on."""
@@ -172,7 +241,7 @@ class Compiler:
         if name not in FUNCTIONS:
             return self.fault(node.at, _UNDECLARED.format(name))
         overloads = [each for each in FUNCTIONS[name] if each.is_method == (target is not None)]
-        code = call_code(overloads, args)
+        code = _call_code(overloads, args)
         if code is None:
             listed = ", ".join(str(each.type) for each in args[target is not None :])
             applied = f"({listed})" if target is None else f"{args[0].type}.({listed})"
@@ -213,6 +282,7 @@ class Compiler:
         # `has(self.a) && self.a > 0` and `self.a > 0 && has(self.a)` are both false without `a`.
         def decide(frame: Frame) -> bool:
             failure: EvaluationFailed | None = None
+            # A budget that is spent is no EvaluationFailed: no other term makes up for that.
             for run in runs:
                 try:
                     if run(frame) is deciding:
@@ -239,10 +309,6 @@ class Compiler:
         return DYN if common is None else common
 
 
-_NO_OVERLOAD: Final = "found no matching overload for '{}' applied to '{}'"
-_UNDECLARED: Final = "undeclared reference to '{}' (in container '')"
-
-
 def _never(_: Frame) -> Any:
     raise no_overload()
 
@@ -261,3 +327,270 @@ def _fields_in(value: Any) -> Object:
     """Return the fields of an object, or of one that may be missing; none of anything else."""
     content = value.content if isinstance(value, Optional) else value
     return cast("Object", content) if isinstance(content, dict) else {}
+
+
+# Calls: which function is meant, and what its arguments cost.
+
+
+def _call_code(overloads: Sequence[Overload], args: Sequence[Code]) -> Code | None:
+    """Return the compiled call; None when no overload takes arguments of these types.
+
+    With one candidate and types that are known throughout, the choice is made now. Otherwise it
+    is made at every call, by the values: `dyn(self.a) + dyn(self.b)` may add ints or join texts.
+    """
+    candidates: list[Overload] = []
+    results: list[Type] = []
+    for overload in overloads:
+        bindings: Bindings = {}
+        if len(overload.args) == len(args) and all(
+            fits(wanted, given.type, bindings)
+            for wanted, given in zip(overload.args, args, strict=True)
+        ):
+            candidates.append(overload)
+            results.append(resolved(overload.result, bindings))
+    if not candidates:
+        return None
+    result = results[0] if all(each == results[0] for each in results) else DYN
+    runs = [arg.run for arg in args]
+    functions = [(each.args, each.metered_run) for each in candidates]
+    is_sure = len(candidates) == 1 and not any(_is_vague(arg.type) for arg in args)
+    pays = any(arg.type.name in _SIZED for arg in args)
+    _, only = functions[0]
+
+    # Arguments are paid for before the function runs: one that takes long by the size of what it is
+    # given must not even start on an empty budget. Metered functions then pay for what they find.
+    def call(frame: Frame) -> Any:
+        values = [run(frame) for run in runs]
+        if pays:
+            _pay(frame.meter, values)
+        return only(frame.meter, *values)
+
+    # What is not known when compiling is paid for as if it were sized: it may turn out to be.
+    def dispatch(frame: Frame) -> Any:
+        values = [run(frame) for run in runs]
+        _pay(frame.meter, values)
+        for wanted, function in functions:
+            if all(_is_of(value, each) for value, each in zip(values, wanted, strict=True)):
+                return function(frame.meter, *values)
+        raise no_overload()
+
+    return Code(result, call if is_sure else dispatch)
+
+
+def _is_vague(given: Type) -> bool:
+    return is_loose(given) or any(_is_vague(param) for param in given.params)
+
+
+def _pay(meter: Meter, values: Sequence[Any]) -> None:
+    """Pay for the arguments of a call by their size."""
+    sized = cast(
+        "Iterable[Sized]", (each for each in values if isinstance(each, str | bytes | list | dict))
+    )
+    meter.spend(sum(len(value) for value in sized) // 10)
+
+
+def _is_of(value: Any, wanted: Type) -> bool:
+    """Tell whether a value is of a type, as far as its first element shows."""
+    if wanted.is_parameter or is_loose(wanted):
+        return True
+    if kind_of(value) != wanted.name:
+        return False
+    if isinstance(value, list) and value and wanted.params:
+        return _is_of(cast("list[Any]", value)[0], wanted.params[0])
+    return True
+
+
+# Macros: `self.ports.all(port, port.number > 0)`. A program without macros takes as many steps as
+# it has parts. With them it is paid for by the round: each costs as many steps as the macro's body
+# has parts.
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """How to go through the operand, one round after the other."""
+
+    operand: Run
+    slots: tuple[int, ...]
+    cost: int
+
+    def rounds(self, frame: Frame) -> Iterator[Any]:
+        """Yield the subject of each round, with the macro's variables set to it.
+
+        With one variable that is the element of a list or the key of a map, with two the index
+        or the key; the slots of the variables are overwritten by the next round.
+        """
+        collection = self.operand(frame)
+        if not isinstance(collection, list | dict):
+            raise no_overload()
+        entries = cast("list[Any] | dict[Any, Any]", collection)
+        subjects: Iterable[tuple[Any, ...]]
+        if len(self.slots) == 1:
+            subjects = ((each,) for each in entries)
+        else:
+            subjects = entries.items() if isinstance(entries, dict) else enumerate(entries)
+        frame.meter.spend(1)
+        for values in subjects:
+            frame.meter.spend(self.cost)
+            for slot, value in zip(self.slots, values, strict=True):
+                frame.slots[slot] = value
+            yield values[0]
+
+
+_Make: TypeAlias = Callable[[_Walk, Sequence[Run]], Run]
+
+_CONDITIONS: Final = {"all": syntax.AND, "exists": syntax.OR}
+_GIVING_VALUES: Final = ("map", "transformList", "transformMap", "sortBy")
+"""Macros whose last step gives a value; all other steps give true or false."""
+
+
+def _macro_code(compiler: Compiler, node: syntax.Macro) -> Code:
+    """Compile a macro."""
+    operand = compiler.code(node.operand)
+    if node.kind in ("optMap", "optFlatMap"):
+        return _optional_code(compiler, node, operand)
+    source = operand.type
+    if is_loose(source):
+        key, value = DYN, DYN
+    elif source.name == MAP:
+        key, value = source.params
+    elif source.name == LIST:
+        key, value = INT, source.params[0]
+    else:
+        why = (
+            f"expression of type '{source}' cannot be range of a comprehension "
+            "(must be list, map, or dynamic)"
+        )
+        return compiler.fault(node.operand.at, why)
+
+    # A single variable is the key of a map but the element of a list.
+    single = (key,) if source.name == MAP else (value,)
+    types = (key, value) if len(node.variables) > 1 else single
+    with compiler.variables(dict(zip(node.variables, types, strict=True))) as slots:
+        steps = [compiler.code(step) for step in node.steps]
+    runs: list[Run] = []
+    for index, step in enumerate(steps):
+        if node.kind in _GIVING_VALUES and index == len(steps) - 1:
+            runs.append(step.run)
+        else:
+            function = _CONDITIONS.get(node.kind, syntax.CHOICE)
+            runs.append(compiler.truth(step, node.at, function, (BOOL,)))
+
+    if node.kind in ("filter", "sortBy"):
+        result = list_of(source.params[0] if source.params else DYN)
+    elif node.kind in ("map", "transformList"):
+        result = list_of(steps[-1].type)
+    elif node.kind == "transformMap":
+        result = map_of(key, steps[-1].type)
+    else:
+        result = BOOL
+    # A round costs as many steps as its body has parts; those of macros inside pay by themselves.
+    cost, waiting = 0, list(node.steps)
+    while waiting:
+        part = waiting.pop()
+        cost += 1
+        inner = (part.operand,) if isinstance(part, syntax.Macro) else syntax.children_of(part)
+        waiting.extend(inner)
+    return Code(result, _MAKERS[node.kind](_Walk(operand.run, tuple(slots), cost), runs))
+
+
+def _deciding(walk: _Walk, holds: Run, *, deciding: bool) -> Run:
+    """Walk until the first round that decides; it makes up for rounds that failed."""
+
+    def decide(frame: Frame) -> bool:
+        failure: EvaluationFailed | None = None
+        for _ in walk.rounds(frame):
+            try:
+                if holds(frame) is deciding:
+                    return deciding
+            except EvaluationFailed as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return not deciding
+
+    return decide
+
+
+def _map(walk: _Walk, steps: Sequence[Run]) -> Run:
+    *conditions, value = steps
+
+    def run(frame: Frame) -> list[Any]:
+        return [
+            value(frame)
+            for _ in walk.rounds(frame)
+            if all(condition(frame) for condition in conditions)
+        ]
+
+    return run
+
+
+def _transform_map(walk: _Walk, steps: Sequence[Run]) -> Run:
+    *conditions, value = steps
+
+    def run(frame: Frame) -> dict[Any, Any]:
+        return {
+            key: value(frame)
+            for key in walk.rounds(frame)
+            if all(condition(frame) for condition in conditions)
+        }
+
+    return run
+
+
+def _sort_by(walk: _Walk, steps: Sequence[Run]) -> Run:
+    (key,) = steps
+
+    def run(frame: Frame) -> list[Any]:
+        keyed = [(key(frame), each) for each in walk.rounds(frame)]
+        try:
+            return [each for _, each in sorted(keyed, key=lambda pair: pair[0])]
+        except TypeError as error:
+            raise no_overload() from error
+
+    return run
+
+
+def _exactly_one(walk: _Walk, steps: Sequence[Run]) -> Run:
+    (holds,) = steps
+    return lambda frame: sum(1 for _ in walk.rounds(frame) if holds(frame)) == 1
+
+
+def _filter(walk: _Walk, steps: Sequence[Run]) -> Run:
+    (holds,) = steps
+    return lambda frame: [each for each in walk.rounds(frame) if holds(frame)]
+
+
+_MAKERS: Final[Mapping[str, _Make]] = {
+    "all": lambda walk, steps: _deciding(walk, steps[0], deciding=False),
+    "exists": lambda walk, steps: _deciding(walk, steps[0], deciding=True),
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
+    "filter": _filter,
+    "map": _map,
+    "transformList": _map,
+    "transformMap": _transform_map,
+    "sortBy": _sort_by,
+}
+
+
+def _optional_code(compiler: Compiler, node: syntax.Macro, operand: Code) -> Code:
+    """Compile a step that is taken only with a value that is there."""
+    if operand.type.name != OPTIONAL and not is_loose(operand.type):
+        why = f"found no matching overload for '{node.kind}' applied to '{operand.type}.()'"
+        return compiler.fault(node.at, why)
+    inner = operand.type.params[0] if operand.type.params else DYN
+    with compiler.variables({node.variables[0]: inner}) as slots:
+        step = compiler.code(node.steps[0])
+    slot, source, is_flat = slots[0], operand.run, node.kind == "optFlatMap"
+
+    def run(frame: Frame) -> Any:
+        optional = source(frame)
+        if not isinstance(optional, Optional):
+            raise no_overload()
+        if not optional.is_present:
+            return NONE
+        frame.slots[slot] = optional.content
+        value = step.run(frame)
+        return value if is_flat else Optional(value, is_present=True)
+
+    return Code(step.type if is_flat else optional_of(step.type), run)
