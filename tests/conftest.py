@@ -6,7 +6,11 @@ says so by taking `logged_errors`, and sees them there.
 """
 
 import asyncio
+import atexit
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,12 +19,27 @@ import pytest
 import pytest_asyncio.plugin
 import structlog
 
+from clusterspace.roots.processes import LIFELINE
+
 # A red run must be repeatable by whoever looks at it next; new examples are the slow suite's job.
 hypothesis.settings.register_profile("default", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("default")
 
 _errors: list[str] = []
+
+
+def _hold_lifeline() -> None:
+    """Have every process of ours that a test starts end with this one, even if that is killed."""
+    directory = tempfile.mkdtemp(prefix="lifeline-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    os.environ[LIFELINE] = os.path.join(directory, "pipe")
+    os.mkfifo(os.environ[LIFELINE])
+    # For reading too, or opening would wait for a reader; it is closed when we are no more.
+    os.open(os.environ[LIFELINE], os.O_RDWR)
+
+
+_hold_lifeline()
 
 
 def _note_error(

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.flows.fleets import Fleet, Side
-
 from clusterspace.apis.bindings import name_for, reference_to, resource_for
 from clusterspace.apiserver.forms import encode_stored
 from clusterspace.apiserver.state import HubState
@@ -25,6 +23,7 @@ from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import until
 
 MEMBER = "member1"

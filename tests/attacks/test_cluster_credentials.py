@@ -37,7 +37,7 @@ from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import until
 
 if TYPE_CHECKING:
-    from tests.flows.fleets import Side
+    from clusterspace.testing.stage import Side
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,7 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.apis.identities import AGENT_SIGNER, COMPONENTS, CONTROLLERS_USER, FLEET_USER
 from clusterspace.client.requests import ApiRequest
@@ -27,6 +26,7 @@ from clusterspace.fleet.gateway.fanout import exchange
 from clusterspace.fleet.membership import names
 from clusterspace.roots.installation import Installation
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

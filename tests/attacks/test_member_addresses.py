@@ -20,7 +20,6 @@ from aiohttp import web
 from click.testing import CliRunner
 from tests.component.fake_clusters import fake_cluster
 from tests.component.gateway.fleet_site import write_member
-from tests.flows.fleets import quick
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.cli.main import main
@@ -48,6 +47,7 @@ from clusterspace.roots.settings import FleetSettings, HubSettings
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.stage import quick
 from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.attacks.tenant_fleet import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC
-from tests.flows.invited_members import member_cluster
+from tests.component.invited_members import member_cluster
 from tests.flows.stages import edit
 
 from clusterspace.apis.clusters import CLUSTERS

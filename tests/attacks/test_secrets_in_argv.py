@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from tests.flows.fleets import running_fleet
 
 from clusterspace.cli.main import main
 from clusterspace.cli.settings import CommandPath, Setting
 from clusterspace.roots.local.files import LocalFiles
 from clusterspace.roots.local.up import ComponentCommands, UpSettings
 from clusterspace.roots.tokens import create_token
+from clusterspace.testing.stage import running_fleet
 
 ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")

@@ -7,13 +7,13 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Site, fleet_site, grant
 from tests.component.gateway.stream_clients import V5, WEB_SOCKET, ask
-from tests.flows.fleets import Side
 
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.builders import PODS, pod
+from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

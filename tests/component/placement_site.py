@@ -16,7 +16,6 @@ from clusterspace.apis.fleet_placements import (
     PARENT,
     PLACEMENTS,
 )
-from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
@@ -37,10 +36,9 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time
-from clusterspace.roots.settings import SimSettings
-from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.stage import running_sim_member
 from clusterspace.testing.steps import until, until_equal
 
 PATIENCE = 20.0
@@ -115,10 +113,8 @@ class PlacementSite:
         if name not in self.members:
             directory = self.directory / name
             # Without nodes nothing runs there, and tests say themselves what becomes of workloads.
-            await self.stack.enter_async_context(running_sim(SimSettings(name, directory, nodes=0)))
-            settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
-            client = await self.stack.enter_async_context(client_for_test(settings))
-            self.members[name] = client
+            member = await self.stack.enter_async_context(running_sim_member(name, directory))
+            self.members[name] = member.client
         await self.declare(name, labels=labels, **spec)
 
     async def declare(

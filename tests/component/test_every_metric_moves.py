@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 from prometheus_client.registry import Collector
 from tests.component.gateway.fleet_site import MASTERS_TRAVEL, TOKENS, Site, write_member
 from tests.component.gateway.watch_streams import watching
+from tests.component.invited_members import Invited
 from tests.component.serving.wire import RawClient, get
-from tests.flows.fleets import Fleet, Side
-from tests.flows.invited_members import Invited
 
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
@@ -26,6 +25,7 @@ from clusterspace.roots.sim import SimSettings, running_sim
 from clusterspace.telemetry import metrics
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import until
 
 PAGE = Path("docs/reference/metrics.md")

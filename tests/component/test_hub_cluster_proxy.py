@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.fleets import Fleet, Side, move_cluster, running_fleet
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest, Headers, ResourcePath
@@ -19,6 +18,7 @@ from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map, pod
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.stage import Fleet, Side, move_cluster, running_fleet
 from clusterspace.testing.steps import until
 
 PROXY = "/apis/cluster.karmada.io/v1alpha1/clusters/west/proxy"

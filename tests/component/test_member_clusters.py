@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.component.execution_site import make_namespace
-from tests.flows.invited_members import ACCOUNTS, member_cluster, work_for
+from tests.component.invited_members import ACCOUNTS, member_cluster, work_for
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import WORKS, execution_namespace

@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from tests.flows.fleets import Fleet, running_fleet
 
 from clusterspace.cli.commands.clusters import clusters, cordon, taint, uncordon
 from clusterspace.cli.commands.controllers import controllers
 from clusterspace.cli.commands.membership import join, unjoin, unregister
 from clusterspace.cli.commands.tokens import token
 from clusterspace.roots.processes import serving_metrics
+from clusterspace.testing.stage import Fleet, running_fleet
 from clusterspace.testing.steps import until
 
 

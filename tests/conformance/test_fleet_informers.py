@@ -16,13 +16,13 @@ from kubernetes.client import ApiClient
 from kubernetes.watch import Watch
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, member_at
 from tests.component.gateway.watch_streams import watching
-from tests.flows.fleets import Side
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

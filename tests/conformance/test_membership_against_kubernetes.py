@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
@@ -12,6 +11,7 @@ from clusterspace.fleet.membership import identity, names
 from clusterspace.fleet.membership.identity import Creation, PropertyApi
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
 
@@ -36,7 +36,7 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
     assert (await identity.read_identity(member.client)).api is PropertyApi.MISSING
     async with fleet.controllers():
         await fleet.join("west", member, creation=Creation.CREATE)
-        assert any("fills no token Secrets; its token ends" in each for each in fleet.told)
+        assert any("fills no token Secrets; its token ends" in each for each in fleet.messages)
 
         async def is_ready() -> bool:
             return await fleet.ready("west") == ("True", "ClusterReady")

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
-from tests.flows.fleets import Side, move_cluster, quick, running_fleet
-from tests.flows.pull_agents import until_ready
 from tests.flows.stages import MEMBERS, SIM, Stage, running_members
 
 from clusterspace.aio.clocks import SystemClock
@@ -32,6 +30,7 @@ from clusterspace.testing.faults import (
     status_reply,
 )
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.stage import Side, move_cluster, quick, running_fleet, until_ready
 from clusterspace.testing.steps import stop
 
 EXPIRED = status_reply(410, "Expired")

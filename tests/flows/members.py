@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import PATIENCE, Side
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.stage import PATIENCE, Side
 
 SIM = "sim"
 KUBERNETES = "kubernetes"

@@ -14,8 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.flows.fleets import Fleet, Side, running_fleet
-from tests.flows.pull_agents import as_agent, register, running_agent, until_ready
 from tests.flows.recordings import Symbols, differences
 from tests.flows.stages import (
     MEMBERS,
@@ -44,6 +42,15 @@ from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.roots.controllers import propagation_controllers
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, Killed, MortalClient
+from clusterspace.testing.stage import (
+    Fleet,
+    Side,
+    as_agent,
+    register,
+    running_agent,
+    running_fleet,
+    until_ready,
+)
 from clusterspace.testing.steps import stop, until_equal
 
 STORY, STEADY, FOREIGN = "story", "steady", "foreign"

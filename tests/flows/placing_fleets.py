@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from tests.component.placement_site import PlacementSite
-from tests.flows.fleets import Fleet, running_fleet
 from tests.flows.members import running_member
-from tests.flows.pull_agents import until_ready
+
+from clusterspace.testing.stage import Fleet, running_fleet, until_ready
 
 
 @asynccontextmanager

@@ -172,7 +172,7 @@ class Player:
         request = PromoteRequest("deployment", "legacy", "default", "member1", member)
         prospect = await look(request, stage.fleet.hub.settings)
         assert not prospect.effect.on_pods
-        await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.told.append)
+        await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.messages.append)
 
     async def _see(self, see: str, recorded: Any) -> None:
         side, word, *rest = see.replace(":", "", 1).split()

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
-from tests.flows.pull_agents import register, running_agent, until_ready
 
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
@@ -19,7 +17,6 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
-from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.errors import Conflict, NotFound
@@ -32,14 +29,19 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.settings import SimSettings
-from clusterspace.roots.sim import running_sim
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from clusterspace.testing.hubs import (
-    client_for_test,
     find_real_kubernetes,
-    real_controllers_for_test,
-    real_server_for_test,
+)
+from clusterspace.testing.stage import (
+    Fleet,
+    Side,
+    register,
+    running_agent,
+    running_fleet,
+    running_kubernetes,
+    running_sim_member,
+    until_ready,
 )
 
 PATIENCE = 30.0
@@ -67,13 +69,6 @@ RESOURCES = {
 }
 KUBECTL = WriteOptions(field_manager="kubectl-client-side-apply")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-CONTROLLERS = (
-    "deployment-controller",
-    "replicaset-controller",
-    "namespace-controller",
-    "garbage-collector-controller",
-)
-"""What a real member runs besides its API; there are no nodes, so no pod ever starts."""
 
 
 @dataclass
@@ -149,26 +144,9 @@ async def running_members(
 
 
 def _member(kind: str, name: str, directory: Path, nodes: int) -> AbstractAsyncContextManager[Side]:
-    directory.mkdir()
-    return _sim(name, directory, nodes) if kind == SIM else _kubernetes(name, directory)
-
-
-@asynccontextmanager
-async def _sim(name: str, directory: Path, nodes: int) -> AsyncGenerator[Side]:
-    async with running_sim(SimSettings(name, directory, nodes=nodes)):
-        settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
-        async with client_for_test(settings) as client:
-            yield Side(settings, client)
-
-
-@asynccontextmanager
-async def _kubernetes(name: str, directory: Path) -> AsyncGenerator[Side]:
-    async with (
-        real_server_for_test(directory, name=name) as real,
-        real_controllers_for_test(real, directory, *CONTROLLERS),
-        client_for_test(real.settings) as client,
-    ):
-        yield Side(real.settings, client)
+    if kind == SIM:
+        return running_sim_member(name, directory, nodes=nodes)
+    return running_kubernetes(name, directory)
 
 
 @asynccontextmanager

@@ -13,6 +13,8 @@ from tests.flows.likeness import find_differences
 from tests.flows.pages import DOCS, ROOT, Mode, UnreadablePage, read_steps
 from tests.flows.terminals import PATIENCE_SECONDS, Terminal
 
+from clusterspace.roots.processes import LIFELINE
+
 SHARED = (
     "quick-start.md",
     "concepts.md",
@@ -34,6 +36,7 @@ ELSEWHERE = {
     "architecture.md", "dependencies.md", "glossary.md", "identities.md",
     "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
     "kubernetes-compatibility.md", "member-clusters.md", "resource-versions.md",
+    "writing-tests.md",
 }  # fmt: skip
 """Pages about the tree, or written and checked by a test of their own."""
 
@@ -44,6 +47,7 @@ def environment(directory: Path) -> dict[str, str]:
     return {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(directory),
+        LIFELINE: os.environ[LIFELINE],
         "CLUSTERSPACE_UP_HUB_PORT": "0",
         "CLUSTERSPACE_UP_FLEET_PORT": "0",
     }

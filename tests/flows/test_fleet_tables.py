@@ -15,7 +15,6 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, without_federation
 from tests.conformance.widgets import GROUP, widget, widget_definition
-from tests.flows.fleets import Side
 from tests.flows.members import KINDS, running_member
 
 from clusterspace.client.requests import ResourcePath
@@ -24,6 +23,7 @@ from clusterspace.fleet.gateway.names import HUB
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

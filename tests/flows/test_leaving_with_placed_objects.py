@@ -1,13 +1,13 @@
 """A cluster leaves with what a policy placed on it: all of it goes, or all of it stays."""
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.apis import stamps
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, labels_of
 from clusterspace.testing.builders import CONFIG_MAPS
+from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
 SHARED = ResourcePath(CONFIG_MAPS, "default", "shared")

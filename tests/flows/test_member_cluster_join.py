@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Side, running_fleet
-from tests.flows.invited_members import Invited, edit_at
+from tests.component.invited_members import Invited, edit_at
 from tests.flows.members import SIM_FIRST, running_member
-from tests.flows.pull_agents import register, running_agent
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.member_clusters import member_namespace
@@ -21,6 +19,7 @@ from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
 from clusterspace.testing.faults import Drop, fault_proxy
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.stage import Side, register, running_agent, running_fleet
 from clusterspace.testing.steps import until
 
 

@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import running_fleet
-from tests.flows.invited_members import Invited, placed, work_for
+from tests.component.invited_members import Invited, placed, work_for
 from tests.flows.members import SIM_FIRST, running_member
-from tests.flows.pull_agents import as_agent, register, running_agent, unregister
 
 from clusterspace.apis.clusters import execution_namespace
 from clusterspace.apis.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member_namespace
@@ -18,6 +16,7 @@ from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
+from clusterspace.testing.stage import as_agent, register, running_agent, running_fleet, unregister
 from clusterspace.testing.steps import until
 
 KEEPING = {KEEP_ON_LEAVE: "true"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.component.invited_members import Invited
 from tests.component.placement_site import (
     CONFIG_MAPS,
     PlacementSite,
@@ -14,8 +15,6 @@ from tests.component.placement_site import (
     of_cluster,
     placement,
 )
-from tests.flows.fleets import running_fleet
-from tests.flows.invited_members import Invited
 from tests.flows.members import SIM_FIRST, running_member
 
 from clusterspace.apis import stamps
@@ -26,6 +25,7 @@ from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
+from clusterspace.testing.stage import running_fleet
 from clusterspace.testing.steps import until, until_equal
 
 FIRST, SECOND = {"v": "1"}, {"v": "2"}

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.flows.fleets import running_fleet
-from tests.flows.invited_members import Invited, placed
+from tests.component.invited_members import Invited, placed
 
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.testing.settled import settled
+from clusterspace.testing.stage import running_fleet
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.identity.authority import Authority, KeyPair
@@ -29,6 +28,7 @@ from clusterspace.fleet.membership.manifests import Location
 from clusterspace.fleet.membership.member_access import Journal, MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
 ON_THE_MEMBER = {
@@ -119,7 +119,7 @@ async def test_joining_again_replaces_the_credentials(fleet: Fleet, west: Side) 
 
     assert (await fleet.hub.client.get(place))["data"] == secret["data"]
     assert uid_of(await fleet.cluster("west")) == uid_of(before)
-    assert fleet.told[-1] == "cluster west had joined before; its credentials are fresh"
+    assert fleet.messages[-1] == "cluster west had joined before; its credentials are fresh"
 
 
 async def test_the_same_cluster_does_not_join_under_another_name(fleet: Fleet, west: Side) -> None:
@@ -159,7 +159,7 @@ async def test_a_name_that_belongs_to_another_cluster_is_refused(fleet: Fleet, w
 async def test_a_dry_run_tells_the_steps_and_takes_none(fleet: Fleet, west: Side) -> None:
     await fleet.join("west", west, is_dry_run=True)
 
-    assert "would create namespace karmada-cluster on the member" in fleet.told
+    assert "would create namespace karmada-cluster on the member" in fleet.messages
     assert await west.everything_of_ours() == set()
     assert await fleet.hub.everything_of_ours() == set()
 
@@ -251,7 +251,7 @@ async def test_a_join_that_fails_half_way_takes_back_what_it_made(fleet: Fleet, 
     with pytest.raises(CannotJoin, match="is being deleted: join again when it is gone"):
         await fleet.join("west", west)
 
-    assert "it failed: taking back what this join has made" in fleet.told
+    assert "it failed: taking back what this join has made" in fleet.messages
 
     await until(lambda: _is_clean(west))
     assert await fleet.hub.everything_of_ours() <= {
@@ -326,8 +326,8 @@ async def test_a_work_that_nobody_withdraws_is_named_and_holds_the_cluster(
     with pytest.raises(CannotLeave, match="Work settings is not withdrawn from the member yet"):
         await fleet.unjoin("west", wait_seconds=0.2, keeps_resources=True)
 
-    assert "  ConfigMap default/settings" in fleet.told
-    assert "1 placed objects stay on the member:" in fleet.told
+    assert "  ConfigMap default/settings" in fleet.messages
+    assert "1 placed objects stay on the member:" in fleet.messages
     work = await fleet.hub.client.get(names.works_place("west").named("settings"))
     assert work["spec"]["preserveResourcesOnDeletion"] is True
     assert await west.everything_of_ours() == ON_THE_MEMBER
@@ -385,7 +385,7 @@ async def test_a_leave_that_was_killed_after_it_gave_up_its_rights_goes_on(
 
     await fleet.unjoin("west")
 
-    assert fleet.told[-1] == "cluster west has left"
+    assert fleet.messages[-1] == "cluster west has left"
 
 
 async def test_dead_credentials_are_no_proof_that_a_member_is_clean(

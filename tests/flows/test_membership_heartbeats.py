@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, running_fleet
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.commit import commit
@@ -14,6 +13,7 @@ from clusterspace.fleet.membership import names
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.kube.times import format_micro_time
+from clusterspace.testing.stage import SOON_UNKNOWN, Fleet, running_fleet
 from clusterspace.testing.steps import until
 
 BEAT_SECONDS = 0.2
@@ -84,7 +84,7 @@ async def test_a_silent_cluster_is_unknown_and_tainted_and_the_others_are_not(
     agents = [Agent(fleet, name) for name in ("east", "north", "west")]
     for agent in agents:
         await agent.register()
-    async with fleet.controllers(), asyncio.TaskGroup() as group:
+    async with fleet.controllers(monitor=SOON_UNKNOWN), asyncio.TaskGroup() as group:
         beating = [group.create_task(agent.beat()) for agent in agents]
         agents[2].is_silent = True
 
@@ -104,7 +104,7 @@ async def test_a_hub_that_hears_nobody_doubts_itself_and_taints_nobody(fleet: Fl
     agents = [Agent(fleet, name) for name in ("east", "north", "west")]
     for agent in agents:
         await agent.register()
-    async with fleet.controllers():
+    async with fleet.controllers(monitor=SOON_UNKNOWN):
 
         async def says_so() -> bool:
             events = await fleet.hub.client.list_objects(ResourcePath(EVENTS, "default"))
@@ -128,7 +128,7 @@ async def test_a_cluster_that_never_reported_is_given_time_and_then_unknown(
         "spec": {"syncMode": "Pull"},
     }
     await fleet.hub.client.create(names.cluster_place(""), cluster)
-    async with fleet.controllers():
+    async with fleet.controllers(monitor=SOON_UNKNOWN):
 
         async def is_tainted() -> bool:
             return await fleet.taints("mute") == {"cluster.karmada.io/not-ready:NoSchedule"}

@@ -4,14 +4,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
-from tests.flows.pull_agents import register
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership import identity, manifests
 from clusterspace.fleet.membership.identity import Creation
 from clusterspace.kube.objects import find_at
+from clusterspace.testing.stage import Fleet, Side, register, running_fleet
 
 SAID = "cluster-of-west"
 

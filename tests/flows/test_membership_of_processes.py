@@ -5,15 +5,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import Fleet, running_fleet
 from tests.flows.members import SIM_FIRST, Member, running_member
-from tests.flows.pull_agents import register, running_agent, unregister
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
 from clusterspace.fleet.membership import leave, manifests, names
 from clusterspace.kube.objects import find_at
+from clusterspace.testing.stage import Fleet, register, running_agent, running_fleet, unregister
 from clusterspace.testing.steps import until
 
 UNTAINTED: set[str] = set()

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.corpus import load_scenario
-from tests.flows.fleets import Fleet, Side, running_fleet
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
+from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
 NAME = "member1"

@@ -8,15 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.flows.fleets import Fleet, Side, running_fleet
-from tests.flows.pull_agents import (
-    as_agent,
-    register,
-    request_for,
-    running_agent,
-    unregister,
-    until_ready,
-)
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
@@ -48,6 +39,18 @@ from clusterspace.roots.membership import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
+from clusterspace.testing.stage import (
+    SOON_UNKNOWN,
+    Fleet,
+    Side,
+    as_agent,
+    register,
+    request_for,
+    running_agent,
+    running_fleet,
+    unregister,
+    until_ready,
+)
 from clusterspace.testing.steps import until
 
 IMAGE = "clusterspace:test"
@@ -100,7 +103,7 @@ async def test_the_agents_manifests_are_on_the_member_and_not_with_local(fleet: 
 async def test_a_killed_agent_is_unknown_and_a_new_one_is_ready_again(fleet: Fleet) -> None:
     member = await fleet.add_member("west")
     await register(fleet, "west", member)
-    async with fleet.controllers():
+    async with fleet.controllers(monitor=SOON_UNKNOWN):
         async with running_agent(member):
             await until_ready(fleet, "west")
         await until_ready(fleet, "west", "Unknown")
@@ -116,7 +119,7 @@ async def test_a_cut_network_leaves_the_member_untouched_and_heals_quickly(
     member = await fleet.add_member("west")
     await register(fleet, "west", member)
     async with (
-        fleet.controllers(),
+        fleet.controllers(monitor=SOON_UNKNOWN),
         as_agent(member) as upstream,
         fault_proxy(upstream.connection) as proxy,
     ):
@@ -159,10 +162,12 @@ async def test_a_token_is_for_one_cluster_and_works_once(fleet: Fleet) -> None:
     token = await create_token("west", fleet.hub.settings)
 
     with pytest.raises(CannotJoin, match="the common name is not system:karmada:agent:west"):
-        await register_cluster(request_for(token, name="east"), east.settings, fleet.told.append)
-    await register_cluster(request_for(token), west.settings, fleet.told.append)
+        await register_cluster(
+            request_for(token, name="east"), east.settings, fleet.messages.append
+        )
+    await register_cluster(request_for(token), west.settings, fleet.messages.append)
     with pytest.raises(CannotJoin, match="works once"):
-        await register_cluster(request_for(token), west.settings, fleet.told.append)
+        await register_cluster(request_for(token), west.settings, fleet.messages.append)
 
 
 async def test_another_hub_than_the_pinned_one_gets_no_token(fleet: Fleet) -> None:
@@ -171,7 +176,7 @@ async def test_another_hub_than_the_pinned_one_gets_no_token(fleet: Fleet) -> No
     request = RegisterRequest("west", impostor.settings.server, token.pin, token.token)
 
     with pytest.raises(CannotJoin, match="is it the right hub"):
-        await register_cluster(request, member.settings, fleet.told.append)
+        await register_cluster(request, member.settings, fleet.messages.append)
 
     assert await member.client.find(manifests.AGENT_NAMESPACE_PLACE) is None
 
@@ -263,7 +268,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
         return not any([await member.client.find(place) for place in _agent_places()])
 
     await until(is_clean)
-    assert fleet.told[-1] == "cluster west is unregistered"
+    assert fleet.messages[-1] == "cluster west is unregistered"
 
 
 def _agent_places() -> list[ResourcePath]:
@@ -293,7 +298,7 @@ async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet)
     assert await member.client.find(place) is not None
     assert await member.client.find(manifests.AGENT_ROLE_PLACE) is not None
     assert await member.client.find(REGISTRATION_PLACE) is None
-    assert any("karmada-agent" in each for each in fleet.told if each.startswith("kept on"))
+    assert any("karmada-agent" in each for each in fleet.messages if each.startswith("kept on"))
 
 
 async def test_a_push_cluster_is_not_unregistered(fleet: Fleet) -> None:
@@ -338,13 +343,13 @@ async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
     )
     for sentence, request, reached in impossible:
         with pytest.raises(ClusterspaceError, match=sentence):
-            await register_cluster(request, reached, fleet.told.append)
+            await register_cluster(request, reached, fleet.messages.append)
 
     for place in leave.agent_places():
         assert await member.client.find(place) is None
     assert await fleet.hub.client.list_objects(names.cluster_place("").collection) == []
     # None of them used the token up.
-    await register_cluster(asked, settings, fleet.told.append)
+    await register_cluster(asked, settings, fleet.messages.append)
 
 
 async def _token_of_nobody(member: Side) -> str:
@@ -427,7 +432,7 @@ async def test_a_deleted_token_registers_nobody(fleet: Fleet) -> None:
     token = await create_token("west", fleet.hub.settings)
     used = await create_token("east", fleet.hub.settings)
     east = await fleet.add_member("east")
-    await register_cluster(request_for(used), east.settings, fleet.told.append)
+    await register_cluster(request_for(used), east.settings, fleet.messages.append)
     listed = {each.cluster_name: each for each in await list_tokens(fleet.hub.settings)}
     assert (listed["west"].state, listed["east"].state) == ("unused", "used")
     assert listed["west"].token_id == token.token[:6]
@@ -435,7 +440,7 @@ async def test_a_deleted_token_registers_nobody(fleet: Fleet) -> None:
     await delete_token(token.token, fleet.hub.settings)
 
     with pytest.raises(CannotJoin, match="does not accept the token"):
-        await register_cluster(request_for(token), member.settings, fleet.told.append)
+        await register_cluster(request_for(token), member.settings, fleet.messages.append)
     assert [each.cluster_name for each in await list_tokens(fleet.hub.settings)] == ["east"]
     with pytest.raises(NotFound, match="there is no token"):
         await delete_token(token.token, fleet.hub.settings)

@@ -11,12 +11,19 @@ from typing import Any
 
 import pytest
 from tests.corpus import load_scenario
-from tests.flows.fleets import Fleet, Side, running_fleet
-from tests.flows.pull_agents import register, running_agent, until_ready
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.testing.stage import (
+    SOON_UNKNOWN,
+    Fleet,
+    Side,
+    register,
+    running_agent,
+    running_fleet,
+    until_ready,
+)
 from clusterspace.testing.steps import until
 
 NAME = "member3"
@@ -35,7 +42,7 @@ class Registered:
 
 @pytest.fixture
 async def registered(tmp_path: Path) -> AsyncGenerator[Registered]:
-    async with running_fleet(tmp_path) as fleet, fleet.controllers():
+    async with running_fleet(tmp_path) as fleet, fleet.controllers(monitor=SOON_UNKNOWN):
         member = await fleet.add_member(NAME)
         await register(fleet, NAME, member)
 

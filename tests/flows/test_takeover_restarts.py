@@ -222,7 +222,7 @@ async def test_a_promotion_restarts_nothing(stage: Stage, member: str) -> None:
 
     prospect = await look(request, stage.fleet.hub.settings)
     assert not prospect.effect.on_pods
-    await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.told.append)
+    await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.messages.append)
     await until_applied(stage, name)
 
     await legacy.check_is_as_before(before)

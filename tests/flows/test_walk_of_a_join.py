@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.flows.fleets import running_fleet
 from tests.walks import Walk
 
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.membership import UnjoinRequest, join_cluster, unjoin_cluster
+from clusterspace.testing.stage import running_fleet
 
 MOST_MODULES = 34
 MOST_OF_MEMBERSHIP = 7

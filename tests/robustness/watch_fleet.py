@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from tests.component.gateway.fleet_site import forget_secrets, write_member
-from tests.flows.fleets import Side
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.users import MemberIdentities
@@ -29,6 +28,7 @@ from clusterspace.roots.settings import FleetSettings, HubSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.stage import Side
 from clusterspace.testing.watch_histories import ClusterLog, Logged
 
 SHOP = ResourcePath(CONFIG_MAPS, "shop")

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from clusterspace.aio.clocks import Clock, measure_stalls
@@ -17,8 +17,12 @@ from clusterspace.controllers.background import Tasks
 from clusterspace.telemetry import metrics
 
 LIFELINE: Final = "CLUSTERSPACE_LIFELINE"
-"""Set to `stdin` for a process that must end when its standard input does."""
+"""Set for a process that must end when another does: `stdin`, or the path of a named pipe.
 
+The other one keeps the writing end of it open, and the system closes that however it ends.
+"""
+
+_LISTENING: Final = os.O_RDONLY | os.O_NONBLOCK
 _TEXT: Final = "text/plain; charset=utf-8"
 _DRAIN_SECONDS: Final = 1.0
 
@@ -35,16 +39,20 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
 
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop)
-    if os.environ.get(LIFELINE) == "stdin":
-        pipe = sys.stdin.fileno()
+    if lifeline := os.environ.get(LIFELINE):
+        is_inherited = lifeline == "stdin"
+        pipe = sys.stdin.fileno() if is_inherited else os.open(lifeline, _LISTENING)
 
         def look() -> None:
             # Nothing is ever written to it: what can be read is its end.
-            if not os.read(pipe, 1):
-                loop.remove_reader(pipe)
-                stopped.set()
+            with suppress(BlockingIOError):
+                if not os.read(pipe, 1):
+                    loop.remove_reader(pipe)
+                    stopped.set()
 
         loop.add_reader(pipe, look)
+        if not is_inherited:
+            look()  # whoever was gone before we opened it leaves no end to be read
     return stopped
 
 

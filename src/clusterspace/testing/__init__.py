@@ -1,10 +1,11 @@
 """The test kit we ship.
 
 steps.py             until something holds; edit and delete as a user would
-settled.py       settled: a barrier after which nothing comes of what has happened
+settled.py           settled: a barrier after which nothing comes of what has happened
 clocks.py            time that a test moves
 builders.py          objects that tests begin with
 certificates.py      authorities and certificates made for a test
+stage.py             a hub, members of any kind, their agents and the controllers
 hubs.py              hubs in this event loop, real API servers, and their clients
 faults.py            what goes wrong on the way: silence, cuts, lies
 hostile.py           a member that is against us

@@ -34,6 +34,9 @@ _ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 _TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as a test
 _START_SECONDS: Final = 60.0
 
+MASTERS_TRAVEL: Final = MemberIdentities(passes_masters=True)
+"""Administrators of the hub are administrators of its members."""
+
 
 @dataclass(frozen=True, slots=True)
 class RealServer:
@@ -53,18 +56,28 @@ class RealServer:
 
 
 @asynccontextmanager
-async def hub_for_test(directory: Path, *, name: str = "hub") -> AsyncGenerator[ConnectionSettings]:
+async def hub_for_test(
+    directory: Path,
+    *,
+    name: str = "hub",
+    tokens: str = "",
+    identities: MemberIdentities = MASTERS_TRAVEL,
+) -> AsyncGenerator[ConnectionSettings]:
     """Run a hub on the memory store in this event loop, over loopback TLS.
 
     Its members may be on this machine too, as in all tests, and its administrator is theirs, as in
-    `clusterspace up`.
+    `clusterspace up`. `tokens` are lines of a file as kube-apiserver reads it.
     """
+    token_file = directory / "tokens.csv" if tokens else None
+    if token_file is not None:
+        token_file.write_text(tokens)
     settings = HubSettings(
         data_dir=directory,
         port=0,
         store="memory",
         member_cidrs=LOOPBACK,
-        identities=MemberIdentities(passes_masters=True),
+        token_auth_file=token_file,
+        identities=identities,
     )
     async with running_hub(settings):
         yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)

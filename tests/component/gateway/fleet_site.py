@@ -11,13 +11,11 @@ from random import Random
 from typing import Any
 
 from tests.component.fake_clusters import Handle, fake_cluster
-from tests.flows.fleets import Fleet, Side
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
-from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
@@ -28,12 +26,12 @@ from clusterspace.fleet.gateway.troubles import Lapses, ListKey
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.roots.fleet import RunningFleet, running_fleet
-from clusterspace.roots.hub import running_hub
-from clusterspace.roots.settings import FleetSettings, HubSettings, SimSettings
-from clusterspace.roots.sim import running_sim
+from clusterspace.roots.settings import FleetSettings
+from clusterspace.testing import stage
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hostile import KINDS, hostile_member
-from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
+from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import until
 
 ROOT = "root-token"
@@ -50,8 +48,6 @@ HOSTILE = "aa-hostile"
 HOSTILE_KIND = "CLUSTERSPACE_HOSTILE_MEMBER"
 """Puts a hostile member of this kind into every fleet here. Whatever a test asserts must hold all
 the same: the one warning about the member is all that may be seen of it, and is taken out below."""
-MASTERS_TRAVEL = MemberIdentities(passes_masters=True)
-"""The root of these tests looks into every member."""
 
 
 @dataclass
@@ -192,7 +188,7 @@ async def fleet_site(
         for name in members:
             sides[name] = await fleet.add_member(name)
         for name in sims:
-            sides[name] = await _running_sim(directory / name, name, stack)
+            sides[name] = await fleet.add_sim(name, nodes=1)
         for name, side in sides.items():
             await fleet.join(name, side)
         settings = FleetSettings(
@@ -246,28 +242,9 @@ async def without_federation(site: Site) -> AsyncGenerator[Site]:
 async def running_hub_of_fleet(
     directory: Path, stack: AsyncExitStack, identities: MemberIdentities
 ) -> Fleet:
-    """Run a hub that knows the tests' users by their tokens, before anybody has joined."""
-    (directory / "hub").mkdir()
-    tokens = directory / "tokens.csv"
-    tokens.write_text(TOKENS)
-    settings = HubSettings(
-        directory / "hub",
-        port=0,
-        store="memory",
-        token_auth_file=tokens,
-        member_cidrs=LOOPBACK,
-        identities=identities,
-    )
-    await stack.enter_async_context(running_hub(settings))
-    reached = read_kubeconfig([directory / "hub" / "kubeconfig"]).settings(cluster="hub")
-    client = await stack.enter_async_context(client_for_test(reached))
-    return Fleet(Side(reached, client), directory, stack)
-
-
-async def _running_sim(directory: Path, name: str, stack: AsyncExitStack) -> Side:
-    await stack.enter_async_context(running_sim(SimSettings(name, directory, nodes=1)))
-    reached = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
-    return Side(reached, await stack.enter_async_context(client_for_test(reached)))
+    """Run a hub with the users above until the stack ends."""
+    hub = stage.running_fleet(directory, tokens=TOKENS, identities=identities)
+    return await stack.enter_async_context(hub)
 
 
 class LongLapsed(Lapses):

@@ -18,11 +18,11 @@ from tests.component.gateway.stream_clients import (
     web_socket,
 )
 from tests.component.sim_clients import SpdyClient
-from tests.flows.fleets import Side
 
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.builders import PODS, pod
+from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

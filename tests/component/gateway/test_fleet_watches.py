@@ -21,7 +21,6 @@ from tests.component.gateway.fleet_site import (
     member_at,
 )
 from tests.component.gateway.watch_streams import Watching, watching
-from tests.flows.fleets import Side
 
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import ApiRequest, ResourcePath
@@ -35,6 +34,7 @@ from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
+from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import stop, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

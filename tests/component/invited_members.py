@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.component.execution_site import SPACE, work_of
-from tests.flows.fleets import Fleet, Side
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
@@ -28,6 +27,7 @@ from clusterspace.fleet.membership.member_clusters.controller import MemberClust
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
+from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import stop, until
 
 ACCOUNTS = "fleet-system"
