@@ -1,4 +1,4 @@
-"""What never leaves the hub, and how far what a namespace causes may go.
+"""Which objects may be sent to members: never the hub's own, and only from their own namespace.
 
     of namespace X                  may carry
     ResourceBinding                 objects of X
@@ -10,7 +10,7 @@ Rights on the hub are given by namespace, and controllers act for everybody. So 
 binding or a Work asks here first, wherever it came from: the hub's admission refuses most of what
 is wrong, but another API server may be the hub, and objects are older than rules.
 
-The hub's own namespaces and its credentials stay at home whoever asks.
+The hub's own namespaces and its credentials are never sent, whoever asks.
 """
 
 from typing import Final

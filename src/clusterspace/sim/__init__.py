@@ -22,5 +22,8 @@ shell/              what exec runs: a tiny language on files that exist only in 
 streams/            exec, attach and port-forward on the wire
 faults.py           faults as rules, and what they do to requests
 
+A new flag of `clusterspace sim` is an option in cli.commands.servers and a field of SimSettings in
+roots.settings; roots.sim passes it on to the module here that obeys it.
+
 It never starts a process, opens a file or a socket, or looks at the machine it runs on.
 """

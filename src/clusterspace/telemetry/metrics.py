@@ -1,11 +1,13 @@
-"""Every metric of servers, queues and controllers: name, labels and buckets in one place.
+"""Metrics of servers, queues and controllers: their names, labels and buckets.
+
+Those of member clusters are in fleet_metrics.py; both are in the one REGISTRY below.
 
 Names are Kubernetes' own where the meaning is the same, so that existing dashboards work. Labels
 take values from fixed or configured sets only: a client must not be able to make series.
 
 To add one: declare it here with its help text, give it a function that says what happened, call
-that where it happens, and generate the reference page. A test runs the product and fails for any
-metric on that page that does not move.
+that where it happens, and generate the reference page (`make generate`). A test runs the product
+and fails for any metric on that page that does not move: test_every_metric_moves.py.
 """
 
 import platform

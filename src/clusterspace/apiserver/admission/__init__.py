@@ -1,6 +1,7 @@
 """Admission: the hub's own say in what is written, between the rules of a kind and the store.
 
-plugins.py        every rule, in the order in which it is asked: a new rule is a line here
+plugins.py        every rule, in the order in which it is asked: a new rule is a line in one of
+                  its two lists
 rights.py         rights that a URL does not show: what a body makes, names or sends
 escalation.py     nobody grants what they do not hold
 builtin_kinds.py  Namespaces, certificate requests, Services
@@ -11,4 +12,8 @@ unenforced.py     warns of kinds that would steer an API server, and that this o
 A rule is a class with `admit`, as apiserver.state.Plugin has it. It sees the object as it would be
 stored, returns it (changed or not) or refuses it, and may warn its author. It is asked for dry runs
 too, so it keeps nothing of what it sees.
+
+The checks of one object alone are pure functions named `*_causes` in apis/ (`policy_causes`,
+`override_causes`, `placement_causes`, `member_cluster_causes`); a rule here calls them and refuses
+the object with all causes they found. Checks that need the store or the user are here.
 """

@@ -70,7 +70,11 @@ class _Reservation:
 
 
 class ClusterRules:
-    """Refuses Clusters with a bad name, an ID that another one has, or a way that leads astray."""
+    """Completes Clusters, and refuses those with a bad name, a taken ID or a forbidden address.
+
+    An address is forbidden if the operator does not allow members there. Secrets outside of the
+    clusters' own namespace, and malformed taints, are refused too.
+    """
 
     def __init__(self, members: AddressRules | None = None) -> None:
         self._members = members or AddressRules()

@@ -1,4 +1,8 @@
-"""Every admission rule, in the order in which it is asked. A new one is a line in this list."""
+"""Every admission rule, in the order in which it is asked. A new one is a line in one of two lists.
+
+`access_plugins` has the rules about what the writer may do, `hub_plugins` those about the object;
+the first are asked first.
+"""
 
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.admission.builtin_kinds import (

@@ -1,7 +1,8 @@
-"""Policies, placements and bindings: completed, checked, and kept what they are about.
+"""Admission of policies, overrides, placements, bindings and Works.
 
-What authors left out is filled in, what cannot be meant is refused; policies, bindings and Works
-carry an ID for life. No rule keeps an object that is being deleted from going.
+Defaults are filled in and invalid objects refused. A binding may not change which object it is
+about, and the IDs of policies, bindings and Works are given once and kept. An object that is being
+deleted is not refused for being invalid: nothing may keep it from going.
 """
 
 from collections.abc import Iterator, Mapping

@@ -247,7 +247,7 @@ class CountedConnections(Observer):
 
 
 class Tenant(Protocol):
-    """A connection, as its server sees it."""
+    """A connection, as the server calls it: to enforce deadlines, to drain, to cut it."""
 
     @property
     def is_long_running(self) -> bool:
@@ -255,7 +255,7 @@ class Tenant(Protocol):
         ...
 
     def sweep(self, now: float) -> None:
-        """Act on what is overdue."""
+        """Enforce the deadlines that have passed."""
         ...
 
     def start_draining(self) -> None:
@@ -269,7 +269,7 @@ class Tenant(Protocol):
 
 @dataclass(slots=True)
 class Site:
-    """What the connections of one server share."""
+    """The state that all connections of one server share: handler, limits, sets of connections."""
 
     handler: Handler
     arrivals: Arrivals[Any]

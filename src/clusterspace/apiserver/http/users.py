@@ -113,10 +113,10 @@ def _texts(subject: x509.Name, oid: x509.ObjectIdentifier) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentities:
-    """What the operator says about who travels how."""
+    """Settings for how users of the hub are named on members; see the table above."""
 
     passes_masters: bool = False
-    """Whether `system:masters` of the hub are so on every member too."""
+    """Whether `system:masters` of the hub keep that group on every member."""
     plain_accounts: frozenset[str] = frozenset()
     """The members at which a hub ServiceAccount is the ServiceAccount of the same name."""
 

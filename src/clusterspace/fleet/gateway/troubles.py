@@ -285,7 +285,7 @@ class _Lapse:
 
 @dataclass(slots=True)
 class _Promises:
-    """What a cluster said of the versions and the watches of one resource."""
+    """The versions a cluster gave for one resource, and how its watches of it went."""
 
     given: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """The versions of its latest lists, and when it gave them."""
@@ -307,7 +307,11 @@ _STUBBORN_SECONDS: Final = 600.0
 
 
 class Lapses:
-    """Since when clusters fail to list a resource, and what their word about watches is worth."""
+    """Remembers how clusters list and watch each resource, for each user.
+
+    It decides when a cluster has failed to list for so long that informers are served without it,
+    and whether to believe a cluster that says a version is too old or refuses a watch.
+    """
 
     def __init__(self, clock: Clock, *, grace_seconds: float, lost_seconds: float) -> None:
         self._clock = clock

@@ -145,7 +145,7 @@ class MonitorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What changes while a cluster is alive."""
+    """The values that change while a cluster is alive; as long as they do not, it is silent."""
 
     cluster_uid: str
     lease_version: str

@@ -337,11 +337,11 @@ def plan_removals(
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Somebody who may remove things from a member."""
+    """Removes what the hub made on a member, through a client with the rights to do so."""
 
     member: Client
     is_administrator: bool
-    """Or else the hub itself, with the rights the membership gave it."""
+    """Whether the client is an administrator's; else the hub's own, with the rights of a join."""
 
     async def clean(self, cluster_name: str, hub_id: str, before_removal: BeforeRemoval) -> Cleaned:
         """Remove what our hub made on a member; what others made stays."""

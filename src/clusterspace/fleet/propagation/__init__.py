@@ -12,7 +12,7 @@ Controllers, each in a folder with the decisions it takes:
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces/      NamespaceWorks: every namespace, on every cluster
     statuses/        BindingStatuses: Works back to binding back to template
-    placements/      PlacementController: ClusterResourcePlacements, compiled into bindings
+    placements/      PlacementController: ClusterResourcePlacements to clusters and bindings
 
 What they share:
     templates.py     which objects are templates, and the caches that follow all of them

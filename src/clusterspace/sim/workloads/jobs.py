@@ -1,4 +1,4 @@
-"""Pods that end."""
+"""Jobs: plans their pods, counts completions and failures, and says when a Job has ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -42,7 +42,11 @@ from clusterspace.kube.objects import Object
 
 
 class SentObjects:
-    """Two texts for each object, however large it is: a stream holds no copy of its clusters."""
+    """Remembers, for each object of one cluster, the UID and version last sent to one client.
+
+    These two texts are all it keeps of an object, so a stream costs little memory however large
+    the objects of the cluster are.
+    """
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
@@ -62,7 +66,7 @@ class SentObjects:
         return self._states.get(head.key) == _state_of(head)
 
     def changes(self, listed: Head) -> Iterator[tuple[Change, Head]]:
-        """Yield what a listed object is to somebody who was sent what is remembered here."""
+        """Yield the events that bring the client from the state last sent to the listed one."""
         known = self._states.get(listed.key)
         if known == _state_of(listed):
             return

@@ -1,12 +1,12 @@
-"""The way out: said, told, withdrawn, forgotten; by force when the agent is silent.
+"""How a MemberCluster that is being deleted leaves, in four steps.
 
-    said        a condition and an event tell what will be removed or kept
-    told        the InternalMemberCluster says Leave, and the Cluster is deleted
-    withdrawn   the agent removes what was placed, lets go of its Works and says that it left
-    forgotten   rights, namespace and at last the MemberCluster itself
+    1. announce   a condition and an event on the MemberCluster list what will be removed or kept
+    2. ask        the InternalMemberCluster gets state Leave, and the Cluster is deleted
+    3. withdraw   the agent removes what was placed, releases its Works and reports that it left
+    4. forget     rights, namespace and at last the MemberCluster itself are removed
 
-Every step looks at what is there, so it can be repeated. An agent that is not heard within the
-time set is left where it is, and what it holds is written down.
+Every step looks at what is there, so it can be repeated. An agent that does not report within the
+time set is given up: the member keeps what it has, and that is written down on the hub.
 """
 
 from dataclasses import dataclass

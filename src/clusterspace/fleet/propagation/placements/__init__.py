@@ -1,4 +1,4 @@
-"""A ClusterResourcePlacement, compiled into the engine's bindings: picked, rolled out, reported.
+"""ClusterResourcePlacements: clusters are picked, and bindings of work.karmada.io are written.
 
     selectors ──> objects ──> snapshot ─┐
                                         ├──> rollout ──> bindings of the engine ──> (Works)
@@ -6,7 +6,7 @@
                                   ▲  status <── reports <──────────────────────────────┘
 
 Decisions, which know nothing of a hub:
-    picking.py      all, so many, or those named: which clusters, and why not the others
+    picking.py      picks clusters by KubeFleet's rules (PickAll, PickN, PickFixed), with reasons
     selection.py    which objects are selected, and what is placed of each
     snapshots.py    policy and selection, written down and numbered
     bindings.py     a placement's bindings, one for each cluster
@@ -18,6 +18,9 @@ With a hub:
     controller.py   PlacementController: what wakes it, the steps in their order, the end
     steps.py        picking, selecting and rolling out: each reads, decides and writes
 
-It schedules and applies nothing itself: filters, Works, takeover, drift and statuses are those of
-policies. docs/decisions/0009-placements-become-bindings.md has the reasons.
+Clusters are picked here and not by the Scheduler, which leaves these bindings alone: picking.py has
+its own checks of health, labels and spread, and shares only the rule about taints. So a new policy
+filter (FILTERS of the scheduler) does not apply here. Everything after the binding is the same as
+for policies: overrides, Works, takeover, drift and statuses.
+docs/decisions/0009-placements-become-bindings.md has the reasons.
 """

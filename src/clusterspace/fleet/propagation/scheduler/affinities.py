@@ -1,4 +1,4 @@
-"""Which clusters are meant: by name, label, provider, region and zone; groups tried in order."""
+"""Affinities: clusters selected by name, label, provider, region or zone; groups tried in order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NOT_IN: Final = "NotIn"
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a cluster can be told by."""
+    """The properties of a cluster that affinities and spreads select by."""
 
     name: str
     labels: Mapping[str, str]
@@ -41,7 +41,7 @@ class Traits:
 
 
 def traits_of(cluster: Object) -> Traits:
-    """Return what a Cluster can be told by."""
+    """Return the properties of a Cluster that affinities and spreads select by."""
     spec = cast("Object", cluster.get("spec") or {})
     zones = spec.get("zones") or [spec.get("zone")]
     return Traits(
@@ -55,14 +55,14 @@ def traits_of(cluster: Object) -> Traits:
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """What `provider`, `region` or `zone` must be, or must not be."""
+    """A set of values that `provider`, `region` or `zone` must, or must not, be one of."""
 
     field: str
     is_in: bool
     values: frozenset[str]
 
     def matches(self, traits: Traits) -> bool:
-        """Tell whether the cluster is there, or is not; one without the field is nowhere."""
+        """Whether the cluster satisfies it; a cluster without the field has none of the values."""
         return bool(traits.values_of(self.field) & self.values) is self.is_in
 
 
@@ -76,7 +76,7 @@ class ClusterAffinity:
     fields: tuple[FieldRequirement, ...] = ()
 
     def matches(self, traits: Traits) -> bool:
-        """Tell whether the cluster is meant."""
+        """Whether the affinity selects the cluster."""
         return (
             traits.name not in self.excluded
             and (not self.names or traits.name in self.names)
@@ -96,7 +96,7 @@ class AffinityGroup:
     tiers: tuple[ClusterAffinity, ...] = (EVERY_CLUSTER,)
 
     def find_tier(self, traits: Traits, *, may_overflow: bool) -> int | None:
-        """Return the first tier that means the cluster, or None; 0 is the group itself."""
+        """Return the first tier that selects the cluster, or None; 0 is the group itself."""
         tiers = self.tiers if may_overflow else self.tiers[:1]
         return next((tier for tier, each in enumerate(tiers) if each.matches(traits)), None)
 

@@ -1,4 +1,8 @@
-"""Which clusters may: each one that may not is rejected with a reason."""
+"""Filters: which clusters may be used for an object, and why each of the others is rejected.
+
+A new filter is a function and a line in FILTERS. It applies to bindings with a placement of their
+own; those of ClusterResourcePlacements are not scheduled (placements/picking.py).
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

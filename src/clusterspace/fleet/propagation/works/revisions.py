@@ -1,4 +1,4 @@
-"""The state of a template that a cluster is to have.
+"""Finds the state of a template that each cluster is to have: the template, or a snapshot of it.
 
 A policy's Works hold the template as it is. A placement brings its clusters from one state of an
 object to the next one after another, so its Works hold the state that each cluster is to have,
