@@ -26,6 +26,7 @@ from tests.component.hub_wire import (
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.apiserver.verbs import watch as watch_module
 from clusterspace.roots import hub_state
+from clusterspace.testing.steps import until
 
 EVERYWHERE = "/api/v1/secrets"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -136,14 +137,25 @@ async def test_the_old_path_to_watch_one_object_shows_that_object_alone(hub: Hub
 # -- 410 -----------------------------------------------------------------------------------------
 
 
+MOST_EVENTS = 20
+
+
 @pytest.fixture
 async def forgetful_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[HubClient]:
-    policy = partial(CompactionPolicy, maximum_events=20, look_every_seconds=0.02)
+    policy = partial(CompactionPolicy, maximum_events=MOST_EVENTS, look_every_seconds=0.02)
     monkeypatch.setattr(hub_state, "CompactionPolicy", policy)
     async with hub_here(tmp_path) as client:
         yield client
+
+
+async def until_forgotten(hub: HubClient, revision: int) -> None:
+    async def is_forgotten() -> bool:
+        listed = await hub.ask("GET", f"{SECRETS}?resourceVersion={revision}&limit=1")
+        return listed.status == 410
+
+    await until(is_forgotten)
 
 
 async def test_a_place_that_was_forgotten_is_told_410_and_a_remembered_one_is_not(
@@ -153,7 +165,7 @@ async def test_a_place_that_was_forgotten_is_told_410_and_a_remembered_one_is_no
     first = await create(hub, "map-0")
     for number in range(1, 60):
         await create(hub, f"map-{number}")
-    await asyncio.sleep(0.1)
+    await until_forgotten(hub, first)
     last = await create(hub, "last")
 
     (expired,) = await (await hub.watch(SECRETS, f"resourceVersion={first}")).rest()
@@ -170,8 +182,8 @@ async def test_every_place_is_either_gapless_or_told_410(forgetful_hub: HubClien
     hub = forgetful_hub
     for number in range(60):
         await create(hub, f"map-{number}")
-    await asyncio.sleep(0.1)
     last = await current(hub)
+    await until_forgotten(hub, last - MOST_EVENTS - 2)
     outcomes: list[bool] = []
     for place in range(last - 40, last + 1):
         watch = await hub.watch(SECRETS, f"resourceVersion={place}&timeoutSeconds=1")
@@ -197,7 +209,7 @@ async def test_a_list_whose_moment_was_forgotten_can_go_on_from_the_present(
     page = await hub.do("GET", f"{SECRETS}?limit=2")
     for number in range(60):
         await create(hub, f"b-{number}")
-    await asyncio.sleep(0.1)
+    await until_forgotten(hub, int(page["metadata"]["resourceVersion"]))
 
     token = page["metadata"]["continue"]
     expired = await hub.ask("GET", f"{SECRETS}?limit=500&continue={token}")

@@ -19,6 +19,7 @@ from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
@@ -182,7 +183,7 @@ async def test_a_memory_that_lost_a_cluster_removes_nothing(fleet: Fleet) -> Non
     async with running_scheduler(fleet.hub_client, counting) as running:
         place = await fleet.bind("web", {})
         await fleet.until_told(place, "Success")
-        await _quiet(counting)
+        await settled()
         before = counting.writes
         running.clusters.cache.remove("member2")
         await running.scheduler.reconcile(Request(place.name, place.namespace))
@@ -210,7 +211,7 @@ async def test_a_settled_fleet_is_not_written_to(fleet: Fleet) -> None:
         places = [await fleet.bind(f"web-{number}", {}) for number in range(5)]
         for each in places:
             await fleet.until_told(each, "Success")
-        await _quiet(counting)
+        await settled()
 
         assert counting.writes == 2 * len(places)
 
@@ -223,7 +224,7 @@ async def test_a_settled_fleet_is_not_written_to(fleet: Fleet) -> None:
             lambda held: with_value(held, [CORDON], "spec", "taints"),
         )
         await until(is_known)
-        await _quiet(counting)
+        await settled()
 
         assert counting.writes == 2 * len(places)
 
@@ -268,11 +269,3 @@ async def test_killed_at_any_write_it_ends_where_it_would_have(
 
     assert sum((await fleet.targets(place)).values()) == 5
     assert binding["status"]["schedulerObservedGeneration"] == metadata_of(binding)["generation"]
-
-
-async def _quiet(counting: CrashingClient) -> None:
-    """Wait until nothing was written for a while."""
-    seen = -1
-    while counting.writes != seen:
-        seen = counting.writes
-        await asyncio.sleep(0.3)
