@@ -5,7 +5,6 @@ for the certificate of Karmada's installer, with which it would write roles for 
 waits for that. Nobody gets that certificate: the hub scopes agents by who they are.
 """
 
-import asyncio
 import base64
 from collections.abc import AsyncGenerator
 from datetime import timedelta
@@ -87,8 +86,8 @@ async def test_what_it_asks_for_is_taken_and_left_to_an_operator(
 ) -> None:
     made = await hub.ask("POST", REQUESTS, request_of(name, user), token=TOKEN)
     assert made.code == 201
-    # What the hub decides by itself it decides within milliseconds.
-    await asyncio.sleep(0.5)
+    # What is decided after it shows that it had its turn.
+    await approved(hub, request_of(f"{name}-after", WEST))
 
     held = await hub.ask("GET", f"{REQUESTS}/{name}", token=TOKEN)
 

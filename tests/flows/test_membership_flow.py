@@ -28,6 +28,7 @@ from clusterspace.fleet.membership.manifests import Location
 from clusterspace.fleet.membership.member_access import Journal, MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.settled import settled
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
@@ -93,8 +94,8 @@ async def test_a_cluster_that_does_not_change_is_not_written(fleet: Fleet, west:
 
         await until(is_settled)
         before = await fleet.cluster("west")
-        # Five looks and more.
-        await asyncio.sleep(1.2)
+        for _ in range(5):
+            await settled()  # the next look at the cluster among others
 
         assert await fleet.cluster("west") == before
 
