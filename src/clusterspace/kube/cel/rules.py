@@ -7,6 +7,7 @@ by itself and as a change of the old one.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -288,7 +289,7 @@ def has_rules(schema: Schema) -> bool:
     return bool(cached.exist)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Place:
     """A value, its old value, and its schema."""
 
@@ -305,8 +306,11 @@ class _Place:
         steps = (*self.steps, step)
         return _Place(new, old, schema, steps, schema.is_embedded_resource, is_unchanged=same)
 
-    @property
+    # Every place below asks for this, and it compares all that is in here: doing that again for
+    # each of 10,000 elements takes many seconds, which no budget would count.
+    @cached_property
     def is_same(self) -> bool:
+        """Whether the value is the old one, or part of something that is."""
         return self.is_unchanged or (self.old is not ABSENT and self.new == self.old)
 
 

@@ -201,3 +201,32 @@ def test_splitting_and_joining_are_each_others_inverse(text, separator):
     schema = {name: {"type": "string"} for name in ("text", "by")}
     rule = {"rule": "self.text.split(self.by).join(self.by) == self.text"}
     assert _held([rule], schema, {"text": text, "by": separator}) == ()
+
+
+def test_a_long_list_is_compared_with_the_old_one_once():
+    compared = 0
+
+    class Element(dict):
+        __hash__ = None
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return dict.__eq__(self, other)
+
+    items = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.size > 0"}],
+    }
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    listed = {"type": "array", "items": items, **keyed}
+    schema = Schema({"type": "object", "properties": {"list": listed}})
+
+    def value(last):
+        elements = [Element(name=f"e{index}", size=1) for index in range(500)]
+        return {"list": [*elements, Element(name="last", size=last)]}
+
+    (cause,) = check_rules(value(0), schema, old=value(1))
+    assert cause.field == "list[500]"
+    assert compared < 2_000
