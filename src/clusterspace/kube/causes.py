@@ -82,22 +82,19 @@ def value_text(value: Any) -> str:
 
     A long one is cut: a refusal may name a hundred values, and each may be the whole body.
     """
-    text = _whole_text(value if not isinstance(value, str) else value[:_LONGEST_SHOWN])
-    is_cut = len(text) > _LONGEST_SHOWN
-    return f"{text[:_LONGEST_SHOWN]}..." if is_cut else text
-
-
-def _whole_text(value: Any) -> str:
     match value:
         case str():
-            return quoted(value)
+            # Cut before it is quoted, which takes time by the character, and again below: quotes
+            # and escapes make it longer.
+            text = quoted(value[:_LONGEST_SHOWN])
         case bool() | None:
-            return "null" if value is None else str(value).lower()
+            text = "null" if value is None else str(value).lower()
         case int() | float():
-            return number_text(value)
+            text = number_text(value)
         case _:
             text = msgspec.json.encode(value, order="sorted").decode()
-            return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+            text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"{text[:_LONGEST_SHOWN]}..." if len(text) > _LONGEST_SHOWN else text
 
 
 def number_text(number: float) -> str:

@@ -104,6 +104,7 @@ def parse_json_patch(raw: Any) -> tuple[Operation, ...]:
             "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{MAX_OPERATIONS}, got {len(written)}"
         )
+    # All are read before any is carried out: a patch that is wrong at its end changes nothing.
     return tuple(_read_operation(one, f"[{index}]") for index, one in enumerate(written))
 
 

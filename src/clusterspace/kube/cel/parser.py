@@ -205,6 +205,8 @@ def parse(text: str) -> Node:
     """Return the tree of an expression; CompileFailed when it is none."""
     parser = _Parser(text, read_tokens(text))
     tree = parser.whole()
+    # The parser counts its own recursion. Chains such as `a.b.c` and `1 + 1 + 1` are read in loops
+    # and make deep trees all the same, which the compiler and the program walk by recursion.
     if syntax.depth_of(tree) > DEEPEST:
         raise CompileFailed(text, [Fault(0, f"expression is nested more than {DEEPEST} deep")])
     return tree
@@ -256,6 +258,7 @@ class _Parser:
                 left = syntax.Junction(function, tuple(terms), tuple(signs), signs[0])
                 continue
             self._take()
+            # Only what binds more tightly belongs to the right: `a - b - c` is `(a - b) - c`.
             right = self._binary(precedence + 1)
             function = "@in" if sign.text == "in" else f"_{sign.text}_"
             left = syntax.Call(function, None, (left, right), sign.at)

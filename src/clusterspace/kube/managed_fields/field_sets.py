@@ -356,6 +356,7 @@ def _read(raw: Any) -> Fields:
     for text, inner in cast("dict[Any, Any]", raw).items():
         element = HERE if text == HERE else canonical(str(text))
         if element is not None:
+            # Two texts may be one element, `v:1` and `v:1.0`: it is owned if either is.
             read = OWNED if element == HERE else _read(inner)
             node[element] = _union(node[element], read) if element in node else read
     return _settled(in_order(node)) or OWNED
@@ -363,6 +364,7 @@ def _read(raw: Any) -> Fields:
 
 def _is_in_form(raw: dict[Any, Any]) -> bool:
     """Return whether a node, and all below it, is as we write them: nearly always it is."""
+    # In written order the mark comes first, for `.` sorts before the letters of path elements.
     last = ""
     for element, inner in raw.items():
         if type(element) is not str or type(inner) is not dict or element <= last:

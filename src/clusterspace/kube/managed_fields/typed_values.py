@@ -55,6 +55,8 @@ class _ObjectSchema(Schema):
         return self._kind_schema.additional
 
 
+# Kept by the identity of the kind's schema, which has no equality of its own: a definition that
+# changes gets a new Schema, and an old one leaves with the least used.
 @lru_cache(maxsize=1024)
 def object_schema(kind_schema: Schema) -> Schema:
     """Return the schema of a whole object, its metadata included."""

@@ -157,6 +157,8 @@ class _Time(ValueType):
         seconds, nanos = _signed(fields.get(1, 0)), _signed(fields.get(2, 0))
         if not _FIRST_SECOND <= seconds <= _LAST_SECOND or not 0 <= nanos < 10**9:
             raise MalformedObject(f"{place}: not a time of the years 1 to 9999", place=place)
+        # Go writes a time that was never set as a message without fields, or as the first second
+        # of the year 1, which is its zero.
         is_never = not fields or (seconds, nanos) == (_FIRST_SECOND, 0)
         return None if is_never else self.text(seconds, nanos)
 

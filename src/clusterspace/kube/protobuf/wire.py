@@ -73,6 +73,8 @@ def read_fields(data: bytes, place: str) -> Iterator[WireField]:
                 f"{place}: a field of {width} bytes has only {len(data) - start}", place=place
             )
         position = start + width
+        # A copy, and the fields inside are copied from it again: bytes are copied as many times as
+        # messages are nested, which `bodies.MAX_DEPTH` bounds.
         yield WireField(number, WireType(wire_type), data[start:position])
 
 
@@ -120,6 +122,7 @@ def _read_varint(data: bytes, start: int, place: str) -> _Varint:
                 break
             return _Varint(number, start + offset + 1)
     else:
+        # No byte was the last of its number: either there are no more, or ten were not enough.
         if len(data) - start < _VARINT_BYTES:
             raise MalformedObject(f"{place}: the body ends inside a number", place=place)
     raise MalformedObject(f"{place}: a number is longer than 64 bits", place=place)

@@ -30,9 +30,12 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 
 def _filled(value: Any, schema: Schema) -> Any:
     if not isinstance(value, dict):
-        if isinstance(value, list) and schema.items is not None:
-            return _filled_list(cast("list[Any]", value), schema.items)
-        return cast("Any", value)
+        if not isinstance(value, list) or schema.items is None:
+            return cast("Any", value)
+        elements = cast("list[Any]", value)
+        filled = [_filled_or_default(element, schema.items) for element in elements]
+        is_unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
+        return elements if is_unchanged else filled
 
     present = cast("Object", value)
     changed: Object = {}
@@ -42,23 +45,17 @@ def _filled(value: Any, schema: Schema) -> Any:
         known = named.get(name, free)
         if known is None or not (inner is None or isinstance(inner, (dict, list))):
             continue
-        filled = _filled_or_default(inner, known)
-        if filled is None and not known.is_nullable:
+        with_defaults = _filled_or_default(inner, known)
+        if with_defaults is None and not known.is_nullable:
             dropped.add(name)
-        elif filled is not inner:
-            changed[name] = filled
+        elif with_defaults is not inner:
+            changed[name] = with_defaults
     for name, known in schema.defaulted.items():
         if name not in present:
             changed[name] = _filled(known.default, known)
     if not changed and not dropped:
         return present
     return {name: inner for name, inner in {**present, **changed}.items() if name not in dropped}
-
-
-def _filled_list(elements: list[Any], schema: Schema) -> list[Any]:
-    filled = [_filled_or_default(element, schema) for element in elements]
-    unchanged = all(new is old for new, old in zip(filled, elements, strict=True))
-    return elements if unchanged else filled
 
 
 def _filled_or_default(value: Any, schema: Schema) -> Any:
@@ -107,22 +104,18 @@ class _Walk:
         if isinstance(value, dict):
             whole = is_resource or schema.is_embedded_resource
             return self._object(cast("Object", value), schema, is_resource=whole, keeps=keeps)
-        if isinstance(value, list):
-            return self._list(cast("list[Any]", value), schema, keeps=keeps)
-        return value
-
-    def _list(self, elements: list[Any], schema: Schema, *, keeps: bool) -> list[Any]:
-        items = schema.items
-        if items is None:
-            if keeps:
-                return elements
-            items = NOTHING
+        if not isinstance(value, list) or (schema.items is None and keeps):
+            return cast("Any", value)
+        # Below the elements of a list everything unknown is still kept where the list keeps it;
+        # below the fields of an object each schema says so for itself.
+        items = schema.items or NOTHING
+        elements = cast("list[Any]", value)
         kept = [
             self._below(index, inner, items, keeps_all=keeps)
             for index, inner in enumerate(elements)
         ]
-        unchanged = all(new is old for new, old in zip(kept, elements, strict=True))
-        return elements if unchanged else kept
+        is_unchanged = all(new is old for new, old in zip(kept, elements, strict=True))
+        return elements if is_unchanged else kept
 
     def _object(self, fields: Object, schema: Schema, *, is_resource: bool, keeps: bool) -> Object:
         changed: Object = {}

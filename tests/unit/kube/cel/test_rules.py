@@ -206,7 +206,7 @@ def test_splitting_and_joining_are_each_others_inverse(text, separator):
 def test_a_long_list_is_compared_with_the_old_one_once():
     compared = 0
 
-    class Element(dict):
+    class Element(dict[str, object]):
         __hash__ = None
 
         def __eq__(self, other):
