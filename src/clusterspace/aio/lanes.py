@@ -41,7 +41,7 @@ class Run(Protocol):
     """Where a step is carried out; the step is a plain function without effects."""
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
-        """Return what the work returns, or raise what it raises."""
+        """Return the result of the work, or raise its exception."""
         ...
 
 
@@ -78,7 +78,7 @@ class Lane:
         self._thread: threading.Thread | None = None
 
     async def run(self, owner: str, work: Callable[[], Result]) -> Result:
-        """Return what the work returns, or raise what it raises; LaneIsFull when there is no room.
+        """Return the result of the work, or raise its exception; LaneIsFull when there is no room.
 
         A caller that is cancelled before its turn is passed over. Work that has begun goes on to
         its end, and nobody learns how it ended: it must have no effects but its result.

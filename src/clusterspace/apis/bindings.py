@@ -78,7 +78,7 @@ def is_for_cluster_scope(binding: Object) -> bool:
 
 
 def name_for(template: Object) -> str:
-    """Return what the binding of a template is called."""
+    """Return the name of a template's binding."""
     return binding_name(str(template.get("kind")), name_of(template))
 
 
@@ -130,7 +130,7 @@ def propagates_dependencies(binding: Object) -> bool:
 
 
 def conflict_resolution_of(binding: Object) -> str:
-    """Return what becomes of objects that are there already; Abort unless told."""
+    """Return the binding's `conflictResolution`; Abort by default."""
     return str(find_at(binding, "spec", "conflictResolution") or "Abort")
 
 

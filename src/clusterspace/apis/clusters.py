@@ -95,7 +95,7 @@ def _ref_at(cluster: Object, field: str) -> SecretRef | None:
 
 
 def id_of(cluster: Object) -> str:
-    """Return what tells the cluster from all others, or an empty text."""
+    """Return the ID that no other cluster has, or an empty text."""
     return str(find_at(cluster, "spec", "id") or "")
 
 

@@ -178,7 +178,7 @@ def hashes_of(binding: Object) -> dict[str, str]:
 
 
 def hashes_text(hashes: dict[str, str]) -> str:
-    """Return what `hashes_of` reads."""
+    """Return the text of the annotation that `hashes_of` reads."""
     return _encode(hashes).decode()
 
 
@@ -214,7 +214,7 @@ def apply_strategy_of(placement: Object) -> Object:
 
 
 def take_over_of(strategy: Object) -> str:
-    """Return what becomes of objects that are on a cluster already; taken over, unless told."""
+    """Return `whenToTakeOver`, for objects that are on a cluster already; Always by default."""
     return str(strategy.get("whenToTakeOver") or ALWAYS)
 
 

@@ -51,19 +51,19 @@ _SAFE_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def binding_name(kind: str, name: str) -> str:
-    """Return what the binding of a template is called."""
+    """Return the name of a template's binding."""
     return f"{name.replace(':', '.')}-{kind}".lower()
 
 
 def work_name(kind: str, namespace: str, name: str) -> str:
-    """Return what the Works of a template are called, in every cluster's execution space."""
+    """Return the name of a template's Works, the same in every cluster's execution namespace."""
     safe_name = name.replace(":", ".").lower()
     seed = "-".join(part for part in (namespace, safe_name, kind) if part).lower()
     return f"{safe_name}-{short_hash(seed)}"
 
 
 def promoted_policy_name(group_version: str, kind: str, namespace: str, name: str) -> str:
-    """Return what the policy made for a promoted object is called."""
+    """Return the name of the policy that is made for a promoted object."""
     return f"{name}-{short_hash(f'{namespace}{group_version}, Kind={kind}')}".lower()
 
 

@@ -68,7 +68,7 @@ def binding_key_of(work: Object) -> str:
 
 
 def report_of(work: Object) -> Report:
-    """Return what the cluster says of the Work's object."""
+    """Return the cluster's report about the Work's object."""
     conditions = find_at(work, "status", "conditions")
     applied = find_condition(conditions, APPLIED) or {}
     if applied.get("status") != TRUE:

@@ -200,7 +200,7 @@ _SCHEMA_CHOICES: Final[Mapping[str, _Reader]] = {
 
 
 def _zero(wire_type: WireType) -> Any:
-    """Return what a value of the type is answered as when nobody set it."""
+    """Return the value of the type that is answered when nobody set one."""
     match wire_type:
         case StructRef():
             return _zero_struct(wire_type.name)

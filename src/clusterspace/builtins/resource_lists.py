@@ -13,7 +13,7 @@ _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
 def effective(pod_spec: Object, which: str) -> dict[str, str]:
-    """Return what all containers need at once; `which` is `requests` or `limits`.
+    """Return the resources all containers need at once; `which` is `requests` or `limits`.
 
     Init containers run one by one before the rest, so only the largest counts; those that are
     restarted for ever keep running and count with everything after them.

@@ -185,7 +185,7 @@ class BuiltinResource:
         return "" if is_known else self.row.selection.refusal.format(field=name)
 
     def field_values(self, kube_object: Mapping[str, Any]) -> dict[str, str]:
-        """Return what a field selector is matched against."""
+        """Return the values of the fields that field selectors may name."""
         return {field.name: field.text_of(kube_object) for field in self.row.selection.fields}
 
 

@@ -211,7 +211,7 @@ def scalar_reader(scalar: Scalar) -> ScalarReader:
 
 
 def zero_of(scalar: Scalar) -> Any:
-    """Return what an unset value of the type is answered as."""
+    """Return the value of the type that is answered when none is set."""
     return _ZEROS.get(scalar.form)
 
 

@@ -126,7 +126,7 @@ class AnswerMemory:
         self._being_read: set[Reading] = set()
 
     def open_hold(self, owner: str = "") -> Hold:
-        """Return what counts the answers of one request, for whoever made it, until it is closed.
+        """Return the Hold that counts the answers of one request for its owner, until it is closed.
 
         What belongs to nobody in particular counts for the process only.
         """

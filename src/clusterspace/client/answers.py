@@ -249,7 +249,7 @@ def _connect_problem(error: Exception) -> str:
 
 
 def _tls_reason(error: Exception) -> str:
-    """Return what OpenSSL says, without where in its sources it says so."""
+    """Return OpenSSL's reason, without the place in its sources; empty if it gives none."""
     if isinstance(error, ssl.SSLCertVerificationError):
         # What follows the comma says which address is not in the certificate.
         return f": {error.verify_message.partition(',')[0]}"

@@ -110,7 +110,7 @@ def read_exec_credential(printed: bytes, api_version: str) -> PluginAnswer:
 
 
 def exec_info(plugin: ExecPlugin, settings: ConnectionSettings) -> bytes:
-    """Return what KUBERNETES_EXEC_INFO tells the program."""
+    """Return the value of KUBERNETES_EXEC_INFO for the program."""
     spec: dict[str, object] = {"interactive": False}
     if plugin.wants_cluster:
         authority = settings.trust.authority

@@ -69,7 +69,7 @@ class Discovery:
         self._one_at_a_time = asyncio.Lock()
 
     async def served(self) -> ServedResources:
-        """Return what the cluster serves; what it last said when it cannot be asked now."""
+        """Return the resources the cluster serves; the last known ones if it cannot be asked."""
         async with self._one_at_a_time:
             if self._cached is not None and self._connection.clock.monotonic() < self._stale_at:
                 return self._cached

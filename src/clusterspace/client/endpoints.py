@@ -101,7 +101,7 @@ class AddressRules:
         return any(address in network for network in self.allowed)
 
     def problem_with(self, address: Address) -> str:
-        """Return what a member's address may not be, in words for a sentence; empty when fine."""
+        """Return which kind of refused address it is, in words for a sentence; else empty."""
         if self.allows(address):
             return ""
         for network, what in _REFUSED:
@@ -138,7 +138,7 @@ def _embedded_in(address: Address) -> IPv4Address | None:
 
 
 def endpoint_problem(url: str) -> str:
-    """Return what is wrong with the URL of a member's API; empty when its form is fine."""
+    """Return the problem with the URL of a member's API; empty if its form is fine."""
     parts = _split(url)
     if isinstance(parts, str):
         return parts
@@ -155,7 +155,7 @@ def endpoint_problem(url: str) -> str:
 
 
 def proxy_problem(url: str) -> str:
-    """Return what is wrong with the URL of a proxy; empty when its form is fine."""
+    """Return the problem with the URL of a proxy; empty if its form is fine."""
     parts = _split(url)
     if isinstance(parts, str):
         return parts
@@ -261,7 +261,7 @@ def refuse(rules: AddressRules | None, address: str) -> None:
 
 
 def problem_with_host(rules: AddressRules, host: str) -> str:
-    """Return what the address a host is written as may not be; empty when fine, or a name."""
+    """Return which kind of refused address a host is; empty if it is allowed, or a name."""
     address = read_address(host.partition("%")[0])
     if address is None or rules.allows(address):
         return ""

@@ -81,7 +81,7 @@ class Entry:
         return self.directory / Path(text).expanduser()
 
     def pem(self, key: str) -> Pem:
-        """Return what `key`-data holds, else the file `key` names."""
+        """Return the PEM in `key`-data, else the file that `key` names."""
         encoded = self.text(f"{key}-data")
         if not encoded:
             return Pem(file=self.file(key))
@@ -177,7 +177,7 @@ def parse_kubeconfig(content: bytes, *, place: str, directory: Path | None = Non
 
 
 def merge_kubeconfigs(several: Sequence[Kubeconfig]) -> Kubeconfig:
-    """Return what several kubeconfigs say together; the first to say something wins."""
+    """Return several kubeconfigs merged into one; the first to set a value wins."""
     latest_first = several[::-1]
     current = (each.current_context for each in several if each.current_context)
     return Kubeconfig(

@@ -70,13 +70,13 @@ class ObjectChange:
 
 
 def changes_by_events(known: KnownObjects, events: Iterable[RawEvent]) -> tuple[ObjectChange, ...]:
-    """Return what events change; bookmarks, and what is known already, change nothing."""
+    """Return the changes that events bring; bookmarks and known states bring none."""
     latest = _Latest(known)
     return tuple(change for event in events for change in latest.changes(event))
 
 
 def changes_by_items(known: KnownObjects, items: Iterable[RawObject]) -> tuple[ObjectChange, ...]:
-    """Return what items of a list add or modify; what the list lacks is not told here."""
+    """Return the additions and changes that items of a list bring; deletions are not among them."""
     latest = _Latest(known)
     return tuple(change for item in items for change in latest.upserts(item))
 

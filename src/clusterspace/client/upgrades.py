@@ -55,7 +55,7 @@ class Tunnel:
         self._writer = writer
 
     async def read(self, most: int = 64 * 1024) -> bytes:
-        """Return what came; nothing means the end."""
+        """Return the bytes that have arrived; none means the end of the stream."""
         return await self._reader.read(most)
 
     async def write(self, content: bytes) -> None:

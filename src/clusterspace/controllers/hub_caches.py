@@ -56,10 +56,11 @@ class HubCaches:
         return informer
 
     def shared(self, make: "Callable[[HubCaches], T]") -> T:
-        """Return what is made of these caches, made once for all who ask; it runs if it can.
+        """Return the view that `make` builds of these caches, one for all who ask.
 
         It is for views that several controllers must share to be right, such as Works that were
-        written and have not come back yet, or to be cheap.
+        written and have not come back yet, or to be cheap. If the view has
+        `run`, it runs with the caches.
         """
         if make not in self._shared:
             self._require_not_running(make)
@@ -67,7 +68,7 @@ class HubCaches:
         return self._shared[make]
 
     def tasks(self) -> Tasks:
-        """Return what has to run for the caches to follow the hub; nothing can be added then."""
+        """Return the tasks that keep the caches up to date; no informer can be added after this."""
         self._is_running = True
         informers = {f"informer {key[0]}": each.run for key, each in self._informers.items()}
         views = {

@@ -153,7 +153,7 @@ class Reconciler(ABC):
 
     @abstractmethod
     def watches(self) -> Iterable[Watch]:
-        """Return what wakes it. Attempts begin when every source of these has synced."""
+        """Return the watches that wake it. Attempts begin when the sources of all have synced."""
         ...
 
     @abstractmethod
@@ -162,5 +162,5 @@ class Reconciler(ABC):
         ...
 
     def tasks(self) -> Tasks:
-        """Return what else has to run beside its attempts, by the names it has in logs."""
+        """Return the tasks that have to run beside its attempts, by their names in logs."""
         return {}

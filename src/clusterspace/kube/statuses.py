@@ -292,5 +292,5 @@ def _details_body(details: Details) -> Object:
 
 
 def _text(value: object) -> str:
-    """Return what another server wrote, if it is text, so that it can be shown to people."""
+    """Return text of another server, made safe to show to people; empty if it is no text."""
     return plain_text.paragraph(value) if isinstance(value, str) else ""

@@ -78,7 +78,7 @@ class ControllersSettings:
 def propagation_controllers(
     hub: Client, caches: HubCaches, events: EventRecorder, clock: Clock, random: Random
 ) -> tuple[Reconciler, ...]:
-    """Return what carries templates to bindings to Works, and statuses back."""
+    """Return the controllers that carry templates to bindings to Works, and statuses back."""
     return (
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
@@ -98,7 +98,7 @@ def membership_controllers(
     events: EventRecorder,
     members: MemberClients,
 ) -> tuple[Reconciler, ...]:
-    """Return what watches over clusters, and lets them leave."""
+    """Return the controllers that watch over clusters, and let them leave."""
     clock = hub.connection.clock
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     return (

@@ -58,7 +58,7 @@ def request_of(pod: Object) -> Room:
 
 
 def capacity_of(node: Object) -> Room:
-    """Return what a node has for pods: its allocatable."""
+    """Return the room a node has for pods: its allocatable."""
     given: Mapping[str, Any] = find_at(node, "status", "allocatable") or {}
     return Room(
         cpu=parse_quantity(str(given.get("cpu", "0"))).milli,

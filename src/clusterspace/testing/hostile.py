@@ -136,7 +136,7 @@ def head(status: int | str, *lines: str, content_type: str = "application/json")
 def answering(
     status: int, body: bytes = b"{}", *lines: str, content_type: str = "application/json"
 ) -> Behaviour:
-    """Return what answers every request with these words."""
+    """Return a behaviour that answers every request with these words."""
     said = head(status, f"Content-Length: {len(body)}", *lines, content_type=content_type) + body
 
     async def answer(_asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -146,7 +146,7 @@ def answering(
 
 
 def refusing(code: int, reason: str, *lines: str, message: str = "no") -> Behaviour:
-    """Return what answers every request with this Status."""
+    """Return a behaviour that answers every request with this Status."""
     status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     said: Object = {**status, "message": message, "reason": reason, "code": code, "details": {}}
     return answering(code, msgspec.json.encode(said), *lines)
@@ -155,7 +155,7 @@ def refusing(code: int, reason: str, *lines: str, message: str = "no") -> Behavi
 def listing(
     *items: object, version: str = "5", lines: Sequence[str] = (), **beside: object
 ) -> Behaviour:
-    """Return what answers every request with a list, of the kind that was asked for."""
+    """Return a behaviour that answers every request with a list, of the kind that was asked for."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         body = msgspec.json.encode({**list_head(asked, version), **beside, "items": items})
@@ -165,7 +165,7 @@ def listing(
 
 
 def list_head(asked: Asked, version: str = "5") -> dict[str, object]:
-    """Return what a well-formed list of the resource that was asked for begins with."""
+    """Return the beginning of a well-formed list of the resource that was asked for."""
     parts = asked.path.strip("/").split("/")
     group = "/".join(parts[1:3]) if parts[0] == "apis" else "v1"
     kind = _KINDS.get(parts[-1], parts[-1].capitalize())
@@ -183,7 +183,7 @@ _KINDS: Final = {
 
 
 def then(first: Behaviour, watches: Behaviour) -> Behaviour:
-    """Return what answers watches in another way than everything else."""
+    """Return a behaviour that answers watches in another way than everything else."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await (watches if asked.is_watch else first)(asked, writer)
@@ -328,7 +328,7 @@ REFUSING_KINDS: Final[dict[str, Behaviour]] = {
 
 
 def _only_lists(behave: Behaviour) -> Behaviour:
-    """Return what behaves like this when it is asked for a list, and lacks everything else."""
+    """Return a behaviour that behaves like this for a list, and lacks everything else."""
     lacking = answering(404, b"404 page not found\n", content_type="text/plain")
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -353,7 +353,7 @@ LISTING_KINDS: Final[dict[str, Behaviour]] = {
 
 
 def _mixed() -> Behaviour:
-    """Return what behaves in another of the ways above each time it is asked."""
+    """Return a behaviour that behaves in another of the ways above for each request."""
     random = Random(7)  # noqa: S311 - the same harm in every run
     ways = [REFUSING_KINDS[name] for name in sorted(REFUSING_KINDS)]
 

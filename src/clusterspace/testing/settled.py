@@ -54,7 +54,7 @@ async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE
 
 
 async def _caught_up(lied_to_by: Collection[str]) -> _Contents:
-    """Return what every watched collection holds, once the informers know it."""
+    """Return the content of every watched collection, once the informers know it."""
     found: _Contents = {}
     for informer in _at_work(Informer):
         is_heartbeat = informer.place.resource.resource in _HEARTBEATS

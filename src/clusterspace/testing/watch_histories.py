@@ -56,7 +56,7 @@ class ClusterLog:
         self._revisions = [each.revision for each in self.shown]
 
     def between(self, after: int, upto: int) -> tuple[Shown, ...]:
-        """Return what happened after one revision and up to another."""
+        """Return the events after one revision and up to another."""
         return self.shown[
             bisect_right(self._revisions, after) : bisect_right(self._revisions, upto)
         ]

@@ -43,7 +43,7 @@ class Dependency:
 
 
 def dependencies_in(template: Object) -> tuple[Dependency, ...]:
-    """Return what a template needs, each once, in the order of kinds and names."""
+    """Return the objects a template needs, each once, in the order of kinds and names."""
     namespace = namespace_of(template)
     found = {
         Dependency(kind, namespace, name)

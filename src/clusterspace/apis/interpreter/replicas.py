@@ -27,7 +27,7 @@ class Replicas:
 
 
 def replicas_in(template: Object) -> Replicas | None:
-    """Return what a template wants; None for kinds that have no replicas."""
+    """Return the replicas a template asks for; None for kinds that have no replicas."""
     match kinds.kind_of(template):
         case kinds.DEPLOYMENT | kinds.REPLICA_SET | kinds.STATEFUL_SET:
             count = int(find_at(template, "spec", "replicas") or 0)

@@ -199,7 +199,7 @@ class Grants:
                 self._by_subject.pop(index_key, None)
 
     def of_user(self, user: User, namespace: str) -> UserGrants:
-        """Return what a user is granted in a namespace, cluster-wide grants first.
+        """Return the grants of a user in a namespace, cluster-wide ones first.
 
         There is a limit, for each request looks at all of it, and what is beyond grants nothing.
         Cluster-wide grants come first, so whoever writes bindings in one namespace can crowd out

@@ -38,7 +38,7 @@ Guest = TypeVar("Guest", bound=Hashable)
 
 
 def group_of(address: str) -> str:
-    """Return what counts as one address: an IPv4 host, or an IPv6 network of 64 bits.
+    """Return the group that an address is counted in: an IPv4 host, or an IPv6 network of 64 bits.
 
     >>> group_of("192.0.2.7"), group_of("2001:db8:0:1:5::7"), group_of("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8:0:1::', '192.0.2.7')

@@ -108,7 +108,7 @@ def _distinct_fields(versions: list[Object]) -> Iterator[tuple[str, Object]]:
 
 
 def check_schema(raw_schema: Any, place: str) -> tuple[Cause, ...]:
-    """Return what is wrong with a schema and, when it is sound, with its rules."""
+    """Return the causes to refuse a schema for or, if the schema is sound, its rules."""
     try:
         found = check_structural(raw_schema, path=place)
     except MalformedSchema as malformed:

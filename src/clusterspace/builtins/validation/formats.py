@@ -201,7 +201,7 @@ _NAMES: Final[tuple[dict[str, int], ...]] = (
 
 
 def schedule_problem(schedule: str) -> str:
-    """Return what is wrong with a cron schedule, or nothing."""
+    """Return the problem with a cron schedule; empty if there is none."""
     text = schedule.partition(" ")[2].strip() if "TZ=" in schedule.partition(" ")[0] else schedule
     if text.startswith("@"):
         is_known = text in _SHORTHANDS or text.startswith("@every ")

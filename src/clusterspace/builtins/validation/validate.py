@@ -196,7 +196,7 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
 
 
 def validate_create(kind: GroupVersionKind, new: Object) -> tuple[Cause, ...]:
-    """Return what is wrong with a new object, in the order a kube-apiserver reports it."""
+    """Return the causes to refuse a new object for, in the order a kube-apiserver reports them."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
     found: list[Iterable[Cause]] = [check_metadata(new, rules.name), _check_finalizers(rules, new)]
     if rules.always:
@@ -207,7 +207,7 @@ def validate_create(kind: GroupVersionKind, new: Object) -> tuple[Cause, ...]:
 
 
 def validate_update(kind: GroupVersionKind, new: Object, old: Object) -> tuple[Cause, ...]:
-    """Return what is wrong with a changed object."""
+    """Return the causes to refuse a changed object for."""
     rules = _RULES.get((kind.group, kind.kind), _PLAIN)
     found: list[Iterable[Cause]] = [check_metadata_update(new, old), _check_finalizers(rules, new)]
     if rules.always:

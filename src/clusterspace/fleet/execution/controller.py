@@ -316,7 +316,7 @@ class Execution(Reconciler):
         yield Watch(self._works, to=nothing)
 
     def tasks(self) -> Tasks:
-        """Return what the members' executions run in."""
+        """Return the task that the members' executions run in."""
         return {"member executions": self._run_members}
 
     async def _run_members(self) -> None:

@@ -97,7 +97,7 @@ def expected_manifest(template: Object) -> Object:
 
 
 def effect_of(before: Object, after: Object) -> Effect:
-    """Return what it does to an object to become another."""
+    """Return the fields that differ between two states of an object, and the effect on pods."""
     paths = leaf_paths(content_difference(before, after))
     fields = tuple(path_text(path).removeprefix(".") for path in paths)
     pod_template = ".".join(_POD_TEMPLATES.get(kind_of(before), ()))

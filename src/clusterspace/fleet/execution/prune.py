@@ -126,7 +126,7 @@ def without_stamps(live: Object) -> Object:
 
 
 def dropped_manifests(work: Object) -> list[Object]:
-    """Return what a Work once had applied and does not ask for any more, as bare manifests."""
+    """Return the objects a Work once had applied and no longer asks for, as bare manifests."""
     desired = [_named(identifier_of(each, 0)) for each in manifests_of(work)]
     statuses: list[Object] = find_at(work, "status", "manifestStatuses") or []
     dropped: list[Object] = []
@@ -151,12 +151,12 @@ def dropped_manifests(work: Object) -> list[Object]:
 
 
 def _named(identifier: Mapping[str, Any]) -> Object:
-    """Return what an identifier names, wherever it stands in the Work and whatever its version."""
+    """Return group, kind, namespace and name of an identifier, without its ordinal and version."""
     return {key: identifier.get(key) for key in ("group", "kind", "namespace", "name")}
 
 
 def _decision(work: Object) -> _Decision:
-    """Return what was decided about this end of the Work, not about a manifest it once dropped."""
+    """Return the decision recorded for this end of the Work, not for a manifest it once dropped."""
     # A Work may drop a manifest, list it again, and be deleted at last. The UID recorded the first
     # time is of an object that is long gone, and must not save the present one. So a record counts
     # for the deletion it was made in: the moment is that of the Work's deletion, and empty before.

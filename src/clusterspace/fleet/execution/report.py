@@ -135,7 +135,7 @@ def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:
 
 
 def conflict_text(manifest: Object, live: Object, cluster: str, update: Update | None) -> str:
-    """Return what is in the way of a manifest: what is there, whose it is, what is different."""
+    """Return a message about the object in a manifest's way: whose it is, and how it differs."""
     resolution = annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) or "empty"
     paths = [] if update is None else leaf_paths(update.fields)
     differing = _enumerated([_field_text(path) for path in paths if path[0] != "f:metadata"])

@@ -96,6 +96,6 @@ def owner_text(live: Object) -> str:
 
 
 def subject_text(manifest: Object) -> str:
-    """Return what a manifest is for, as Karmada's messages name it."""
+    """Return kind and key of a manifest's object, as Karmada's messages name it."""
     key = f"{namespace_of(manifest)}/{name_of(manifest)}"
     return f"resource(kind={manifest.get('kind')}, {key})"

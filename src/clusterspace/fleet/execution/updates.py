@@ -108,7 +108,7 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
 
 
 def content_difference(before: Object, after: Object) -> FieldSet:
-    """Return what is different between two states of an object, names and stamps aside."""
+    """Return the fields that differ between two states of an object, names and stamps aside."""
     kind = GroupVersionKind.of(str(before.get("apiVersion")), str(before.get("kind")))
     return _difference(kind, before, after).without(_NOT_CONTENT)
 
@@ -229,7 +229,7 @@ def _content_of(kube_object: Object) -> Object:
 
 
 def _difference(kind: GroupVersionKind, before: Object, after: Object) -> FieldSet:
-    """Return what a PUT would change; defaults it leaves out come back by themselves.
+    """Return the fields a PUT would change; defaults it leaves out come back by themselves.
 
     Fields that only newer servers know have no normal form here, and are compared as they are.
     """

@@ -52,7 +52,7 @@ class _ServedResources:
         self._known: set[tuple[str, str, str]] = set()
 
     def labels(self, info: RequestInfo, *, is_served: bool = False) -> RequestLabels:
-        """Return what a request is counted as; `is_served` says that a cluster has answered it."""
+        """Return the metric labels of a request; `is_served` says that a cluster answered it."""
         resource = (info.group, info.version, info.resource)
         if is_served and len(self._known) < _MOST_LABELLED:
             self._known.add(resource)

@@ -226,7 +226,7 @@ class FleetContext:
     # -- what is remembered of how clusters answered ------------------------------------------
 
     def list_key(self, cluster: str) -> ListKey:
-        """Return what it is remembered under how a cluster lists this for the caller."""
+        """Return the key under which it is remembered how a cluster lists this for the caller."""
         resource = f"{self.info.resource}.{self.info.group}"
         return ListKey(cluster, resource, self.http.user.name)
 

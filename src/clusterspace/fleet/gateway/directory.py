@@ -93,7 +93,7 @@ class Directory:
         self._secrets.add_handler(self._secret_changed)
 
     def tasks(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """Return what goes on in the background."""
+        """Return the background tasks, by name."""
         return {
             "clusters": self._clusters.run,
             "credentials": self._secrets.run,

@@ -57,7 +57,7 @@ class _Memory(Generic[Value]):
         self._entries: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
 
     def find(self, key: Hashable) -> Value | None:
-        """Return what is remembered, unless it is too old."""
+        """Return the remembered value; None if there is none, or it is too old."""
         until, value = self._entries.get(key, (0.0, None))
         return value if self._clock.monotonic() < until else None
 
@@ -206,7 +206,7 @@ class Gatekeeper:
 
 
 def proxy_request(verb: str, cluster: str) -> RequestInfo:
-    """Return what reaching a member is called in the hub's rules."""
+    """Return the request that the hub authorizes when somebody reaches a member."""
     return RequestInfo(
         method="",
         path="",

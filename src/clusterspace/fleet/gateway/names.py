@@ -100,5 +100,5 @@ class Subject:
 
     @classmethod
     def of(cls, info: RequestInfo) -> "Subject":
-        """Return what this request is about."""
+        """Return the resource and subresource that a request is about."""
         return cls(info.group, info.version, info.resource, info.subresource)

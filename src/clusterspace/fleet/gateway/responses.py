@@ -79,7 +79,7 @@ def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _warnings_of(replies: Iterable[Reply]) -> list[str]:
-    """Return what clusters warn of that are shown: each text once, with those that say so.
+    """Return the warnings of clusters that are shown: each text once, with those that gave it.
 
     The hub's own words come first and by themselves: they are said in the fleet's name.
     """

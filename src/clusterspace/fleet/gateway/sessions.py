@@ -106,7 +106,7 @@ _workloads: Final = msgspec.json.Decoder(_Workload)
 
 
 def selector_in(group: str, resource: str, body: bytes) -> LabelSelector | None:
-    """Return what an object selects pods by; None when it selects none, or cannot be read."""
+    """Return the selector of an object's pods; None when it has none, or cannot be read."""
     kind = (group, resource)
     if kind not in _WITH_SELECTORS and kind not in _WITH_LABELS:
         return None

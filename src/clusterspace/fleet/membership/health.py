@@ -119,7 +119,7 @@ def judge(answer: Answer) -> Health:
 
 
 def why_of(error: ApiError | ClusterError) -> str:
-    """Return what went wrong for the Cluster's conditions, whose readers may know its address."""
+    """Return why a request failed, for the Cluster's conditions; readers may know addresses."""
     if isinstance(error, AddressNotAllowed):
         return f"{error.why} (it leads to {error.address})"
     return error.why if isinstance(error, ClusterError) else error.message

@@ -335,7 +335,7 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
 
 
 def work_note(work: Object) -> WorkNote:
-    """Return what is sent to a cluster, and what it reported."""
+    """Return a note of the Work that is sent to a cluster, and of the cluster's report."""
     report = report_of(work)
     # The override policies that changed what is sent, each once, in their order.
     overrides: dict[str, None] = {}
@@ -359,7 +359,7 @@ def work_note(work: Object) -> WorkNote:
 
 
 def state_text(status: Mapping[str, Any]) -> str:
-    """Return what matters most of an object's status, in a few words."""
+    """Return a summary of an object's status in a few words."""
     for ready, desired in _READY:
         if desired in status:
             return f"{status.get(ready) or 0}/{status[desired]} ready"

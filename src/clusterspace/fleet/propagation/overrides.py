@@ -90,7 +90,7 @@ class Overridden:
 
 
 def override(manifest: Object, cluster: Traits, policies: OverridePolicies) -> Overridden:
-    """Return what all policies make of a manifest for a cluster.
+    """Return the manifest for a cluster, with all policies applied, and the rules that were.
 
     Policies for every namespace come first, and the more exactly a policy names the object the
     later it comes: the last word is with whoever meant just this object.

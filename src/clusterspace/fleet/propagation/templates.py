@@ -143,7 +143,7 @@ def is_on_every_cluster(namespace: Object) -> bool:
 
 
 def users_part(template: Object) -> Object:
-    """Return what users wrote in a template: no status, and nothing that the control plane adds."""
+    """Return a template without its status and without what the control plane adds."""
     metadata = {key: each for key, each in metadata_of(template).items() if key not in _SERVERS}
     rest = {key: each for key, each in template.items() if key not in ("status", "metadata")}
     theirs: Object = {}

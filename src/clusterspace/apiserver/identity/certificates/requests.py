@@ -184,7 +184,7 @@ def judge_request(asked: Asked, requester: Requester) -> ApprovalDecision:
 
 
 def _problem(asked: Asked, cluster: str) -> str:
-    """Return what an agent of this cluster may not ask for; empty when all is in order."""
+    """Return why an agent of this cluster may not have such a certificate; empty if it may."""
     if asked.signer not in (AGENT_SIGNER, CLIENT_SIGNER):
         return f"the signer {asked.signer} does not sign for agents"
     if asked.common_names != (agent_user(cluster),):
@@ -202,7 +202,7 @@ def _problem(asked: Asked, cluster: str) -> str:
 
 
 def usage_problem(usages: frozenset[str]) -> str:
-    """Return what is wrong with the usages of a certificate for logging in; empty when nothing."""
+    """Return the problem with the usages of a certificate for logging in; empty if none."""
     others = sorted(usages - CLIENT_USAGES)
     if others:
         return f"invalid usage for client certificate: {others[0]}"
@@ -231,7 +231,7 @@ class Unfit:
 
 
 def plan_certificate(asked: Asked) -> Terms | Unfit:
-    """Return what the signer will issue for an approved request, or why it will not."""
+    """Return the terms of the certificate for an approved request, or why none is issued."""
     problem = usage_problem(asked.usages)
     if problem:
         return Unfit(problem)

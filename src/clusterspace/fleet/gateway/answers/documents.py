@@ -77,7 +77,7 @@ class Survey(Generic[Found]):
         """When a cluster that failed is asked again."""
 
     async def of(self, links: Sequence[Link], silent: Iterable[str] = ()) -> dict[str, Found]:
-        """Return what each cluster says, or said last; those that never said anything are out.
+        """Return each cluster's document, or its last one; those that never had one are left out.
 
         `silent` are clusters that cannot be asked now.
         """

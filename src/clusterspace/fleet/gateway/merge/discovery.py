@@ -140,7 +140,7 @@ def read_release(version: Object) -> Release:
 
 
 def merge_releases(versions: Mapping[str, Object]) -> Object | None:
-    """Return what the fleet answers at /version: the oldest member's words, else the hub's."""
+    """Return the fleet's answer at /version: that of the oldest member, else the hub's."""
     members = [
         (read_release(versions[cluster]), versions[cluster])
         for cluster in names.in_order(versions)

@@ -118,7 +118,7 @@ def read_items(page: ClusterList) -> list[Item]:
 
 
 def gone(head: Head, like: ClusterList) -> Item:
-    """Return what can be said of an object that a list no longer has, of the kind of that list."""
+    """Return an item for an object that a list no longer has: its kind and metadata."""
     kind = _PARTIAL_KIND if like.is_table else like.kind.removesuffix("List")
     typed = {"kind": kind, "apiVersion": META_VERSION if like.is_table else like.api_version}
     metadata = {key: value for key, value in msgspec.to_builtins(head).items() if value}

@@ -183,7 +183,7 @@ def judge_search(
 
 
 def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
-    """Return what a client is told when the one cluster it asked could not answer.
+    """Return the error for a client whose one cluster could not answer.
 
     Clients send a request again when they are told after how long, whatever it does. So they are
     not told so of a write that may have been carried out.

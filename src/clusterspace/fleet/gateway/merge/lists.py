@@ -215,7 +215,7 @@ def _decode_long(body: bytes) -> _Answer:
 
 
 def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
-    """Return what no list of a Kubernetes API has, if there is something of the kind.
+    """Return why this is no list of a Kubernetes API; empty if it is one.
 
     Versions and tokens become part of ours, which must fit a URL: a cluster that writes long ones
     would make them useless for all.

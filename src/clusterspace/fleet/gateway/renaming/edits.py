@@ -83,12 +83,12 @@ def edit_object(body: bytes, tree: Tree) -> bytes:
 
 
 def editor_of(tree: Tree) -> Callable[[Fields], Fields]:
-    """Return what changes an object already taken apart: a copy, or the same when none did."""
+    """Return a function that edits split fields: into a copy, or the same if nothing changes."""
     return fields_editor({key: edit_of(below) for key, below in tree.items()})
 
 
 def fields_editor(edits: Mapping[str, Edit]) -> Callable[[Fields], Fields]:
-    """Return what changes an object already taken apart, by the edits of its fields."""
+    """Return a function that edits split fields, by an edit for each of them."""
     change = _change_of(edits.items())
 
     def edit(fields: Fields) -> Fields:
@@ -99,7 +99,7 @@ def fields_editor(edits: Mapping[str, Edit]) -> Callable[[Fields], Fields]:
 
 
 def edit_of(tree: Node) -> Edit:
-    """Return what changes one text: an object, a list or a string, as the tree says."""
+    """Return the edit of one JSON text (an object, a list or a string) that the tree describes."""
     if callable(tree):
         return on_text(tree)
     if EACH in tree:
@@ -190,7 +190,7 @@ def in_element(at: int, below: Edit) -> Edit:
 
 
 def _change_of(edits: Iterable[tuple[str, Edit]]) -> Callable[[Fields], bool]:
-    """Return what changes fields in place and tells whether it did.
+    """Return a function that edits fields in place and returns whether it changed any.
 
     In place, because these fields were taken apart a moment ago and nobody else has them.
     """
@@ -212,7 +212,7 @@ def _change_of(edits: Iterable[tuple[str, Edit]]) -> Callable[[Fields], bool]:
 
 
 def below(tree: Tree, steps: Iterable[str]) -> Node | None:
-    """Return what the tree says of one place, or None when nothing changes there or below.
+    """Return the node of the tree at one place, or None when nothing changes there or below.
 
     An index of a list, or the `-` behind its end, is a step to each of its elements.
     """

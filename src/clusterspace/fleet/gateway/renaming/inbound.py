@@ -87,7 +87,7 @@ def rewrite(
 
 
 def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
-    """Return what the body calls its object; nothing for a body that holds no whole object.
+    """Return the names the body gives its object; none for a body that holds no whole object.
 
     An access review has no name of its own: what it asks about is what it names.
     """

@@ -129,7 +129,7 @@ _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
 
 
 def outward(naming: Naming, subject: Subject) -> Tree:
-    """Return what changes in an object on its way to the client; nothing for plain names."""
+    """Return the edits of an object on its way to the client; none for plain names."""
     tree = edits.tree_of(
         (place.steps, change)
         for place in _places_of(subject)
@@ -141,12 +141,12 @@ def outward(naming: Naming, subject: Subject) -> Tree:
 
 @lru_cache(maxsize=4096)
 def renamer(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
-    """Return what renames an object on its way to the client; made once for many objects."""
+    """Return a function that renames objects on their way to the client; cached."""
     return edits.editor_of(outward(naming, subject))
 
 
 def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
-    """Return what changes in an object on its way to its cluster."""
+    """Return the edits of an object on its way to its cluster."""
     strict = edits.tree_of(_inward_changes(_places_of(subject), naming, version_for))
     # A copied manifest may remember being applied to another cluster; that is no contradiction.
     lenient = edits.tree_of(
@@ -166,7 +166,7 @@ def naming_places(subject: Subject) -> Iterator[Steps]:
 
 
 def inward_delete_options(naming: Naming, version_for: Change) -> Tree:
-    """Return what changes in DeleteOptions."""
+    """Return the edits of DeleteOptions on their way to a cluster."""
     return edits.tree_of(_inward_changes(_DELETE_OPTIONS, naming, version_for))
 
 
@@ -285,7 +285,7 @@ def object_edit(naming: Naming, subject: Subject) -> Edit:
 
 
 def table_edit(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
-    """Return what renames the rows of a Table that stays as it is otherwise."""
+    """Return a function that renames the rows of a Table and leaves the rest as it is."""
 
     def edit(table: Fields) -> Fields:
         beside = {"object": object_edit(naming, subject)}

@@ -271,7 +271,7 @@ def mirrored(cluster: Object, member_cluster: Object) -> Object:
 
 
 def read_mirrored(cluster: Object) -> Mirrored:
-    """Return what came from the MemberCluster, by the annotation; nothing when it is unreadable."""
+    """Return the record of what came from the MemberCluster; empty if it is unreadable."""
     try:
         return msgspec.json.decode(annotations_of(cluster).get(MIRRORED, "{}"), type=Mirrored)
     except msgspec.DecodeError:

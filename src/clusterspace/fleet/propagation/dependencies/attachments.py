@@ -158,7 +158,7 @@ BINDING_INDEXES: Final = {BY_DEPENDENCY: by_dependency, BY_REQUIRER: by_requirer
 
 
 def _entries_but(binding: Object, namespace: str, name: str) -> list[Object]:
-    """Return what `requiredBy` says of all parents but one."""
+    """Return the entries of `requiredBy` for all parents but one."""
     entries = cast("list[Object]", find_at(binding, "spec", "requiredBy") or [])
     return [
         each

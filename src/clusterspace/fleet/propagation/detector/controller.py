@@ -100,7 +100,7 @@ class Detector(Reconciler):
         """
 
     def watches(self) -> Iterable[Watch]:
-        """Return what makes a template be looked at again."""
+        """Return the watches after which a template is looked at again."""
         for policies in (self._policies, self._cluster_policies):
             yield Watch(policies, to=self.templates_of_policy)
         for overrides in (self._overrides, self._cluster_overrides):

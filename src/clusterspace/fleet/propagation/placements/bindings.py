@@ -45,7 +45,7 @@ class BindingChange:
 
 
 def binding_name(placement: Object, cluster: str) -> str:
-    """Return what the binding of a placement to a cluster is called.
+    """Return the name of a placement's binding to a cluster.
 
     The end of it looks random and is not: whoever makes the binding twice finds the first.
     """
@@ -78,7 +78,7 @@ def was_bound(binding: Object) -> bool:
 
 
 def picked_by(binding: Object, policy_snapshot: str) -> PickedCluster:
-    """Return what the choice of clusters has to know of a binding."""
+    """Return the picked cluster that a binding stands for, as picking sees it."""
     score: Object = find_at(binding, "spec", "clusterDecision", "clusterScore") or {}
     return PickedCluster(
         cluster=cluster_of(binding),

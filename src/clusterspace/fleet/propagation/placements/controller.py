@@ -357,6 +357,6 @@ def _marks(kube_object: Object) -> tuple[object, ...]:
 
 
 def _conditions(binding: Object | None) -> list[tuple[object, ...]]:
-    """Return what the engine says of its own trouble with a binding."""
+    """Return type, status and message of a binding's conditions, to see whether they changed."""
     conditions: list[Object] = find_at(binding, "status", "conditions") or []
     return [(e.get("type"), e.get("status"), e.get("message")) for e in conditions]

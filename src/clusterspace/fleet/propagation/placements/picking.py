@@ -82,7 +82,7 @@ class Member:
 
 
 def member_of(cluster: Object) -> Member:
-    """Return what placements look at in a Cluster.
+    """Return the Cluster as picking sees it.
 
     The taints that a cluster gets for being unhealthy are left out: health has rules of its own.
     """

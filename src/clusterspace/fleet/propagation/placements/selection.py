@@ -65,7 +65,7 @@ def may_be_placed(template: Object) -> bool:
 
 
 def manifest_of(template: Object) -> Object:
-    """Return what is placed of an object: what its author wrote, and nothing of the hub's."""
+    """Return the manifest to place for an object: its author's part, and nothing of the hub's."""
     bare = pruned(without_claim(template))
     annotations = {key: v for key, v in annotations_of(bare).items() if key != _LAST_APPLIED}
     plain = with_metadata(bare, annotations=annotations or None)
@@ -84,7 +84,7 @@ class PlaceableTemplates(Protocol):
     """Everything on the hub that may be placed."""
 
     def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
-        """Return what is known of a kind, or None when the hub does not serve it."""
+        """Return the resource that serves a kind, or None when the hub does not serve it."""
         ...
 
     def find_at(self, place: ResourcePath) -> Object | None:
@@ -212,7 +212,7 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
 
 
 def _content_of(namespace: str, templates: PlaceableTemplates) -> dict[ResourceIdentifier, Object]:
-    """Return what is in a namespace, but for what clusters make there by themselves."""
+    """Return the objects in a namespace, except those that clusters make there by themselves."""
     found: dict[ResourceIdentifier, Object] = {}
     for request in templates.within(namespace):
         template = templates.find_at(request.place)

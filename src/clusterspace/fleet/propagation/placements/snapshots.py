@@ -158,7 +158,7 @@ def history_limit(placement: Object) -> int:
 
 
 def snapshot_name(placement_name: str, index: int) -> str:
-    """Return what the master of a resource snapshot is called."""
+    """Return the name of the master of a resource snapshot."""
     return f"{placement_name}-{index}-snapshot"
 
 
@@ -171,7 +171,7 @@ def index_in(name: str) -> int | None:
 def _relabelled(
     latest: Mapping[str, Object], existing: Iterable[Object]
 ) -> tuple[tuple[Object, Object], ...]:
-    """Return what has to change: the latest as it is to be, and no other called the latest."""
+    """Return the snapshots to change, before and after, so that only the latest is so labelled."""
     changed: list[tuple[Object, Object]] = []
     for each in existing:
         after = latest.get(name_of(each))

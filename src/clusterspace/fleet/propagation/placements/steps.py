@@ -281,7 +281,7 @@ class ResourceSnapshots:
         self._revisions = caches.shared(Revisions)
 
     async def select(self, placement: Object) -> Selection | None:
-        """Return what is selected, or None while that cannot be told yet.
+        """Return the selected objects, or None while they cannot be told yet.
 
         An object goes from a placement only when the hub itself says that it is gone or no longer
         selected: one that was in the last snapshot and is missing from a cache is read live.
@@ -356,14 +356,14 @@ class _Observed:
         return snapshot_name(name_of(self.placement), self.resources.index)
 
     def contents_of(self, binding: Object) -> Contents | None:
-        """Return what a cluster is to have; None when nobody knows any more."""
+        """Return the objects a cluster is to have; None when their snapshot is gone."""
         if not was_bound(binding):
             return _EMPTY
         index = index_in(snapshot_of(binding))
         return None if index is None else self.resources.contents.get(index)
 
     def report(self, binding: Object) -> ClusterReport:
-        """Return what became of it on the cluster."""
+        """Return the report about the binding's cluster."""
         works = self.works.get(cluster_of(binding), {})
         desired = self.contents_of(binding) or _EMPTY
         return report_cluster(desired, works, self.obstacles, self.problems)

@@ -116,7 +116,7 @@ class Candidate:
 
 
 def candidate_of(cluster: Object) -> Candidate:
-    """Return what there is to know of a Cluster."""
+    """Return the Cluster as the scheduler sees it."""
     enablements = cast("list[Object]", find_at(cluster, "status", "apiEnablements") or [])
     return Candidate(
         traits=traits_of(cluster),

@@ -72,7 +72,7 @@ def shrink(placed: Sequence[Counts], replicas: int, *, on_few: bool) -> dict[str
 
 
 def _head_start(replicas: int, weights: Counts) -> dict[str, int]:
-    """Return what everybody gets in any case, so that a million replicas take no million steps.
+    """Return the replicas each cluster gets in any case, so that a million take no million steps.
 
     Every replica whose claim is above some threshold is given before any below it. At the
     threshold chosen here at most `replicas` are given, and all but about two per cluster.

@@ -199,7 +199,7 @@ def reporting_clusters(works: Iterable[bytes]) -> frozenset[str]:
 
 
 def reports_in(works: Sequence[Object]) -> tuple[Report, ...]:
-    """Return what is reported, in the order of clusters; Works on their way out have no say."""
+    """Return the reports of Works, in the order of clusters; Works being deleted are left out."""
     reports = (report_of(work) for work in works if not is_being_deleted(work))
     return tuple(sorted(reports, key=lambda report: report.cluster))
 

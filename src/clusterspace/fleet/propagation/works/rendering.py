@@ -146,7 +146,7 @@ def outline_for_binding(
 
 
 def conflict_resolution(binding: Object, template: Object) -> str:
-    """Return what to do when the cluster has such an object of its own: the template's word counts.
+    """Return the conflict resolution for a Work: the template's annotation, else the policy's.
 
     | template \\ policy | unset, Abort | Overwrite |
     | absent, nonsense  | abort        | overwrite |
@@ -160,7 +160,7 @@ def conflict_resolution(binding: Object, template: Object) -> str:
 
 
 def notes_of(overridden: Overridden) -> Mapping[str, str]:
-    """Return what a Work says of the overrides that were made."""
+    """Return the annotations of a Work that list the applied overrides."""
     notes = {
         stamps.APPLIED_OVERRIDES: applied_text(overridden.namespaced),
         stamps.APPLIED_CLUSTER_OVERRIDES: applied_text(overridden.cluster_wide),

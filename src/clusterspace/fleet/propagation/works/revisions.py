@@ -90,7 +90,7 @@ class Revisions:
         return None
 
     def contents(self, parent: str) -> dict[int, Contents]:
-        """Return what every snapshot of a placement holds, by number."""
+        """Return the contents of every snapshot of a placement, by number."""
         found: dict[int, Contents] = {}
         for page in self._pages_of(parent):
             found[page.index] = {**found.get(page.index, {}), **dict(page.manifests.keys())}
