@@ -18,7 +18,7 @@ from typing import Final
 from clusterspace.aio.clocks import Clock
 
 LOOK_SECONDS: Final = 5.0
-RESERVE_BYTES: Final = 32 * 1024 * 1024
+RESERVE_BYTES: Final = 12 * 1024 * 1024
 """How much more than at its smallest a process may be before it is worth a call."""
 AGAIN_SECONDS: Final = 30.0
 """When to try again what gave too little: whoever used the memory may have ended meanwhile."""

@@ -245,7 +245,9 @@ def test_a_list_that_doubles_itself_meets_the_budget() -> None:
 def test_an_object_that_nests_itself_without_end_is_refused() -> None:
     nesting = {"op": "copy", "from": "/a", "path": "/a/b"}
 
-    assert "nested too deeply" in refusal_of({"a": {}}, *[nesting] * 2000).problem
+    problem = refusal_of({"a": {}}, *[nesting] * 2000).problem
+    # Which bound is met first depends on how deep the interpreter can go.
+    assert "nested too deeply" in problem or "copy operations may add" in problem
 
 
 def test_only_what_lies_on_the_path_is_copied() -> None:
