@@ -471,7 +471,7 @@ class StreamBroken(ClusterspaceError):
 
 
 class CommandRefused(ClusterspaceError):
-    """What a simulated shell says when a command cannot be done."""
+    """A command of a simulated shell cannot be done; the message is what the shell prints."""
 
 
 class TaskFailed(ClusterspaceError):

@@ -222,7 +222,7 @@ class _Collector:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What happened while a watcher was not looking, complete up to a revision."""
+    """The events a watcher missed, complete up to a revision."""
 
     changes: list[Change]
     upto: Revision

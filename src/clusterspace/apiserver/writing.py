@@ -198,7 +198,7 @@ def is_finished(kube_object: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a delete left behind."""
+    """The result of a delete."""
 
     kube_object: Object
     entry: KeyValue | None = None

@@ -94,7 +94,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """What one or several kubeconfig files say together."""
+    """One kubeconfig file, or several merged."""
 
     place: str
     clusters: Mapping[str, Entry]

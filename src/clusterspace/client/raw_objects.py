@@ -103,7 +103,7 @@ _list_decoder: Final = msgspec.json.Decoder(_List)
 
 @dataclass(frozen=True, slots=True)
 class PageHead:
-    """What a page says of itself."""
+    """The metadata of a page of a list."""
 
     resource_version: str
     continue_token: str

@@ -47,7 +47,7 @@ from clusterspace.kube.selectors import LabelSelector, parse_label_selector
 
 
 class KnownObjects(Protocol):
-    """What somebody knows; changes are put into it before the next ones are asked for."""
+    """The objects a follower has; it puts changes in before it asks for the next ones."""
 
     def keys(self) -> KeysView[str]:
         """Return the keys of all objects held."""

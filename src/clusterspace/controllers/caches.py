@@ -16,7 +16,7 @@ IndexKeys: TypeAlias = Callable[[Object], Iterable[str]]
 
 
 class Cache:
-    """What is known of one collection."""
+    """The objects of one collection, undecoded, by key and by index."""
 
     def __init__(self, indexes: Mapping[str, IndexKeys] | None = None) -> None:
         self._objects: dict[str, bytes] = {}

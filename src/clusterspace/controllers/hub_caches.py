@@ -19,7 +19,7 @@ class _Runnable(Protocol):
 
 
 class HubCaches:
-    """What the controllers of a process know of the hub.
+    """The informers of the hub that the controllers of a process share.
 
         clusters = caches.informer(CLUSTERS)
         bindings = caches.informer(RESOURCE_BINDINGS, indexes={"cluster": by_cluster})

@@ -30,7 +30,7 @@ _UNNAMED: Final = GroupVersionResource("", "", "")
 
 @dataclass(frozen=True)
 class Update:
-    """What happened to one object; `before` and `after` are undecoded, and None when absent.
+    """A change of one object; `before` and `after` are undecoded, and None when absent.
 
     The last known state of a deleted object is `before`. Each is decoded once at most, however
     many handlers want to know: they share what they get.

@@ -45,7 +45,7 @@ _COMPONENT: Final = "clusterspace-agent"
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a MemberCluster is called, and how to reach the hub as its identity."""
+    """The name of a MemberCluster, and how to reach the hub as its identity."""
 
     cluster_name: str
     hub: ConnectionSettings
@@ -53,7 +53,7 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What an agent is started with; all else is in the registration on the member."""
+    """The settings an agent is started with; all else is in the registration on the member."""
 
     member: ConnectionSettings
     invitation: Invitation | None = None

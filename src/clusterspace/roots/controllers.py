@@ -57,7 +57,7 @@ _LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
 
 @dataclass(frozen=True, slots=True)
 class ControllersSettings:
-    """What the controllers are started with."""
+    """The settings the controllers are started with."""
 
     hub: ConnectionSettings
     read_hub: ReadSettings | None = None

@@ -61,7 +61,7 @@ async def join_cluster(
 
 @dataclass(frozen=True, slots=True)
 class UnjoinRequest:
-    """What is to leave, and how."""
+    """Which cluster is to leave, and how."""
 
     name: str
     member: ConnectionSettings | None = None
@@ -149,7 +149,7 @@ async def register_cluster(
 
 @dataclass(frozen=True, slots=True)
 class UnregisterRequest:
-    """What is to be unregistered, and how."""
+    """Which cluster is to be unregistered, and how."""
 
     name: str
     member: ConnectionSettings | None

@@ -20,7 +20,7 @@ ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What the API servers of a fleet are given alike; port 0 is a free one."""
+    """The settings that hub and fleet API server have in common; port 0 is a free one."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -36,7 +36,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class HubSettings(ServerSettings):
-    """What a hub is started with."""
+    """The settings a hub is started with."""
 
     data_dir: Path
     store: str = "sqlite"
@@ -45,7 +45,7 @@ class HubSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings(ServerSettings):
-    """What a fleet API server is started with."""
+    """The settings a fleet API server is started with."""
 
     hub: ConnectionSettings
     data_dir: Path
@@ -57,7 +57,7 @@ class FleetSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
-    """What a simulated member is started with."""
+    """The settings a simulated member is started with."""
 
     name: str
     data_dir: Path

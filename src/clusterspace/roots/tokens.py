@@ -41,7 +41,7 @@ _SECRET_LENGTH: Final = 26
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """What whoever registers a cluster has to know."""
+    """A new token, with all that a person needs to register a cluster."""
 
     server: str
     token: str = field(repr=False)
@@ -92,7 +92,7 @@ async def create_token(
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """What the hub knows of a token: not its secret half."""
+    """A token as the hub knows it: without its secret half."""
 
     token_id: str
     cluster_name: str

@@ -60,7 +60,7 @@ DATA_KEY: Final = "rules"
 
 
 class Fault(Enum):
-    """What can go wrong on request."""
+    """The faults that can be asked for."""
 
     LATENCY = "latency"
     DROP = "drop"

@@ -32,7 +32,7 @@ _CONDITIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What every node of a simulated cluster has."""
+    """The capacity and version of the nodes of a simulated cluster, and its number of zones."""
 
     cpu: str = "8"
     memory: str = "32Gi"

@@ -118,7 +118,7 @@ class Pace:
 
 
 class Step(Enum):
-    """What to do with a pod now."""
+    """The next step of a pod's life."""
 
     BIND = "bind"
     START = "start"

@@ -59,7 +59,7 @@ _leaves = Counter(
 
 @dataclass(frozen=True, slots=True)
 class ClusterFigures:
-    """What is measured of one cluster."""
+    """The measurements of one cluster."""
 
     is_ready: bool
     nodes: int

@@ -79,7 +79,7 @@ EVERYWHERE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AgentScope:
-    """What one agent reaches."""
+    """The namespaces and objects that the agent of one cluster may reach."""
 
     cluster: str
 

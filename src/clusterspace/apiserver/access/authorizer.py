@@ -75,7 +75,7 @@ class HubAuthorizer:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a hub decides by; `role_cache.load()` comes before any request."""
+    """The authorizer of a hub and its cache of roles; load that before any request."""
 
     role_cache: RoleCache
     authorizer: HubAuthorizer

@@ -30,7 +30,7 @@ NAMESPACE: Final = ("", "Namespace")
 
 @dataclass(frozen=True, slots=True)
 class Unenforced:
-    """What does not happen, and what to do about it."""
+    """The warning about a kind that is not enforced: the consequence, and what to do instead."""
 
     consequence: str
     instead: str

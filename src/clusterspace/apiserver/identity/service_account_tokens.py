@@ -102,7 +102,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class TokenSpec:
-    """What a new token is to say."""
+    """The claims of a new token."""
 
     namespace: str
     account: Reference
@@ -114,7 +114,7 @@ class TokenSpec:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says, once its signature is known to be ours."""
+    """The claims of a token whose signature has been verified."""
 
     namespace: str
     account: Reference

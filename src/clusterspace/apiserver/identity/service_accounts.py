@@ -164,7 +164,7 @@ class NamespaceAccounts:
 
 
 class TokenSecretPlan(enum.Enum):
-    """What a token Secret needs."""
+    """The action a token Secret needs."""
 
     NOTHING = "nothing"
     FILL = "fill"

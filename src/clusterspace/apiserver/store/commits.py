@@ -57,7 +57,7 @@ class Chore:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What became of a submission."""
+    """A submission with its outcome."""
 
     submission: Submission
     outcome: Event | StoreError

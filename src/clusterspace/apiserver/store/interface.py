@@ -37,7 +37,7 @@ class KeyValue:
 
 
 class EventType(enum.Enum):
-    """What happened to a key."""
+    """The kind of a change of a key."""
 
     PUT = "PUT"
     DELETE = "DELETE"

@@ -35,7 +35,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the file says about itself, rewritten with every commit."""
+    """The file's own record of its revisions, size and digest, rewritten with every commit."""
 
     revision: Revision = FIRST_REVISION
     oldest: Revision = FIRST_REVISION

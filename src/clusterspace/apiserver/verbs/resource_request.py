@@ -186,7 +186,7 @@ def refuse(request: ResourceRequest, kube_object: Object, found: tuple[Cause, ..
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change left behind."""
+    """The result of a change."""
 
     kube_object: Object
     entry: KeyValue | None

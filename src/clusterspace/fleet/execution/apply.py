@@ -73,7 +73,7 @@ _ROUNDS: Final = 3
 
 
 class Action(Enum):
-    """What was done about a manifest."""
+    """The action taken for a manifest."""
 
     CREATED = "created"
     ADOPTED = "adopted"
@@ -86,7 +86,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was done, and what is there now."""
+    """The action taken for a manifest, and the object on the member after it."""
 
     action: Action
     live: Object

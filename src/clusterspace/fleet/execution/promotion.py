@@ -37,7 +37,7 @@ _POD_TEMPLATES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What is written on the hub."""
+    """The template and the policy that a promotion writes on the hub."""
 
     template: Object
     policy: Object

@@ -36,7 +36,7 @@ _OWNER_LABELS: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDIN
 
 
 class TakeoverDecision(Enum):
-    """What to do with the place a manifest is meant for."""
+    """The decision about the place of a manifest on the member, empty or taken."""
 
     CREATE = "create"
     WAIT = "wait"

@@ -57,7 +57,7 @@ _VOLATILE: Final = FieldSet.of(
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What to PUT, and which fields of the member object that changes."""
+    """The object to PUT, and the fields of the member object that this changes."""
 
     body: Object
     fields: FieldSet

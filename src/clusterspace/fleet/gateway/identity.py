@@ -50,7 +50,7 @@ Value = TypeVar("Value")
 
 
 class _Memory(Generic[Value]):
-    """What was answered a moment ago; the oldest goes when there is too much of it."""
+    """A cache of recent answers; the oldest goes when there are too many."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -220,7 +220,7 @@ def route_for(
 
 
 class _Carrier(Enum):
-    """What it is that carries the name of a cluster."""
+    """The part of a request that carries the name of a cluster."""
 
     SPACE = "clusterspace"
     NAME = "name"

@@ -32,7 +32,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a probe found, and why if it is not well."""
+    """The result of a probe, and the reason if the member is not well."""
 
     state: State
     why: str = ""
@@ -53,7 +53,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What counts of a member, and since when something else is seen."""
+    """The readiness of a member that counts, and since when probes contradict it."""
 
     is_ready: bool | None = None
     otherwise_since: float | None = None

@@ -60,7 +60,7 @@ class Creation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """What a cluster tells of itself."""
+    """A cluster's own statements about who it is."""
 
     kube_system_uid: str
     properties: Mapping[str, str] = field(default_factory=dict[str, str])

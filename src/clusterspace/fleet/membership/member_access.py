@@ -190,7 +190,7 @@ _TEN_YEARS: Final = 10 * 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class AccountToken:
-    """What the hub identifies itself with to a member."""
+    """A ServiceAccount token by which the hub logs in at a member."""
 
     token: bytes = field(repr=False)
     authority: bytes = b""
@@ -230,7 +230,7 @@ async def obtain_token(
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What the hub will identify itself with: as itself, and on behalf of its users."""
+    """The hub's tokens for a member: one as itself, one to act on behalf of its users."""
 
     own: AccountToken
     impersonator: AccountToken

@@ -46,7 +46,7 @@ _ADDRESS: Final = ("apiEndpoint", "insecureSkipTLSVerification", "proxyURL")
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What is to join, and as what."""
+    """The cluster that is to join, and the name and settings it gets."""
 
     name: str
     member: ConnectionSettings
@@ -56,7 +56,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What was found before anything was changed."""
+    """The findings of the checks before a join changes anything."""
 
     hub_id: str
     identity: ClusterIdentity

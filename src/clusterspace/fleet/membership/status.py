@@ -74,7 +74,7 @@ _RUNNING: Final = ListOptions(
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a member that can be asked tells of itself."""
+    """The version, APIs, nodes, pods and properties of a member, as it reported them."""
 
     version: str = ""
     served: ServedResources = NOTHING_SERVED

@@ -60,7 +60,7 @@ _COUNTED: Final = ("active", "succeeded", "failed")
 
 
 class Standing(Enum):
-    """What a cluster has to do with the object."""
+    """The relation of a cluster to the object."""
 
     PLACED = "placed"
     REQUIRED = "required"
@@ -107,7 +107,7 @@ class BindingNote:
 
 @dataclass(frozen=True, slots=True)
 class WorkNote:
-    """What is sent to one cluster, and what came back."""
+    """The Work that is sent to one cluster, and the cluster's report."""
 
     name: str
     is_applied: bool

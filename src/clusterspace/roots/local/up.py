@@ -33,7 +33,7 @@ _MASTERS: Final = "--impersonate-masters"
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
-    """What a local fleet is started with."""
+    """The settings a local fleet is started with."""
 
     data_dir: Path
     hub_port: int = 5443

@@ -67,7 +67,7 @@ DICTIONARY: Final = (
 
 
 class Kind(IntEnum):
-    """What a control frame is."""
+    """The type of a control frame."""
 
     SYN_STREAM = 1
     SYN_REPLY = 2

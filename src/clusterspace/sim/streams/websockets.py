@@ -15,7 +15,7 @@ TOO_BIG: Final = 1009
 
 
 class Opcode(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     CONTINUATION = 0
     TEXT = 1

@@ -69,7 +69,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What to ask for next: of the new ReplicaSet, and of the old ones in the order given."""
+    """The next replica counts: of the new ReplicaSet, and of the old ones in the order given."""
 
     new: int
     old: tuple[int, ...]

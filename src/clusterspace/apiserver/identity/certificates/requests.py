@@ -57,7 +57,7 @@ class UnreadableRequest(ClusterspaceError):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for, in its own words."""
+    """The content of a certificate request, unchecked."""
 
     signer: str
     usages: frozenset[str]
@@ -135,7 +135,7 @@ def requester_of(request: Object) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """What we know, from our own records, of whoever made a request."""
+    """The maker of a certificate request, from the hub's own records."""
 
     cluster: str = ""
     """The cluster whose agent this is or is to become; empty for everybody else."""
@@ -216,7 +216,7 @@ def usage_problem(usages: frozenset[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a certificate will say."""
+    """The content of a certificate to issue."""
 
     common_name: str
     organizations: tuple[str, ...]

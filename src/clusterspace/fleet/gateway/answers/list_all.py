@@ -228,7 +228,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PagePlan:
-    """What to put on a page."""
+    """The lists that go on a page, and where it stops."""
 
     taken: tuple[ClusterList, ...]
     stop: Stop | None = None

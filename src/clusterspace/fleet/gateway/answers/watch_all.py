@@ -115,7 +115,7 @@ def read_options(query: Query) -> WatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known of every cluster before the first event."""
+    """The state of every cluster before the first event."""
 
     followed: Mapping[str, str]
     """The version of each cluster that the client goes on from."""

@@ -29,7 +29,7 @@ from clusterspace.kube.resources import (
 
 @dataclass(frozen=True, slots=True)
 class FleetApi:
-    """What the fleet serves."""
+    """The resources that the fleet serves."""
 
     groups: tuple[ServedGroup, ...]
     disagreements: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ _PARTIAL_KIND: Final = "PartialObjectMetadata"
 
 
 class Change(Enum):
-    """What happened to an object."""
+    """The type of an event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -33,7 +33,7 @@ class Change(Enum):
 
 
 class Head(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What tells an object and its state from all others of its kind in its cluster."""
+    """The name, UID and version of an object: they identify its state within one cluster."""
 
     name: str = ""
     namespace: str = ""

@@ -46,7 +46,7 @@ _NO_TEXT: Final = msgspec.Raw(b"")
 
 @dataclass(frozen=True, slots=True)
 class ListMetadata:
-    """What a list says of itself."""
+    """The metadata of a list."""
 
     resource_version: str = ""
     continue_token: str = ""

@@ -89,7 +89,7 @@ def is_overdue(member_cluster: Object, now: float, force_seconds: float) -> bool
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is still there of a member."""
+    """The objects of a member that are still on the hub."""
 
     namespace: Object | None
     internal: Object | None

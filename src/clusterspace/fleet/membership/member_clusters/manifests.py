@@ -235,7 +235,7 @@ _TAINT_FIELDS: Final = ("key", "value", "effect")
 
 
 class Mirrored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a Cluster came from its MemberCluster."""
+    """The fields of a Cluster that came from its MemberCluster."""
 
     labels: tuple[str, ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()

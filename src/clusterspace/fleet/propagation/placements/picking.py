@@ -182,7 +182,7 @@ def _labels_of(term: Object) -> LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What picking one more cluster means for a placement's spreads."""
+    """The effect of picking one more cluster on a placement's spreads."""
 
     score: int = 0
     broken: TopologySpread | None = None
@@ -224,7 +224,7 @@ def _skew(counts: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Score:
-    """What speaks for a cluster; balance counts before liking."""
+    """The score of a cluster; balance counts before preference."""
 
     topology: int = 0
     affinity: int = 0
@@ -285,12 +285,12 @@ class Picking:
 
     @property
     def decisions(self) -> tuple[ClusterDecision, ...]:
-        """What is told of all clusters: those picked first."""
+        """The decisions about all clusters, those picked first."""
         return (*(self.picked[name] for name in sorted(self.picked)), *self.unpicked)
 
     @property
     def message(self) -> str:
-        """What a person wants to know of it."""
+        """A summary for people."""
         count = len(self.picked)
         if self.asked_for is None:
             return f"{count} cluster(s) fit the policy and are picked"

@@ -45,7 +45,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What to do now, by cluster; what is blocked has to wait for others."""
+    """The clusters to advance or remove now; those that are blocked wait for others."""
 
     forward: tuple[str, ...] = ()
     """Get the newest state: for the first time, or in the place of an older one."""

@@ -112,7 +112,7 @@ class Availability(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectReport:
-    """What became of one object on one cluster."""
+    """The state of one object on one cluster."""
 
     identity: ResourceIdentifier
     is_synced: bool
@@ -125,7 +125,7 @@ class ObjectReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """What became of everything on one cluster."""
+    """The state of all objects on one cluster."""
 
     objects: tuple[ObjectReport, ...]
     sync_problem: str = ""
@@ -268,7 +268,7 @@ def _named(reports: Sequence[ObjectReport]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What is reported of one cluster; its conditions are those of its binding."""
+    """The status of one cluster in a placement; its conditions are those of its binding."""
 
     cluster: str
     conditions: tuple[Condition, ...]
