@@ -265,8 +265,11 @@ def check_rules(new: Any, schema: Schema, *, old: Any = ABSENT) -> tuple[Cause, 
         while waiting:
             place = waiting.pop()
             check.check_place(place)
+            # A stack of our own, for objects nest at will; reversed, so that places are taken from
+            # it in the order of the object and causes come in that order.
             waiting.extend(reversed(list(_places_below(place))))
     except _OutOfBudget as ended:
+        # Rules that nobody evaluated may be broken as well: the object is refused for this alone.
         check.found.append(ended.cause)
     return tuple(check.found)
 

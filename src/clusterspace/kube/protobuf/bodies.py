@@ -233,6 +233,7 @@ def _encode_field(field: Field, fields: Mapping[str, Any], place: str) -> Iterat
             yield _write(field.number, field.type, item, f"{place}[{index}]")
     elif shown is not None:
         entries = cast("Mapping[str, Any]", must_be(shown, dict, place))
+        # Sorted as Go sorts them: protobuf leaves the order open, and bytes are to be the same.
         for key in sorted(entries):
             entry = _write(1, "string", key, place)
             entry += _write(2, field.type, entries[key], f"{place}[{key}]")
