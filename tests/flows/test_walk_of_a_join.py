@@ -7,7 +7,7 @@ the two commands: their root, the steps of membership, and the client down to th
 import asyncio
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Clusters:
 
 
 @contextmanager
-def clusters_elsewhere(directory: Path) -> Generator[Clusters]:
+def clusters_elsewhere(directory: Path, *, has_controllers: bool = True) -> Generator[Clusters]:
     """Run a hub, its controllers and a cluster in another thread for as long as the block lasts."""
     is_up, running = threading.Event(), list[tuple[asyncio.AbstractEventLoop, Clusters]]()
     is_over = asyncio.Event()
@@ -42,7 +42,7 @@ def clusters_elsewhere(directory: Path) -> Generator[Clusters]:
     async def run() -> None:
         async with running_fleet(directory) as fleet:
             side = await fleet.add_member("west")
-            async with fleet.controllers():
+            async with fleet.controllers() if has_controllers else nullcontext():
                 found = Clusters(fleet.hub.settings, side.settings)
                 running.append((asyncio.get_running_loop(), found))
                 is_up.set()

@@ -1,0 +1,70 @@
+"""How far a reader walks who follows a Deployment from its policy to a member, and its status back.
+
+Hub and member run in a thread of their own. What is counted is the way of the controllers, from the
+events they are woken by to the requests they send, down to the socket.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.flows.test_walk_of_a_join import clusters_elsewhere
+from tests.walks import Walk
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.client.requests import ResourcePath
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.kube.conditions import is_true
+from clusterspace.kube.objects import find_at
+from clusterspace.roots.controllers import run_controllers
+from clusterspace.roots.membership import join_cluster
+from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.testing.hubs import client_for_test, part_of_hub
+from clusterspace.testing.stage import quick
+from clusterspace.testing.steps import stop, until
+
+MOST_MODULES = 90
+MOST_OF_THE_FLOW = 34
+"""Where the way is now, and a few for what only a slow machine sees."""
+BESIDE = ("clusterspace.fleet.membership.", "clusterspace.testing.")
+"""Heartbeats and looks at the member go on meanwhile, and are another flow."""
+
+POLICY = {
+    "apiVersion": "policy.karmada.io/v1alpha1",
+    "kind": "PropagationPolicy",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {
+        "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+        "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
+    },
+}
+
+
+@pytest.mark.asyncio
+async def test_a_deployment_is_followed_to_its_member_in_few_files(tmp_path: Path) -> None:
+    with clusters_elsewhere(tmp_path, has_controllers=False) as clusters:
+        async with AsyncExitStack() as stack:
+            hub = await stack.enter_async_context(client_for_test(clusters.hub))
+            settings = quick(part_of_hub(tmp_path / "hub", "controllers"))
+            controllers = asyncio.create_task(run_controllers(settings, SystemClock()))
+            stack.push_async_callback(stop, controllers)
+            await join_cluster(JoinRequest("west", clusters.member), clusters.hub, lambda _: None)
+            binding = ResourcePath(RESOURCE_BINDINGS, "default", "web-deployment")
+
+            async def is_applied() -> bool:
+                found = await hub.find(binding) or {}
+                return is_true(find_at(found, "status", "conditions"), "FullyApplied")
+
+            with Walk() as walk:
+                await hub.create(ResourcePath(PROPAGATION_POLICIES, "default"), POLICY)
+                await hub.create(ResourcePath(DEPLOYMENTS, "default"), deployment("web"))
+                await until(is_applied)
+
+    print(walk)
+    flows = ("clusterspace.fleet.propagation.", "clusterspace.fleet.execution.")
+    passed = [each for each in walk.modules if not each.startswith(BESIDE)]
+    assert len([each for each in passed if each.startswith(flows)]) <= MOST_OF_THE_FLOW
+    assert len(passed) <= MOST_MODULES
