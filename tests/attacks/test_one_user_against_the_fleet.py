@@ -10,6 +10,8 @@ from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant, reaching, using
 
 from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.merge import versions
+from clusterspace.fleet.gateway.merge.versions import Continue
 from clusterspace.testing.hostile import (
     KINDS,
     Asked,
@@ -108,6 +110,21 @@ async def test_a_list_that_costs_too_much_is_the_trouble_of_who_asks_for_it(
 
         assert HOSTILE in answer.warning + str(answer.body)
         await is_whole_for_others(site)
+
+
+async def test_a_page_that_nobody_lets_one_see_is_refused_in_their_words(
+    site: Site, member: HostileMember
+) -> None:
+    """A place to go on from may be made up; what no cluster answers has no kind and no items."""
+    member.behave = healthy_but(refusing(403, "Forbidden"))
+    vector = versions.encode({HOSTILE: "1"})
+    place = versions.encode_continue(Continue(HOSTILE, "", vector))
+
+    kubectl = (("Kubectl-Command", "kubectl get"),)
+    path = f"{MAPS}?limit=5&continue={place}"
+    answer = await site.ask("GET", path, token=JANE, headers=kubectl)
+
+    assert answer.code == 403
 
 
 async def test_a_cluster_that_does_not_answer_us_either_is_set_aside_for_all(

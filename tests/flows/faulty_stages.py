@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.flows.stages import MEMBERS, SIM, Stage, running_members
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
+from clusterspace.errors import LeadershipLost
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.controllers import run_controllers
 from clusterspace.testing.faults import (
@@ -74,7 +75,15 @@ class FaultyStage(Stage):
     async def controllers(self) -> AsyncGenerator[None]:
         """Run the controllers behind the proxies for as long as the block lasts."""
         settings = quick(self.hub_proxy.settings)
-        task = asyncio.create_task(run_controllers(settings, SystemClock()))
+
+        async def work() -> None:
+            while True:
+                # A hub that lies for long costs the leadership, as it should; whoever runs the
+                # controllers starts them again.
+                with suppress(LeadershipLost):
+                    await run_controllers(settings, SystemClock())
+
+        task = asyncio.create_task(work())
         try:
             yield
         finally:

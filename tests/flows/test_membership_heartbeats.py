@@ -78,6 +78,7 @@ class Agent:
         }
 
 
+@pytest.mark.usefixtures("logged_errors")  # on a slow machine the hub may suspect itself first
 async def test_a_silent_cluster_is_unknown_and_tainted_and_the_others_are_not(
     fleet: Fleet,
 ) -> None:

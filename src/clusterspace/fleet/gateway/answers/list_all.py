@@ -120,6 +120,12 @@ class _Walk:
                 return _metadata(pinned, stop)
             token = ""
             count = how_many_next(self._room, [each.count for each in listed])
+        if not self.taken:
+            # Nobody has gone on, so that nobody says what kind of list this is; whoever made the
+            # token up, or lost all rights since, is told why.
+            lost = [each for each in self.replies if each.listed is None]
+            verdict = failures.judge(lost, targets.skipped) if lost or targets.skipped else None
+            raise (verdict and verdict.error) or Expired(statuses.CONTINUE_TOO_OLD)
         return _metadata(pinned, None)
 
     def _go_on_without(self, lost: Sequence[Reply], of: int) -> None:
