@@ -37,10 +37,18 @@ class Parts:
 
     def add_container(self) -> None:
         """Count a list or an object, and its place in the one around it."""
-        self._containers += 1
+        self._add_containers(1)
+
+    def add_json(self, text: bytes) -> None:
+        """Count what a text has at most: brackets and commas in its strings count, too."""
+        self._add_containers(text.count(b"[") + text.count(b"{"))
+        self.add_values(text.count(b","))
+
+    def _add_containers(self, count: int) -> None:
+        self._containers += count
         if self._containers > MAX_CONTAINERS:
             raise _too_large(f"more than {MAX_CONTAINERS} lists and objects")
-        self.add_values(1)
+        self.add_values(count)
 
     def add_values(self, count: int) -> None:
         """Count elements and fields."""

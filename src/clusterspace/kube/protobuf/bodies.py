@@ -150,9 +150,15 @@ def _joined(occurrences: Sequence[WireValue]) -> bytes:
     return b"".join(cast("Sequence[bytes]", occurrences))
 
 
+_JSON: Final = "json"
+"""The type of values that are JSON inside of a protobuf body, as defaults in a schema are."""
+
+
 def _decode_value(type_name: str, value: WireValue, place: str, depth: int, parts: Parts) -> Any:
     value_type = VALUE_TYPES.get(type_name)
     if value_type is not None:
+        if type_name == _JSON:
+            parts.add_json(cast("bytes", value))
         return value_type.read(value, place)
     message, data = get_message(type_name), cast("bytes", value)
     decoded = _decode_message(message, data, place, depth + 1, parts)

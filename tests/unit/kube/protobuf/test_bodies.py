@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.kube.protobuf.recordings import APISERVER, EVERYTHING, KUBECTL, Recording
 
-from clusterspace.errors import MalformedObject, UnsupportedMediaType
+from clusterspace.errors import MalformedObject, RequestEntityTooLarge, UnsupportedMediaType
 from clusterspace.kube.protobuf import wire
 from clusterspace.kube.protobuf.bodies import MAX_DEPTH, decode, encode
 from clusterspace.kube.protobuf.messages import (
@@ -449,3 +449,17 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_place(
 def test_a_kind_without_a_protobuf_form_is_not_written() -> None:
     with pytest.raises(UnsupportedMediaType, match="Widget"):
         encode({"apiVersion": "example.test/v1", "kind": "Widget"})
+
+
+@pytest.mark.parametrize("default", [[[]] * 70_000, [0] * 140_000], ids=["lists", "values"])
+def test_json_inside_of_a_body_counts_like_the_rest(default: object) -> None:
+    schema = {"openAPIV3Schema": {"type": "object", "default": default}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"versions": [{"name": "v1", "schema": schema}]},
+    }
+
+    with pytest.raises(RequestEntityTooLarge, match="more than"):
+        decode(encode(definition))
