@@ -141,7 +141,7 @@ def _decode_field(
         value = value_type.zero
     else:
         sent = _joined(occurrences) if value_type.is_message else occurrences[-1]
-        value = value_type.read(sent, place)
+        value = _decode_value(field.type, sent, place, depth, parts)
     return _ABSENT if field.presence is Presence.NOT_EMPTY and value in _EMPTY else value
 
 
