@@ -65,6 +65,8 @@ COMPLETE_APIS: Final = "CompleteAPIEnablements"
 
 NOTHING_SERVED: Final = ServedResources(())
 
+_PROBE_AGAIN_SECONDS: Final = 5.0
+
 # Answered from the member's memory: a summary need not be exact to the last second.
 _ANY_AGE: Final = ListOptions(resource_version="0")
 _RUNNING: Final = ListOptions(
@@ -92,25 +94,43 @@ class Report:
 
 
 async def collect(member: ClusterClient, discovery: Discovery) -> Report:
-    """Look at a member: how it is and, if it is well, what it has."""
+    """Look at a member: how it is and, if it is well, what it has.
+
+    What it has may take long to list. A member that falls silent meanwhile would be believed well
+    for as long as all these requests may take, so how it is is looked at again in between.
+    """
     health = await probe(member.connection)
     if not health.is_ready:
         return Report(health)
+    # In a task of its own, and awaited below whatever happens.
+    taking = asyncio.ensure_future(_take_inventory(member, discovery))  # noqa: TID251
     try:
-        version = await member.connection.ask(ApiRequest("GET", "/version"))
-        info = msgspec.json.decode(version.body, type=dict[str, Any])
-        inventory = Inventory(
-            version=str(info.get("gitVersion") or ""),
-            served=await discovery.served(),
-            nodes=await member.list_objects(ResourcePath(names.NODES), _ANY_AGE),
-            pods=await member.list_objects(ResourcePath(names.PODS), _RUNNING),
-            properties=(await read_identity(member)).properties,
-        )
+        while not (await asyncio.wait((taking,), timeout=_PROBE_AGAIN_SECONDS))[0]:
+            health = await probe(member.connection)
+            if not health.is_ready:
+                return Report(health)
+        return Report(health, taking.result())
     except (ApiError, ClusterError) as error:
         # It is well, and has what it had when it last told: one slow list is no outage.
         _log.warning("inventory not taken", cluster=member.cluster, reason=str(error))
         return Report(health)
-    return Report(health, inventory)
+    finally:
+        taking.cancel()
+        await asyncio.wait((taking,))
+        if not taking.cancelled():
+            taking.exception()  # seen: nobody is to be told of it any more
+
+
+async def _take_inventory(member: ClusterClient, discovery: Discovery) -> Inventory:
+    version = await member.connection.ask(ApiRequest("GET", "/version"))
+    info = msgspec.json.decode(version.body, type=dict[str, Any])
+    return Inventory(
+        version=str(info.get("gitVersion") or ""),
+        served=await discovery.served(),
+        nodes=await member.list_objects(ResourcePath(names.NODES), _ANY_AGE),
+        pods=await member.list_objects(ResourcePath(names.PODS), _RUNNING),
+        properties=(await read_identity(member)).properties,
+    )
 
 
 def api_enablements(served: ServedResources) -> list[Object]:
