@@ -20,7 +20,6 @@ from tests.flows.stages import (
     PUSH,
     SIM,
     Stage,
-    delete,
     edit,
     kubectl_apply,
     running_members,
@@ -51,7 +50,7 @@ from clusterspace.testing.stage import (
     running_fleet,
     until_ready,
 )
-from clusterspace.testing.steps import stop, until_equal
+from clusterspace.testing.steps import delete, stop, until_equal
 
 STORY, STEADY, FOREIGN = "story", "steady", "foreign"
 _ids = itertools.count(1)

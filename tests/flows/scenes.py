@@ -15,7 +15,6 @@ from tests.flows.stages import (
     RESOURCES,
     SIM,
     Stage,
-    delete,
     edit,
     kubectl_apply,
     resource_path_of,
@@ -32,7 +31,7 @@ from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.roots.workloads import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, NAMESPACES, namespace
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import delete, until, until_equal
 
 WORDS = {
     "clusterrole": "ClusterRole",

@@ -18,17 +18,16 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICIES,
 )
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
-from clusterspace.errors import Conflict, NotFound
+from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     name_of,
     namespace_of,
-    uid_of,
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.testing import steps
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from clusterspace.testing.hubs import (
     find_real_kubernetes,
@@ -109,20 +108,8 @@ async def edit(
     change: Callable[[Object], Object],
     options: WriteOptions = KUBECTL,
 ) -> Object:
-    """Change an object as somebody would, whoever else writes it at the same time."""
-    while True:
-        try:
-            return await cluster.update(place, change(await cluster.get(place)), options)
-        except Conflict:
-            continue
-
-
-async def delete(cluster: ClusterClient, place: ResourcePath) -> None:
-    try:
-        held = await cluster.get(place)
-        await cluster.delete(place, DeleteOptions(uid=uid_of(held)))
-    except NotFound:
-        return
+    """Change an object as somebody with kubectl would."""
+    return await steps.edit(cluster, place, change, options)
 
 
 @asynccontextmanager

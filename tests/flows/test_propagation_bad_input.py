@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.flows.stages import KINDS, MIXED, SIM, Stage, delete, edit, kubectl_apply, staged
+from tests.flows.stages import KINDS, MIXED, SIM, Stage, edit, kubectl_apply, staged
 
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import WORKS
@@ -18,7 +18,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import delete, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

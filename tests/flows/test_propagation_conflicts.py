@@ -16,7 +16,6 @@ from tests.flows.stages import (
     MEMBERS,
     MIXED,
     Stage,
-    delete,
     kubectl_apply,
     resource_path_of,
     staged,
@@ -38,7 +37,7 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.testing.builders import config_map, deployment
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import delete, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
