@@ -11,9 +11,8 @@ from tests.component.hub_access_site import hub_site
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.access.default_roles import install_default_roles
+from clusterspace.apiserver.access.default_roles import RoleAggregator, install_default_roles
 from clusterspace.apiserver.access.grants import NamespacedName, RoleCache
 from clusterspace.apiserver.access.rbac import RBAC_GROUP
 from clusterspace.apiserver.store.memory import MemoryStore

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from tests.component.hub_wire import MERGE_PATCH, SECRETS, HubClient, hub_here, secret
 
-from clusterspace.apiserver import forms
+from clusterspace.apiserver import forms, housekeeping
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.housekeeping import garbage, namespaces
-from clusterspace.apiserver.housekeeping.expiry import forget_old_events
-from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
+from clusterspace.apiserver.housekeeping import GarbageCollector, forget_old_events
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
@@ -28,9 +26,9 @@ from clusterspace.testing.steps import until
 @pytest.fixture
 async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HubClient]:
     """A hub whose housekeeping does not wait for bursts to settle."""
-    for module in (garbage, namespaces):
-        monkeypatch.setattr(module, "SETTLE_SECONDS", 0.02)
-        monkeypatch.setattr(module, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(housekeeping, "SETTLE_SECONDS", 0.02)
+    for each in ("NAMESPACE_RETRY_SECONDS", "RELIST_SECONDS"):
+        monkeypatch.setattr(housekeeping, each, 0.05)
     async with hub_here(tmp_path) as client:
         yield client
 

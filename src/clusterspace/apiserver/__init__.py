@@ -15,7 +15,7 @@ definition_controller.py  CustomResourceDefinitions become live routes, and end
 discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
 identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
-housekeeping/     what happens later: namespaces end, owners' children go, events expire
+housekeeping.py   what happens later: namespaces end, owners' children go, events expire
 
 http/             sockets, requests, the chain of steps, answers; the gateway stands on it too
 store/            the revision log: memory, SQLite

@@ -14,7 +14,6 @@ from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
 from clusterspace.apiserver.openapi import OpenApi, answer_openapi_v2
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.patch import patch
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import (
@@ -25,7 +24,7 @@ from clusterspace.apiserver.verbs.subresources import (
     update_scale,
 )
 from clusterspace.apiserver.verbs.watch import watch
-from clusterspace.apiserver.verbs.write import create, delete, delete_collection, update
+from clusterspace.apiserver.verbs.write import create, delete, delete_collection, patch, update
 from clusterspace.errors import ServiceUnavailable
 from clusterspace.kube import statuses
 from clusterspace.kube.resources import GroupVersion

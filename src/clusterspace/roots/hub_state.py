@@ -8,9 +8,9 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.crds import definitions
-from clusterspace.apiserver.access.aggregation import RoleAggregator
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.access.default_roles import (
+    RoleAggregator,
     install_component_roles,
     install_default_roles,
 )
@@ -21,9 +21,11 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.housekeeping.expiry import expire_events
-from clusterspace.apiserver.housekeeping.garbage import GarbageCollector
-from clusterspace.apiserver.housekeeping.namespaces import NamespaceController
+from clusterspace.apiserver.housekeeping import (
+    GarbageCollector,
+    NamespaceController,
+    expire_events,
+)
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import (

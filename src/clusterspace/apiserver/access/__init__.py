@@ -6,8 +6,7 @@ grants.py         roles and bindings by who holds them, kept current from the st
 agents.py         what the agent of a member cluster reaches, and nothing else
 components.py     what controllers and gateway may do, where a role cannot say it
 reviews.py        clients ask what somebody may do
-default_roles.py  the roles and bindings that clients expect to find, and putting them there
-aggregation.py    roles made of other roles
+default_roles.py  the roles and bindings that clients expect to find; roles made of other roles
 audit_log.py      the file that tells who wrote what
 
 What the body of a write needs beyond the right its URL names is asked by rules in admission/.

@@ -22,9 +22,12 @@ from clusterspace.apiserver.identity.certificates.requests import Issuer
 from clusterspace.apiserver.identity.certificates.signer import CertificateSigner, expire_requests
 from clusterspace.apiserver.identity.certificates.verbs import CertificateRequestVerbs
 from clusterspace.apiserver.identity.config_maps import ClientAuthority, ClusterInfo
-from clusterspace.apiserver.identity.service_account_tokens import ServiceAccountTokens, SigningKey
+from clusterspace.apiserver.identity.service_account_tokens import (
+    ServiceAccountTokens,
+    SigningKey,
+    TokenRequestVerb,
+)
 from clusterspace.apiserver.identity.service_accounts import NamespaceAccounts, TokenSecrets
-from clusterspace.apiserver.identity.token_requests import TokenRequestVerb
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.controllers.background import Tasks

@@ -22,7 +22,7 @@ import structlog
 
 from clusterspace.apis.identities import REGISTRATION_GROUP
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.housekeeping.expiry import remove_expired
+from clusterspace.apiserver.housekeeping import remove_expired
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.agents import is_cluster_name
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken

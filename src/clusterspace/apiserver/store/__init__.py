@@ -6,9 +6,8 @@ watchers.py    watches and subscriptions: in sync, catching up, evicted
 memory.py      reading and watching an index; the store that is nothing more
 sqlite.py      the durable store: an index over a file
 commits.py     the thread that writes, and the writes that share an fsync
-files.py       the SQLite file: who may open it, what is in it, when it counts as written
+files.py       the SQLite file: who may open it, when it counts as written, what damage hides
 records.py     one change as a row with its checksum; rows replayed into an index
-wal.py         commits that a damaged write-ahead log hides
 compaction.py  when to forget, and how far
 backups.py     files beside a running store: checked, copied, restored
 

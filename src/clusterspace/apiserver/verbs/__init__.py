@@ -3,8 +3,7 @@
 resource_request.py  the request as one value: its body read and checked, objects to answers
 read.py          get and list: one object, or a page with its continue token, at a revision
 watch.py         initial events, live events, bookmarks, the end
-write.py         create, update, delete; `change`: read, edit, check, write, and again if need be
-patch.py         four kinds of patch, apply among them
+write.py         create, update, delete, four kinds of patch; `change`: read, edit, check, write
 subresources.py  those with rules of their own: scale, evictions, bindings, a namespace's end
 proxy.py         a member's own API, through the hub
 """

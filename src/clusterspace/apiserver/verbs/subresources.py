@@ -9,7 +9,6 @@ from clusterspace.apiserver.http.bodies import media_type_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_delete_options, read_write_options
-from clusterspace.apiserver.verbs.patch import APPLY_PATCH, patch_edit, require_patch_type
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
     ResourceRequest,
@@ -19,7 +18,7 @@ from clusterspace.apiserver.verbs.resource_request import (
     represent,
     require_name,
 )
-from clusterspace.apiserver.verbs.write import change
+from clusterspace.apiserver.verbs.write import APPLY_PATCH, change, patch_edit, require_patch_type
 from clusterspace.apiserver.writing import remove
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest

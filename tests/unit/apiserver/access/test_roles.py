@@ -2,8 +2,13 @@
 
 from typing import Any
 
-from clusterspace.apiserver.access.aggregation import gathered_rules
-from clusterspace.apiserver.access.default_roles import AUTOUPDATE, BINDINGS, ROLES, complete
+from clusterspace.apiserver.access.default_roles import (
+    AUTOUPDATE,
+    BINDINGS,
+    ROLES,
+    complete,
+    gathered_rules,
+)
 
 DISCOVERY = next(role for role in ROLES if role.name == "system:discovery").as_object()
 BINDING = next(each for each in BINDINGS if each.name == "system:discovery").as_object()

@@ -8,7 +8,7 @@ from typing import Final, cast
 import structlog
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.housekeeping.expiry import remove_expired
+from clusterspace.apiserver.housekeeping import remove_expired
 from clusterspace.apiserver.identity.agents import cluster_of_agent
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     NAMESPACE,

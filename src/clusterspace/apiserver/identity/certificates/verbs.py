@@ -22,14 +22,6 @@ from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
 from clusterspace.apiserver.identity.bootstrap_tokens import token_id_of
 from clusterspace.apiserver.identity.following import secret_value
 from clusterspace.apiserver.options import WriteOptions, read_write_options
-from clusterspace.apiserver.verbs.patch import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    patch_edit,
-    require_patch_type,
-)
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import (
     ResourceRequest,
@@ -41,7 +33,15 @@ from clusterspace.apiserver.verbs.resource_request import (
     require_name,
 )
 from clusterspace.apiserver.verbs.watch import watch
-from clusterspace.apiserver.verbs.write import change
+from clusterspace.apiserver.verbs.write import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    change,
+    patch_edit,
+    require_patch_type,
+)
 from clusterspace.apiserver.writing import Edit
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses

@@ -1,6 +1,6 @@
 import pytest
 
-from clusterspace.apiserver.store.wal import Frame, find_lost_commit, read_frames
+from clusterspace.apiserver.store.files import Frame, find_lost_commit, read_frames
 from clusterspace.errors import StoreCorrupt
 
 

@@ -1,13 +1,12 @@
-"""Objects whose owners are gone go too, after a live look at every owner.
+"""What happens later, on the hub's own account: namespaces end, garbage goes, events expire.
 
-The index below says which objects *might* be concerned; it never decides. Before anything is
-deleted the object and each of its owners are read from the store, an owner of a kind we do not
-serve counts as present, and the delete names the UID and version that were read.
+Nothing here deletes because a list was empty or a kind unknown: every deletion follows a live
+read of the very object, and names the revision it read.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from typing import Final, cast
@@ -22,16 +21,121 @@ from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.apiserver.writing import FOREGROUND, ORPHAN, REMOVER, edit_own, remove
-from clusterspace.errors import ApiError, Conflict, NotFound, StoreClosed, StoreError
-from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of, with_metadata
+from clusterspace.errors import (
+    ApiError,
+    Conflict,
+    MalformedTimestamp,
+    NotFound,
+    RevisionMismatch,
+    StoreClosed,
+    StoreError,
+)
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    metadata_of,
+    name_of,
+    uid_of,
+    with_metadata,
+    with_value,
+)
 from clusterspace.kube.resources import parse_api_version
+from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 
 SETTLE_SECONDS: Final = 0.5
-"""Changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all."""
+"""Time for writes that were let in just before a namespace was marked to arrive.
 
-RETRY_SECONDS: Final = 5.0
+And changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all.
+"""
+
+NAMESPACE_RETRY_SECONDS: Final = 1.0
+"""How often a namespace is looked at whose content waits for finalizers."""
+
+RELIST_SECONDS: Final = 5.0
+"""When the garbage collector lists everything again after the store ended its watch."""
+
+EVENT_SECONDS: Final = 3600.0
+"""As kube-apiserver's default."""
+
+LOOK_SECONDS: Final = 60.0
+
+
+# -- a namespace that was deleted ends: its content first, itself last -------------------------
+
+
+FINALIZER: Final = "kubernetes"
+
+
+class NamespaceController:
+    """Follows namespaces and ends those that are marked for deletion."""
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        hub, prefix = self._hub, forms.collection_key("", "namespaces")
+        while True:
+            try:
+                waiting = [name for name in await self._marked() if not await self.end(name)]
+                if waiting:
+                    await hub.clock.sleep(NAMESPACE_RETRY_SECONDS)
+                    continue
+                with closing(hub.store.watch(prefix, after=hub.store.current_revision)) as watch:
+                    # Looked at once more behind the beginning of the watch: a mark that was set
+                    # since the last look is seen here, and one that is set from now on is an event.
+                    if not await self._marked():
+                        async for _events in watch:
+                            break
+                await hub.clock.sleep(SETTLE_SECONDS)
+            except StoreClosed:
+                raise
+            except (Conflict, StoreError) as error:
+                _log.warning("namespaces are listed again", reason=str(error))
+                await hub.clock.sleep(NAMESPACE_RETRY_SECONDS)
+
+    async def _marked(self) -> list[str]:
+        served = self._hub.catalog.get_storage("", "namespaces")
+        page = await self._hub.store.range(served.prefix())
+        objects = (forms.decode_stored(entry, served.form) for entry in page.items)
+        return [name_of(each) for each in objects if find_at(each, "metadata", "deletionTimestamp")]
+
+    async def end(self, namespace: str) -> bool:
+        """Delete what is in a namespace; when nothing is left, let it go. Say whether it went.
+
+        Admission lets nothing new in once the mark is stored. A crash anywhere in here leaves a
+        marked namespace with less in it, and the next look goes on from there.
+        """
+        hub, left = self._hub, 0
+        # One served version for each storage: the same objects must not be counted twice.
+        resources = {served.prefix(): served for served in hub.catalog.all()}.values()
+        for served in resources:
+            if not served.info.namespaced:
+                continue
+            page = await hub.store.range(served.prefix(namespace))
+            for entry in page.items:
+                try:
+                    removed = await remove(hub, served, entry.key, DeleteOptions())
+                except NotFound:
+                    continue
+                left += not removed.is_gone
+        if left:
+            return False
+
+        def released(live: Object) -> Object:
+            finalizers = cast("list[str]", find_at(live, "spec", "finalizers") or [])
+            kept = [each for each in finalizers if each != FINALIZER]
+            return with_value(live, kept, "spec", "finalizers")
+
+        served = hub.catalog.get_storage("", "namespaces")
+        await edit_own(hub, served, served.key("", namespace), released)
+        return True
+
+
+# -- objects whose owners are gone go too, after a live look at every owner --------------------
+
 
 _LOOKED_AT_ONCE: Final = 64
 """Owners of one object that are looked at before the event loop gets a turn."""
@@ -56,7 +160,12 @@ _traits: Final = msgspec.json.Decoder(_Traits)
 
 
 class GarbageCollector:
-    """Follows every object and deletes dependents whose owners are gone."""
+    """Follows every object and deletes dependents whose owners are gone.
+
+    The index says which objects *might* be concerned; it never decides. Before anything is deleted
+    the object and each of its owners are read from the store, an owner of a kind we do not serve
+    counts as present, and the delete names the UID and version that were read.
+    """
 
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
@@ -81,7 +190,7 @@ class GarbageCollector:
                     raise
                 except StoreError as error:
                     _log.warning("all objects are looked at again", reason=str(error))
-                    await self._hub.clock.sleep(RETRY_SECONDS)
+                    await self._hub.clock.sleep(RELIST_SECONDS)
 
     async def _follow(self) -> None:
         """Keep the index, from a list of everything on, until the store ends the watch."""
@@ -280,3 +389,65 @@ class GarbageCollector:
 
 def _references(kube_object: Object) -> list[Object]:
     return cast("list[Object]", find_at(kube_object, "metadata", "ownerReferences") or [])
+
+
+# -- what is kept for a while only: events, for an hour --------------------------------------
+
+
+_TIMES: Final = (
+    ("lastTimestamp",),
+    ("series", "lastObservedTime"),
+    ("eventTime",),
+    ("firstTimestamp",),
+    ("metadata", "creationTimestamp"),
+)
+
+
+async def remove_expired(
+    hub: HubState,
+    group: str,
+    plural: str,
+    is_expired: Callable[[Object], bool],
+    *,
+    namespace: str = "",
+) -> list[str]:
+    """Remove the objects of a resource that are past their time; return the keys of those."""
+    served = hub.catalog.get_storage(group, plural)
+    page = await hub.store.range(served.prefix(namespace))
+    removed: list[str] = []
+    for entry in page.items:
+        if not is_expired(forms.decode_stored(entry, served.form)):
+            continue
+        try:
+            # By the revision that was judged: what somebody has just written again stays.
+            await hub.store.delete(entry.key, expected=entry.mod_revision)
+        except RevisionMismatch:
+            continue
+        removed.append(entry.key)
+    return removed
+
+
+async def expire_events(hub: HubState, *, seconds: float = EVENT_SECONDS) -> None:
+    """Look at every event now and then, until cancelled."""
+    while True:
+        await hub.clock.sleep(LOOK_SECONDS)
+        await forget_old_events(hub, seconds)
+
+
+async def forget_old_events(hub: HubState, seconds: float) -> int:
+    """Remove the events that last happened longer ago than this; return how many went."""
+    oldest = hub.clock.now() - seconds
+    return len(await remove_expired(hub, "", "events", lambda each: last_happened(each) < oldest))
+
+
+def last_happened(event: Object) -> float:
+    """Return when an event last happened; one without a readable time never expires."""
+    times: list[float] = []
+    for path in _TIMES:
+        text = find_at(event, *path)
+        if isinstance(text, str):
+            try:
+                times.append(parse_time(text))
+            except MalformedTimestamp:
+                continue
+    return max(times, default=float("inf"))

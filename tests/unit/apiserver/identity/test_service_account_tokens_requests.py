@@ -3,8 +3,11 @@
 import pytest
 from tests.unit.apiserver.identity.subjects import MemoryHub
 
-from clusterspace.apiserver.identity.service_account_tokens import Reference
-from clusterspace.apiserver.identity.token_requests import find_binding, request_causes
+from clusterspace.apiserver.identity.service_account_tokens import (
+    Reference,
+    find_binding,
+    request_causes,
+)
 from clusterspace.errors import BadRequest, Conflict, NotFound
 from clusterspace.kube.objects import Object, uid_of
 
