@@ -32,7 +32,7 @@ from clusterspace.roots.installation import Installation
 from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
-from clusterspace.sim.controllers import Controllers
+from clusterspace.sim.controllers import Controllers, all_controllers
 from clusterspace.sim.faults import FaultRulesReader, Faults
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.local_api import LocalApi
@@ -115,7 +115,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         simulation: Tasks = {
             "mirror": lambda: manager.follow(FOLLOWED, mirror),
             "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
-            "workload controllers": Controllers(manager, mirror, clock).run,
+            "controllers": Controllers(manager, mirror, clock, all_controllers(mirror)).run,
             "pods": lifecycle.run,
             "nodes": nodes.run,
         }

@@ -11,8 +11,11 @@ Read in this order:
 api.py              what the simulation asks of the API, and its objects by name and by owner
 local_api.py        that API in the same process: the API server's own verbs, without the network
 pods.py             a pod from Pending to Running to gone, as plain decisions
+plans.py            what a controller may ask for; adoption and release
 workloads/          Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods, as plain decisions
-controllers.py      workloads, worked on one after the other
+services.py         Endpoints and EndpointSlices of Services, and slices of Endpoints made by hand
+volumes.py          claims and volumes: binding, and protection while they are in use
+controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, and which pods are on which node
 lifecycle.py        carries out what happens to pods next
 nodes.py            nodes with capacity, and the heartbeats that keep them there and alive

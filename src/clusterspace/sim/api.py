@@ -1,9 +1,9 @@
 """What the simulation asks of the API it lives behind, and the objects in it as it sees them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from clusterspace.kube.objects import Object, metadata_of, name_of, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersion, parse_api_version
@@ -28,47 +28,46 @@ POD: Final = Kind("Pod", "v1", "pods")
 NODE: Final = Kind("Node", "v1", "nodes", namespaced=False)
 NAMESPACE: Final = Kind("Namespace", "v1", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("ConfigMap", "v1", "configmaps")
+SERVICE: Final = Kind("Service", "v1", "services")
+ENDPOINTS: Final = Kind("Endpoints", "v1", "endpoints")
+ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
 CLAIM: Final = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
+VOLUME: Final = Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False)
+STORAGE_CLASS: Final = Kind("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False)
+ATTRIBUTES_CLASS: Final = Kind(
+    "VolumeAttributesClass", "storage.k8s.io/v1", "volumeattributesclasses", namespaced=False
+)
 LEASE: Final = Kind("Lease", "coordination.k8s.io/v1", "leases")
 DEPLOYMENT: Final = Kind("Deployment", "apps/v1", "deployments")
 REPLICA_SET: Final = Kind("ReplicaSet", "apps/v1", "replicasets")
+REPLICATION_CONTROLLER: Final = Kind("ReplicationController", "v1", "replicationcontrollers")
 STATEFUL_SET: Final = Kind("StatefulSet", "apps/v1", "statefulsets")
 DAEMON_SET: Final = Kind("DaemonSet", "apps/v1", "daemonsets")
 CONTROLLER_REVISION: Final = Kind("ControllerRevision", "apps/v1", "controllerrevisions")
 JOB: Final = Kind("Job", "batch/v1", "jobs")
-
-KINDS: Final = {
-    kind.name: kind
-    for kind in (
-        POD,
-        NODE,
-        NAMESPACE,
-        CONFIG_MAP,
-        CLAIM,
-        LEASE,
-        DEPLOYMENT,
-        REPLICA_SET,
-        STATEFUL_SET,
-        DAEMON_SET,
-        CONTROLLER_REVISION,
-        JOB,
-    )
-}
-"""Every kind the simulation reads or writes, by the name its objects carry."""
-
 
 FOLLOWED: Final = (
     NODE,
     POD,
     DEPLOYMENT,
     REPLICA_SET,
+    REPLICATION_CONTROLLER,
     STATEFUL_SET,
     DAEMON_SET,
     CONTROLLER_REVISION,
     JOB,
+    SERVICE,
+    ENDPOINTS,
+    ENDPOINT_SLICE,
+    STORAGE_CLASS,
+    ATTRIBUTES_CLASS,
+    VOLUME,
     CLAIM,
 )
 """The kinds whose objects controllers look at."""
+
+KINDS: Final = {kind.name: kind for kind in (*FOLLOWED, NAMESPACE, CONFIG_MAP, LEASE)}
+"""Every kind the simulation reads or writes, by the name its objects carry."""
 
 
 def kind_of(kube_object: Object) -> Kind:
@@ -135,8 +134,33 @@ class Key(NamedTuple):
     name: str
 
 
-Watcher: TypeAlias = Callable[[Object, bool], None]
-"""Called with an object that changed, and whether it is gone."""
+class Change(NamedTuple):
+    """One object before and after; None where there was none, or is none any more."""
+
+    before: Object | None
+    after: Object | None
+
+    @property
+    def latest(self) -> Object:
+        """The object as it was last seen."""
+        latest = self.before if self.after is None else self.after
+        if latest is None:
+            raise AssertionError("a change of nothing into nothing")
+        return latest
+
+    @property
+    def kind(self) -> str:
+        """What kind the object is of."""
+        return str(self.latest["kind"])
+
+    @property
+    def versions(self) -> tuple[Object, ...]:
+        """The object as it was and as it is: whoever cares for either is concerned."""
+        return tuple(each for each in self if each is not None)
+
+
+Watcher: TypeAlias = Callable[[Change], None]
+"""Called with every change, between two steps of the loop."""
 
 
 def key_of(kube_object: Object) -> Key:
@@ -155,8 +179,12 @@ class Mirror:
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in KINDS}
+        self._in_namespace: defaultdict[tuple[str, str], dict[Key, Object]] = defaultdict(dict)
+        """Kind and namespace to what is there."""
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         """Controller UID to what it controls."""
+        self._orphans: defaultdict[tuple[str, str], dict[Key, Object]] = defaultdict(dict)
+        """Kind and namespace to what nobody controls."""
         self._watchers: list[Watcher] = []
 
     def watch(self, watcher: Watcher) -> None:
@@ -171,10 +199,18 @@ class Mirror:
         """Return every object of a kind, in no order that means anything."""
         return iter(tuple(self._objects[kind.name].values()))
 
+    def in_namespace(self, kind: Kind, namespace: str) -> tuple[Object, ...]:
+        """Return the objects of one kind in a namespace."""
+        return tuple(self._in_namespace.get((kind.name, namespace), {}).values())
+
     def owned_by(self, owner: Object, kind: Kind) -> tuple[Object, ...]:
         """Return the objects of one kind that an object controls."""
         owned = self._owned.get(uid_of(owner), {})
         return tuple(each for key, each in owned.items() if key.kind == kind.name)
+
+    def orphans(self, kind: Kind, namespace: str) -> tuple[Object, ...]:
+        """Return the objects of one kind in a namespace that nobody controls."""
+        return tuple(self._orphans.get((kind.name, namespace), {}).values())
 
     # -- as a Listener -------------------------------------------------------------------------
 
@@ -190,30 +226,37 @@ class Mirror:
     def changed(self, kube_object: Object) -> None:
         """Remember an object."""
         key = key_of(kube_object)
-        self._disown(key)
+        before = self._take_out(key)
         self._objects[key.kind][key] = kube_object
-        owner = controller_of(kube_object)
-        if owner is not None:
-            self._owned[str(owner["uid"])][key] = kube_object
-        self._notify(kube_object, is_gone=False)
+        for index, place in self._places(kube_object):
+            index[place][key] = kube_object
+        self._notify(Change(before, kube_object))
 
     def removed(self, kube_object: Object) -> None:
         """Forget an object."""
         key = key_of(kube_object)
-        self._disown(key)
-        self._objects[key.kind].pop(key, None)
-        self._notify(kube_object, is_gone=True)
+        self._take_out(key)
+        self._notify(Change(kube_object, None))
 
-    def _disown(self, key: Key) -> None:
-        known = self._objects[key.kind].get(key)
-        owner = None if known is None else controller_of(known)
+    def _take_out(self, key: Key) -> Object | None:
+        known = self._objects[key.kind].pop(key, None)
+        if known is not None:
+            for index, place in self._places(known):
+                index[place].pop(key, None)
+                if not index[place]:
+                    del index[place]
+        return known
+
+    def _places(
+        self, kube_object: Object
+    ) -> tuple[tuple[defaultdict[Any, dict[Key, Object]], Hashable], ...]:
+        """Return where an object stands in the indexes."""
+        place = (str(kube_object["kind"]), namespace_of(kube_object))
+        owner = controller_of(kube_object)
         if owner is None:
-            return
-        siblings = self._owned[str(owner["uid"])]
-        siblings.pop(key, None)
-        if not siblings:
-            del self._owned[str(owner["uid"])]
+            return ((self._in_namespace, place), (self._orphans, place))
+        return ((self._in_namespace, place), (self._owned, str(owner["uid"])))
 
-    def _notify(self, kube_object: Object, *, is_gone: bool) -> None:
+    def _notify(self, change: Change) -> None:
         for watcher in self._watchers:
-            watcher(kube_object, is_gone)
+            watcher(change)

@@ -11,8 +11,8 @@ from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import ApiError, Conflict, NotFound
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.sim import pods as steps
-from clusterspace.sim.api import NODE, POD, Key, Mirror, SimApi, key_of
-from clusterspace.sim.nodes import free_address, host_address
+from clusterspace.sim.api import NODE, POD, Change, Key, Mirror, SimApi, key_of
+from clusterspace.sim.nodes import free_address, has_kubelet, host_address
 from clusterspace.sim.pods import Pace, Stage, Step, next_step, stage_of
 from clusterspace.sim.scheduling import PodsByNode, choose_node
 
@@ -52,17 +52,17 @@ class Lifecycle:
         """Call back with every pod that is gone."""
         self._on_removal.append(callback)
 
-    def _enqueue(self, kube_object: Object, is_gone: bool) -> None:
-        is_pod = kube_object["kind"] == POD.name
-        if is_pod and not is_gone:
-            self._queue.add(key_of(kube_object))
-            return
-        if is_pod:
-            self._since.pop(uid_of(kube_object), None)
-            self._unschedulable.discard(key_of(kube_object))
+    def _enqueue(self, change: Change) -> None:
+        if change.kind == POD.name:
+            key = key_of(change.latest)
+            if change.after is not None:
+                self._queue.add(key)
+                return
+            self._since.pop(uid_of(change.latest), None)
+            self._unschedulable.discard(key)
             for callback in self._on_removal:
-                callback(kube_object)
-        if is_pod or kube_object["kind"] == NODE.name:
+                callback(change.latest)
+        if change.kind in (POD.name, NODE.name):
             # A pod that left made room, and a node that changed may have some.
             for key in self._unschedulable:
                 self._queue.add_after(key, RESCHEDULE_SECONDS)
@@ -112,7 +112,7 @@ class Lifecycle:
             case Step.START:
                 name = str(find_at(pod, "spec", "nodeName"))
                 node = self._mirror.find(Key(NODE.name, "", name))
-                if node is None:
+                if node is None or not has_kubelet(node):
                     return  # a pod of a node we do not simulate waits, as for a dead kubelet
                 address = host = host_address(node)
                 if not find_at(pod, "spec", "hostNetwork"):

@@ -16,6 +16,7 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 HEARTBEAT_SECONDS: Final = 10.0
 """As kubelets do."""
 
+_PROVIDER: Final = "sim://"
 _LEASE_SECONDS: Final = 40
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _POD_NETWORK: Final = ipaddress.ip_network("10.128.0.0/9")
@@ -64,9 +65,14 @@ def new_node(cluster: str, index: int, shape: NodeShape) -> Object:
         "spec": {
             "podCIDR": network,
             "podCIDRs": [network],
-            "providerID": f"sim://{cluster}/{name}",
+            "providerID": f"{_PROVIDER}{cluster}/{name}",
         },
     }
+
+
+def has_kubelet(node: Object) -> bool:
+    """Whether somebody runs the pods of a node: nodes that users make stand empty."""
+    return str(find_at(node, "spec", "providerID") or "").startswith(_PROVIDER)
 
 
 def with_node_status(node: Object, index: int, shape: NodeShape, now: float) -> Object:

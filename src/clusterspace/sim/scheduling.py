@@ -10,7 +10,7 @@ from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.selectors import Operator, require
 from clusterspace.kube.taints import tolerates
-from clusterspace.sim.api import Key, Mirror, key_of
+from clusterspace.sim.api import Change, Key, Mirror, key_of
 from clusterspace.sim.pods import containers_of, is_finished, resources_of
 
 _HARD: Final = ("NoSchedule", "NoExecute")
@@ -178,15 +178,15 @@ class PodsByNode:
         """Return the pods of a node that have not ended."""
         return self._on_node.get(node, {}).values()
 
-    def _see(self, kube_object: Object, is_gone: bool) -> None:
-        if kube_object["kind"] != "Pod":
+    def _see(self, change: Change) -> None:
+        if change.kind != "Pod":
             return
-        key = key_of(kube_object)
+        key, pod = key_of(change.latest), change.after
         before = self._node_of.pop(key, None)
         if before is not None:
             self._used[before] -= request_of(self._on_node[before].pop(key))
-        node = find_at(kube_object, "spec", "nodeName")
-        if node and not is_gone and not is_finished(kube_object):
+        node = find_at(pod, "spec", "nodeName")
+        if node and pod is not None and not is_finished(pod):
             self._node_of[key] = node
-            self._on_node[node][key] = kube_object
-            self._used[node] += request_of(kube_object)
+            self._on_node[node][key] = pod
+            self._used[node] += request_of(pod)

@@ -18,7 +18,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key_of
-from clusterspace.sim.controllers import Controllers
+from clusterspace.sim.controllers import Controllers, all_controllers
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.nodes import Heartbeats, NodeShape
 from clusterspace.sim.pods import Pace, is_active, is_ready
@@ -163,7 +163,8 @@ async def pretend_cluster(
     heartbeats = Heartbeats(
         api, mirror, clock, cluster="east", count=nodes, shape=shape or NodeShape()
     )
-    works = (api.follow(FOLLOWED, mirror), Controllers(api, mirror, clock).run())
+    controllers = Controllers(api, mirror, clock, all_controllers(mirror))
+    works = (api.follow(FOLLOWED, mirror), controllers.run())
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(each) for each in (*works, lifecycle.run(), heartbeats.run())]
         await clock.advance(1)

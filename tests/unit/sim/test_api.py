@@ -28,7 +28,9 @@ def test_a_new_list_makes_everything_else_void() -> None:
     mirror = Mirror()
     gone: list[str] = []
     mirror.changed(pod("old"))
-    mirror.watch(lambda held, is_gone: gone.append(key_of(held).name) if is_gone else None)
+    mirror.watch(
+        lambda change: gone.append(key_of(change.latest).name) if change.after is None else None
+    )
 
     mirror.replace(POD, [pod("new")])
 

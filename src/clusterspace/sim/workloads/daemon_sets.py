@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, with_value
+from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import (
     is_available,
     is_ending,
@@ -17,12 +18,10 @@ from clusterspace.sim.scheduling import required_node_terms, takes_pod
 from clusterspace.sim.workloads.plans import (
     POD_HASH,
     History,
-    Plan,
     amount,
     new_pod,
     plan_history,
     revision_of,
-    with_status,
 )
 
 _TOLERATED: Final = (

@@ -17,15 +17,9 @@ from clusterspace.kube.objects import (
     with_value,
 )
 from clusterspace.kube.times import format_time, parse_time
+from clusterspace.sim.plans import Plan, owner_reference, with_status
 from clusterspace.sim.pods import is_ending
-from clusterspace.sim.workloads.plans import (
-    DEFAULT_HISTORY,
-    Plan,
-    amount,
-    owner_reference,
-    template_hash,
-    with_status,
-)
+from clusterspace.sim.workloads.plans import DEFAULT_HISTORY, amount, template_hash
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"

@@ -7,8 +7,9 @@ from typing import Any, Final
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at
 from clusterspace.kube.times import format_time, parse_time
+from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import is_active, is_ending, is_ready, phase_of
-from clusterspace.sim.workloads.plans import MOST_AT_ONCE, Plan, new_pod, with_status
+from clusterspace.sim.workloads.plans import MOST_AT_ONCE, new_pod
 
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _DEFAULT_BACKOFF: Final = 6

@@ -1,4 +1,4 @@
-"""What planners share: the Plan they return, pods made from templates, and ControllerRevisions."""
+"""What planners of workloads share: pods made from templates, and ControllerRevisions."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,45 +16,14 @@ from clusterspace.kube.objects import (
     metadata_of,
     name_of,
     namespace_of,
-    uid_of,
 )
+from clusterspace.sim.plans import owner_reference
 
 MOST_AT_ONCE: Final = 500
 """How many pods one step creates or deletes; the next step goes on."""
 
 DEFAULT_HISTORY: Final = 10
 """How many old revisions are kept where `revisionHistoryLimit` is not set."""
-
-_EMPTY: Final[tuple[Any, ...]] = (None, 0, "", [], {})
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do for one workload, carried out in the order of the fields."""
-
-    create: tuple[Object, ...] = ()
-    """New objects; one whose name is taken is left as it is."""
-    update: tuple[Object, ...] = ()
-    """Objects to replace at the version they carry."""
-    delete: tuple[Object, ...] = ()
-    status: Object | None = None
-    """The workload with its new status; None when it says so already."""
-    again_after: float | None = None
-    """When time alone will change the answer."""
-
-
-def with_status(workload: Object, status: Object) -> Object | None:
-    """Return the workload with this status, or None when it says the same already.
-
-    A count of zero and one that is left out are the same, here as in Kubernetes.
-    """
-    desired, current = (
-        {key: value for key, value in each.items() if value not in _EMPTY}
-        for each in (status, workload.get("status") or {})
-    )
-    if desired == current:
-        return None
-    return {**workload, "status": {k: v for k, v in status.items() if v is not None}}
 
 
 def amount(given: int | str, whole: int, *, round_up: bool) -> int:
@@ -89,18 +58,6 @@ def template_hash(template: Mapping[str, Any], salt: int = 0) -> str:
         number, digit = divmod(number, len(_ALPHABET))
         digits.append(_ALPHABET[digit])
     return "".join(digits)
-
-
-def owner_reference(owner: Object) -> Object:
-    """Return the reference that makes `owner` the controller of what carries it."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": name_of(owner),
-        "uid": uid_of(owner),
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def new_pod(

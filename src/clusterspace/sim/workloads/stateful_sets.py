@@ -10,9 +10,8 @@ from clusterspace.kube.objects import (
     metadata_of,
     name_of,
     namespace_of,
-    uid_of,
-    with_value,
 )
+from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import (
     is_available,
     is_ending,
@@ -24,12 +23,10 @@ from clusterspace.sim.workloads.plans import (
     MOST_AT_ONCE,
     POD_HASH,
     History,
-    Plan,
     new_pod,
     plan_history,
     revision_of,
     template_in,
-    with_status,
 )
 
 
@@ -76,6 +73,15 @@ class _Set:
         return pod is not None and is_available(pod, self.min_ready, self.now)
 
 
+def ordinal_of(pod: Object, workload: Object) -> int | None:
+    """Return the number in a pod's name; None when the name is not one of this StatefulSet's."""
+    prefix = f"{name_of(workload)}-"
+    number = name_of(pod).removeprefix(prefix)
+    if not name_of(pod).startswith(prefix) or not number.isascii() or not number.isdigit():
+        return None
+    return int(number)
+
+
 def plan_stateful_set(
     workload: Object, pods: Sequence[Object], revisions: Sequence[Object], now: float
 ) -> Plan:
@@ -84,9 +90,9 @@ def plan_stateful_set(
         return Plan()
     by_ordinal: dict[int, Object] = {}
     for pod in pods:
-        ordinal = name_of(pod).removeprefix(f"{name_of(workload)}-")
-        if ordinal.isascii() and ordinal.isdigit():
-            by_ordinal[int(ordinal)] = pod
+        ordinal = ordinal_of(pod, workload)
+        if ordinal is not None:
+            by_ordinal[ordinal] = pod
     history = plan_history(workload, revisions, pods)
     stateful = _Set(workload, by_ordinal, history, revisions, now)
     status = with_status(workload, _status(stateful))
@@ -216,20 +222,3 @@ def _status(stateful: _Set) -> Object:
         "observedGeneration": metadata_of(workload).get("generation"),
         "collisionCount": find_at(workload, "status", "collisionCount") or 0,
     }
-
-
-# -- claims: storage is always there, so one is bound as soon as it is made --------------------
-
-
-def plan_claim(claim: Object) -> Plan:
-    """Give a claim a volume of its own, first by name, then in its status."""
-    if is_ending(claim) or find_at(claim, "status", "phase") == "Bound":
-        return Plan()
-    if not find_at(claim, "spec", "volumeName"):
-        return Plan(update=(with_value(claim, f"pvc-{uid_of(claim)}", "spec", "volumeName"),))
-    status: Object = {
-        "phase": "Bound",
-        "accessModes": find_at(claim, "spec", "accessModes"),
-        "capacity": find_at(claim, "spec", "resources", "requests"),
-    }
-    return Plan(status=with_status(claim, status))
