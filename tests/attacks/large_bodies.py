@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from clusterspace.errors import ApiError
-from clusterspace.kube.protobuf.bodies import encode as encode_protobuf
+from clusterspace.kube.protobuf.encoding import encode as encode_protobuf
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"

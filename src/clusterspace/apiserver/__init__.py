@@ -8,6 +8,7 @@ verbs/            what a request may ask of a resource
 writing.py        new, changed and deleted objects into the store, for verbs and our own controllers
 admission/        the hub's own say in what is written
 forms.py          the stored form of objects, their keys, and answers spliced from it
+encoded_objects.py  stored objects as protobuf, encoded once
 feeds.py          one subscription to the store per resource, many watchers
 builtin_resources.py      built-in resources and the rules of their kinds
 custom_resources.py       the resources of a CustomResourceDefinition and their rules

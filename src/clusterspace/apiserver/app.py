@@ -9,7 +9,7 @@ from clusterspace.apiserver.discovery import Discovery
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
-from clusterspace.apiserver.http.negotiation import negotiate
+from clusterspace.apiserver.http.negotiation import Protobuf, negotiate, negotiate_stream
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
 from clusterspace.apiserver.openapi import OpenApi, answer_openapi_v2
@@ -27,6 +27,7 @@ from clusterspace.apiserver.verbs.watch import watch
 from clusterspace.apiserver.verbs.write import create, delete, delete_collection, patch, update
 from clusterspace.errors import ServiceUnavailable
 from clusterspace.kube import statuses
+from clusterspace.kube.protobuf.messages import find_kind
 from clusterspace.kube.resources import GroupVersion
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
@@ -168,7 +169,8 @@ class HubApp:
         _require_method(info, served)
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else context.header("accept")
-        representation = negotiate(accept)
+        choose = negotiate_stream if info.verb == "watch" else negotiate
+        representation = choose(accept, _protobuf_of(served, info.subresource))
         request = ResourceRequest(self._state, context, served, representation)
         path = f"{info.group}/{info.resource}"
         if info.subresource:
@@ -195,6 +197,17 @@ def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> V
     if found is None or verb not in served:
         raise statuses.method_not_allowed()
     return found
+
+
+def _protobuf_of(served: Served, subresource: str) -> Protobuf:
+    """Return how much of what a path answers can be answered in protobuf."""
+    found = served.info.find_subresource(subresource) if subresource else None
+    kind = served.info.group_version_kind if found is None else found.group_version_kind
+    # The kind of a custom resource may be called like one of Kubernetes' own; its scale is one.
+    is_foreign = served.is_custom and kind.group == served.info.group
+    if is_foreign or find_kind(kind.api_version, kind.kind) is None:
+        return Protobuf.METADATA
+    return Protobuf.OBJECTS
 
 
 def _require_method(info: RequestInfo, served: Served) -> None:

@@ -1,7 +1,7 @@
 """One subscription to the store per resource, many watchers.
 
 A change reaches the feed once. It is rendered once for every style that somebody watches in
-(plain JSON, metadata, Table), framed once for the wire, and the same bytes are written to every
+(JSON, protobuf, metadata, Table), framed once for the wire, and the same bytes are written to every
 watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
 """
 
@@ -17,6 +17,8 @@ from clusterspace.apiserver.store.interface import Event, KeyValue, Revision, St
 from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
+from clusterspace.kube.protobuf.encoding import encode as encode_protobuf
+from clusterspace.kube.protobuf.encoding import encode_watch_event
 from clusterspace.telemetry import metrics
 
 SLOW_BYTES: Final = 2 * 1024 * 1024
@@ -31,9 +33,40 @@ class Style(Protocol):
         """Distinguishes styles."""
         ...
 
-    def render(self, entry: KeyValue) -> bytes:
-        """Return the event's object as JSON."""
+    @property
+    def framing(self) -> "Framing":
+        """How events stand in the stream."""
         ...
+
+    def render(self, entry: KeyValue) -> bytes:
+        """Return the event's object."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How the events of a watch stand in its stream."""
+
+    encode: Callable[[Object], bytes]
+    """An object that is not stored, such as a Status, as the stream has it."""
+    frame: Callable[[str, bytes], bytes]
+    """The type and the object of an event, as one chunk."""
+
+    def error(self, error: ApiError) -> bytes:
+        """Return the event that ends a watch with a reason."""
+        return self.frame("ERROR", self.encode(statuses.status_of(error)))
+
+
+def _frame_json(kind: str, shown: bytes) -> bytes:
+    return frame_chunk(b'{"type":"%b","object":%b}\n' % (kind.encode(), shown))
+
+
+def _frame_protobuf(kind: str, shown: bytes) -> bytes:
+    return frame_chunk(encode_watch_event(kind, shown))
+
+
+JSON_FRAMING: Final = Framing(forms.encode, _frame_json)
+PROTOBUF_FRAMING: Final = Framing(encode_protobuf, _frame_protobuf)
 
 
 class Change:
@@ -51,7 +84,8 @@ class Change:
         key = (kind, style.key)
         framed = self._frames.get(key)
         if framed is None:
-            framed = self._frames[key] = frame_event(kind, style.render(self._shown(kind)))
+            shown = style.render(self._shown(kind))
+            framed = self._frames[key] = style.framing.frame(kind, shown)
         return framed
 
     def decode(self, entry: KeyValue, form: forms.Form) -> Object:
@@ -70,16 +104,6 @@ class Change:
         # resumed from an older one would be sent this event again.
         last = event.previous
         return KeyValue(last.key, last.value, last.create_revision, event.revision)
-
-
-def frame_event(kind: str, shown: bytes) -> bytes:
-    """Return one watch event, framed for the wire."""
-    return frame_chunk(b'{"type":"%b","object":%b}\n' % (kind.encode(), shown))
-
-
-def frame_error(error: ApiError) -> bytes:
-    """Return the event that ends a watch with a reason."""
-    return frame_event("ERROR", forms.encode(statuses.status_of(error)))
 
 
 # The way of a write to its watchers:
@@ -172,7 +196,7 @@ class Watcher:
         if self.ended.done():
             return
         if error is not None:
-            self._stream.write_framed(frame_error(error))
+            self._stream.write_framed(self.style().framing.error(error))
         self.ended.set_result(None)
 
 

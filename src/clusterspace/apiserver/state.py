@@ -1,13 +1,14 @@
 """What verbs work on: one hub, and one write to it as admission plug-ins see it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver.catalog import Catalog, Served
+from clusterspace.apiserver.encoded_objects import EncodedObjects
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.store.interface import Store
@@ -73,6 +74,8 @@ class HubState:
     new_uid: Callable[[], str]
     plugins: tuple[Plugin, ...] = ()
     """Admission, in the order in which it is asked."""
+    encoded: EncodedObjects = field(default_factory=EncodedObjects)
+    """What has been answered in protobuf lately."""
 
     async def admit(self, admission: Admission) -> Object:
         """Return the object to store: every plug-in sees what the one before it returned."""

@@ -202,6 +202,12 @@ def not_acceptable(available: Iterable[str]) -> errors.NotAcceptable:
     return errors.NotAcceptable(message, Details())
 
 
+def only_accepted(available: Iterable[str]) -> errors.NotAcceptable:
+    """Refuse: the client accepts a type that is known, but not for this."""
+    listed = ", ".join(available)
+    return errors.NotAcceptable(f"only the following media types are accepted: {listed}")
+
+
 def unsupported_media_type(accepted: Iterable[str]) -> errors.UnsupportedMediaType:
     """Refuse: the resource does not take bodies of this type."""
     message = "the body of the request was in an unknown format - accepted media types include: "

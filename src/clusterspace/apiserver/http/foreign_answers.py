@@ -21,12 +21,14 @@ import msgspec
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import HeaderPairs
-from clusterspace.apiserver.http.negotiation import read_accept
+from clusterspace.apiserver.http.negotiation import PROTOBUF, read_accept
 from clusterspace.apiserver.http.responses import warning_headers
 from clusterspace.client.answers import unfit_status
-from clusterspace.errors import ClusterMisbehaved
+from clusterspace.errors import ApiError, ClusterMisbehaved
 from clusterspace.kube import plain_text
 from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.protobuf.bodies import decode as decode_protobuf
+from clusterspace.kube.protobuf.encoding import encode as encode_protobuf
 
 RETURNED: Final = frozenset(
     {
@@ -119,6 +121,11 @@ def clean_failure(body: bytes, media_type: str) -> bytes:
         except UNREADABLE:
             return plain_text.line(body.decode(errors="replace")).encode()
         return body if cleaned == decoded else msgspec.json.encode(cleaned)
+    if media_type.startswith(PROTOBUF):
+        try:
+            return encode_protobuf(plain_text.lines_of_json(decode_protobuf(body)))
+        except (ApiError, RecursionError):
+            return b""  # no Status, and nothing that anybody could read
     if media_type.startswith("text/") or not media_type:
         pieces = body.decode(errors="replace").splitlines(keepends=False)
         cleaned_text = "\n".join(map(plain_text.line, pieces))

@@ -28,6 +28,7 @@ from clusterspace.apiserver.http.foreign_answers import (
 from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Response
 from clusterspace.apiserver.http.middleware.authorize import refusal
 from clusterspace.apiserver.http.middleware.limits import is_long_running
+from clusterspace.apiserver.http.negotiation import text_accepted
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
 from clusterspace.apiserver.http.response_writer import Hijacked
 from clusterspace.client.answer_memory import Hold
@@ -129,6 +130,10 @@ async def relay(context: RequestContext, passage: Passage) -> Response | None:
     """Ask the target what the request asks and answer what it answers, as it comes."""
     body = await context.request.read_body(BODY_LIMIT)
     headers = headers_to_pass(context.request.headers)
+    if is_watch(context) and not passage.is_hub:
+        # Its events are looked into, line by line: as protobuf they have no lines.
+        accept = text_accepted(context.header("accept"))
+        headers = (*(pair for pair in headers if pair[0] != "accept"), ("accept", accept))
     if not any(name == "accept-encoding" for name, _ in headers):
         # Plain bytes, on behalf of a client that does not say it can unpack others.
         headers = (*headers, ("accept-encoding", "identity"))

@@ -1,4 +1,4 @@
-"""Answers onto the wire: JSON and YAML bodies, Status bodies, warnings."""
+"""Answers onto the wire: JSON, YAML and protobuf bodies, Status bodies, warnings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -10,10 +10,11 @@ import yaml
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import HeaderPairs, Response
-from clusterspace.apiserver.http.negotiation import JSON, YAML
-from clusterspace.errors import ApiError
+from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML, negotiate_status
+from clusterspace.errors import ApiError, MalformedObject
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import UNREADABLE
+from clusterspace.kube.protobuf.encoding import encode as encode_protobuf
 
 _WARNING_TOTAL: Final = 4096
 """Headers have limits everywhere on the way; kube-apiserver stops at the same size."""
@@ -36,9 +37,11 @@ def json_response(context: RequestContext, code: int, body: bytes | Sequence[byt
 def value_response(
     context: RequestContext, code: int, value: Any, media_type: str = JSON
 ) -> Response:
-    """Answer with a value, as JSON or YAML."""
+    """Answer with a value, as JSON, YAML or protobuf."""
     if media_type == YAML:
         return Response(code, headers_for(context, YAML), yaml_bytes(value))
+    if media_type == PROTOBUF:
+        return Response(code, headers_for(context, PROTOBUF), encode_protobuf(value))
     return json_response(context, code, msgspec.json.encode(value))
 
 
@@ -155,12 +158,18 @@ def text_response(context: RequestContext, code: int, text: str) -> Response:
 
 
 def error_response(context: RequestContext, error: ApiError) -> Response:
-    """Answer with the Status of an error."""
-    body = msgspec.json.encode(statuses.status_of(error))
-    headers = [*headers_for(context, JSON)]
-    if error.details is not None and error.details.retry_after_seconds:
-        headers.append(("Retry-After", str(error.details.retry_after_seconds)))
-    return Response(error.code, headers, body)
+    """Answer with the Status of an error, in a form the client reads."""
+    media_type = negotiate_status(context.header("accept"))
+    status = statuses.status_of(error)
+    try:
+        answer = value_response(context, error.code, status, media_type)
+    except MalformedObject:
+        # Another cluster's refusal, passed on, may hold what has no place in protobuf.
+        answer = value_response(context, error.code, status)
+    if error.details is None or not error.details.retry_after_seconds:
+        return answer
+    retry_after = ("Retry-After", str(error.details.retry_after_seconds))
+    return Response(answer.status, [*answer.headers, retry_after], answer.body)
 
 
 def headers_for(context: RequestContext, content_type: str) -> HeaderPairs:

@@ -13,8 +13,13 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON
-from clusterspace.apiserver.http.responses import as_yaml, json_response, value_response
+from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
+from clusterspace.apiserver.http.responses import (
+    as_yaml,
+    headers_for,
+    json_response,
+    value_response,
+)
 from clusterspace.apiserver.options import (
     ListOptions,
     Selection,
@@ -24,11 +29,16 @@ from clusterspace.apiserver.options import (
 )
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue, Revision
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_entry
+from clusterspace.apiserver.verbs.resource_request import (
+    ResourceRequest,
+    answer_entry,
+    encoded_messages,
+)
 from clusterspace.errors import BadRequest, Compacted, Expired, FutureRevision
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import describe_json_error
 from clusterspace.kube.objects import Object
+from clusterspace.kube.protobuf.encoding import encode_list
 from clusterspace.kube.tables import partial_metadata_list
 
 _FRESH_SECONDS: Final = 3.0
@@ -65,6 +75,8 @@ async def list_objects(request: ResourceRequest) -> Response:
     selection = await select_for(request.context.user, request.served, options)
     page = await read_page(request, options, selection)
     representation, served, context = request.representation, request.served, request.context
+    if representation.media_type == PROTOBUF and not representation.transform:
+        return await answer_page_in_protobuf(request, page)
     as_json = representation.media_type == JSON and not representation.transform
     is_spliced = (
         as_json and served.form.conversion is None and not request.info.query.is_true("pretty")
@@ -96,10 +108,18 @@ async def list_objects(request: ResourceRequest) -> Response:
                 "metadata": page.metadata,
                 "items": [forms.as_item(each, served.form) for each in objects],
             }
-        return value_response(context, 200, body)
+        in_protobuf = representation.media_type == PROTOBUF
+        return value_response(context, 200, body, PROTOBUF if in_protobuf else JSON)
 
     response = await context.run(answer)
-    return response if representation.media_type == JSON else await as_yaml(context, response)
+    return await as_yaml(context, response) if representation.media_type == YAML else response
+
+
+async def answer_page_in_protobuf(request: ResourceRequest, page: "ListPage") -> Response:
+    """Answer with a list whose items are as they are kept, or about to be kept, encoded."""
+    info, messages = request.served.info, await encoded_messages(request, page.entries)
+    pieces = encode_list(info.api_version, info.list_kind, page.metadata, messages)
+    return Response(200, headers_for(request.context, PROTOBUF), pieces)
 
 
 @dataclass(frozen=True, slots=True)

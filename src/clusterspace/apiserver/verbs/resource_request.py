@@ -1,17 +1,19 @@
 """What every verb begins and ends with: the request as one value, bodies in, objects out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.encoded_objects import encode_entries
 from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.bodies import Body, read_body
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON, Representation
+from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, Representation
 from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.responses import json_response, value_response
+from clusterspace.apiserver.http.responses import headers_for, json_response, value_response
 from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue
@@ -19,10 +21,15 @@ from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import ApiError, BadRequest, Cause, RequestEntityTooLarge
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of
+from clusterspace.kube.protobuf.wire import Envelope, write_envelope
 from clusterspace.kube.resources import parse_api_version
 from clusterspace.kube.tables import partial_metadata
 
-_WARNING_LIMIT = 25
+_ENCODED_BYTES: Final = 64 * 1024
+_ENCODED_AT_ONCE: Final = 200
+"""Stored objects that become protobuf in one go, of so many bytes in the event loop's own time."""
+
+_WARNING_LIMIT: Final = 25
 """Naming more unknown fields than anybody reads helps nobody."""
 
 
@@ -196,6 +203,10 @@ class Changed:
 async def answer_entry(request: ResourceRequest, code: int, entry: KeyValue) -> Response:
     """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
     representation, form = request.representation, request.served.form
+    if representation.media_type == PROTOBUF and not representation.transform:
+        (message,) = await encoded_messages(request, (entry,))
+        body = write_envelope(Envelope(form.api_version, form.kind, message))
+        return Response(code, headers_for(request.context, PROTOBUF), body)
     is_as_stored = representation.media_type == JSON and not representation.transform
     if is_as_stored and form.conversion is None and not request.info.query.is_true("pretty"):
         return json_response(request.context, code, forms.object_bytes(entry, form))
@@ -206,6 +217,30 @@ async def answer_entry(request: ResourceRequest, code: int, entry: KeyValue) -> 
         )
     kube_object = await request.context.run(lambda: forms.decode_stored(entry, form))
     return await answer_object(request, code, kube_object)
+
+
+async def encoded_messages(
+    request: ResourceRequest, entries: Sequence[KeyValue]
+) -> Sequence[bytes]:
+    """Return the protobuf messages of stored objects, encoding only what nobody has yet."""
+    encoded, form, context = request.hub.encoded, request.served.form, request.context
+    found = [encoded.find(entry, form) for entry in entries]
+    missing = [entry for entry, message in zip(entries, found, strict=True) if message is None]
+    if not missing:
+        return cast("list[bytes]", found)
+    if sum(len(entry.value) for entry in missing) > _ENCODED_BYTES:
+        context.is_heavy = True
+    made: list[bytes] = []
+    # In steps, so that others have their turn in between; kept between them, on the event loop.
+    for start in range(0, len(missing), _ENCODED_AT_ONCE):
+        step = missing[start : start + _ENCODED_AT_ONCE]
+        messages = await context.run(lambda step=step: encode_entries(step, form))
+        for entry, message in zip(step, messages, strict=True):
+            encoded.keep(entry, form, message)
+        made += messages
+    # Not read back from what is kept: it may be too much to be kept all at once.
+    rest = iter(made)
+    return [next(rest) if message is None else message for message in found]
 
 
 async def answer_object(request: ResourceRequest, code: int, kube_object: Object) -> Response:

@@ -175,7 +175,7 @@ async def evict_pod(request: ResourceRequest) -> Response:
         if is_spent and selector.matches(forms.labels_in(pod)):
             raise statuses.too_many_requests()
     await remove(request.hub, request.served, request.key, options)
-    return value_response(request.context, 201, _CREATED)
+    return value_response(request.context, 201, _CREATED, request.representation.media_type)
 
 
 async def bind_pod(request: ResourceRequest) -> Response:
@@ -195,7 +195,7 @@ async def bind_pod(request: ResourceRequest) -> Response:
         return with_value(pod, node, "spec", "nodeName")
 
     await change(request, bound, options)
-    return value_response(request.context, 201, _CREATED)
+    return value_response(request.context, 201, _CREATED, request.representation.media_type)
 
 
 async def _read_object(request: ResourceRequest, kind: str) -> Object:

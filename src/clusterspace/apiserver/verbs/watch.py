@@ -7,9 +7,16 @@ from typing import Any, Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.feeds import Style, Watcher, frame_error, frame_event
+from clusterspace.apiserver.encoded_objects import EncodedObjects
+from clusterspace.apiserver.feeds import (
+    JSON_FRAMING,
+    PROTOBUF_FRAMING,
+    Framing,
+    Style,
+    Watcher,
+)
 from clusterspace.apiserver.forms import table_of
-from clusterspace.apiserver.http.negotiation import Representation
+from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, Representation
 from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.apiserver.http.responses import headers_for
 from clusterspace.apiserver.options import (
@@ -25,6 +32,7 @@ from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.errors import ApiError, BadRequest, Compacted, Expired
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, resource_version_of
+from clusterspace.kube.protobuf.wire import Envelope, write_envelope
 from clusterspace.kube.selectors import parse_field_selector
 from clusterspace.kube.tables import IncludeObject, partial_metadata
 from clusterspace.telemetry import metrics
@@ -46,9 +54,24 @@ class _PlainStyle:
 
     form: forms.Form
     key: Hashable
+    framing: Framing = JSON_FRAMING
 
     def render(self, entry: KeyValue) -> bytes:
         return forms.object_bytes(entry, self.form)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProtobufStyle:
+    """Objects as protobuf, encoded once for the event and for the lists that follow it."""
+
+    form: forms.Form
+    encoded: EncodedObjects
+    key: Hashable
+    framing: Framing = PROTOBUF_FRAMING
+
+    def render(self, entry: KeyValue) -> bytes:
+        message = self.encoded.message(entry, self.form)
+        return write_envelope(Envelope(self.form.api_version, self.form.kind, message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +86,13 @@ class _ShownStyle:
     with_columns: bool = True
 
     def render(self, entry: KeyValue) -> bytes:
-        return forms.encode(self.show([forms.decode_stored(entry, self.served.form)]))
+        shown = self.show([forms.decode_stored(entry, self.served.form)])
+        return self.framing.encode(shown)
+
+    @property
+    def framing(self) -> Framing:
+        is_protobuf = self.representation.media_type == PROTOBUF
+        return PROTOBUF_FRAMING if is_protobuf else JSON_FRAMING
 
     def show(self, objects: list[Object]) -> Object:
         if self.representation.is_metadata_only:
@@ -84,6 +113,11 @@ def _styles(request: ResourceRequest, options: ListOptions) -> Callable[[bool], 
     The key is made once for a watch: it is looked at for every event.
     """
     resource, representation = request.served.info.group_version_resource, request.representation
+    if not representation.transform and representation.media_type == PROTOBUF:
+        in_protobuf = _ProtobufStyle(
+            request.served.form, request.hub.encoded, key=(resource, representation)
+        )
+        return lambda _is_first: in_protobuf
     if not representation.transform:
         plain = _PlainStyle(request.served.form, resource)
         return lambda _is_first: plain
@@ -118,9 +152,9 @@ async def watch(request: ResourceRequest) -> None:
     options = _named(read_list_options(request.info.query, is_watch=True), request.info.name)
     selection = await select_for(request.context.user, request.served, options)
     start = await _starting_revision(request, options)
-    stream = request.context.request.start_stream(
-        200, headers_for(request.context, "application/json")
-    )
+    media_type = request.representation.media_type
+    content_type = media_type if media_type == JSON else f"{media_type};stream=watch"
+    stream = request.context.request.start_stream(200, headers_for(request.context, content_type))
     watcher = Watcher(
         stream,
         prefix=request.served.prefix(request.info.namespace),
@@ -149,7 +183,7 @@ async def watch(request: ResourceRequest) -> None:
         await _stay(request, options, feed_prefix, watcher)
     except Compacted:
         # The status line is sent: all that is left is an event that says 410.
-        stream.write_framed(frame_error(Expired(statuses.WATCH_TOO_OLD)))
+        stream.write_framed(watcher.style().framing.error(Expired(statuses.WATCH_TOO_OLD)))
     finally:
         metrics.watch_ended(*resource)
         feeds.leave(feed_prefix, watcher)
@@ -199,7 +233,8 @@ async def _send_initial(
     for start in range(0, len(page.items), _DRAIN_EVERY):
         entries = page.items[start : start + _DRAIN_EVERY]
         for entry in await selected(request, selection, entries):
-            watcher.write_framed(frame_event("ADDED", watcher.style().render(entry)))
+            style = watcher.style()
+            watcher.write_framed(style.framing.frame("ADDED", style.render(entry)))
         await stream.drain()
         # A selector that lets nothing through never fills the buffer, and others wait meanwhile.
         await asyncio.sleep(0)
@@ -229,7 +264,7 @@ def _bookmark(
     empty: Object = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
     style = watcher.style()
     shown = style.show([empty]) if isinstance(style, _ShownStyle) else empty
-    return frame_event("BOOKMARK", forms.encode(shown))
+    return style.framing.frame("BOOKMARK", style.framing.encode(shown))
 
 
 async def _stay(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.bodies import media_type_of, read_json, read_yaml
 from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.negotiation import PROTOBUF
 from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import (
     WriteOptions,
@@ -20,7 +21,7 @@ from clusterspace.apiserver.options import (
     version_problem,
 )
 from clusterspace.apiserver.state import Admission, Author
-from clusterspace.apiserver.verbs.read import list_pieces, read_page
+from clusterspace.apiserver.verbs.read import answer_page_in_protobuf, list_pieces, read_page
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
     ResourceRequest,
@@ -152,7 +153,7 @@ async def delete(request: ResourceRequest) -> Response:
     if not removed.is_gone or request.served.returns_deleted:
         return await answer_object(request, 200, last)
     status = statuses.deleted(request.served.info.group_resource, name_of(last), uid_of(last))
-    return value_response(request.context, 200, status)
+    return value_response(request.context, 200, status, request.representation.media_type)
 
 
 async def delete_collection(request: ResourceRequest) -> Response:
@@ -166,6 +167,8 @@ async def delete_collection(request: ResourceRequest) -> Response:
             await remove(request.hub, request.served, entry.key, options)
         except NotFound:
             continue  # somebody else was quicker; gone is gone
+    if request.representation.media_type == PROTOBUF:
+        return await answer_page_in_protobuf(request, page)
     return json_response(request.context, 200, list_pieces(request, page))
 
 

@@ -1,11 +1,10 @@
-"""A protobuf body to exactly the JSON a Go client would have sent, and an object to its body.
+"""A protobuf body to exactly the JSON a Go client would have sent.
 
-Both directions walk the same table of messages; the difference is who decides what is there. When
-decoding it is the wire, where a field may come in any order, several times, in pieces or not at
-all. When encoding it is the object, and a field nobody set is written as Go writes its zero.
+The wire decides what is there: a field may come in any order, several times, in pieces or not at
+all. The way back, where the object decides, is `encoding.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from clusterspace.errors import MalformedObject, UnsupportedMediaType
@@ -18,11 +17,9 @@ from clusterspace.kube.protobuf.messages import (
     find_kind,
     get_message,
     unwrap,
-    wrap,
 )
-from clusterspace.kube.protobuf.values import VALUE_TYPES, must_be
+from clusterspace.kube.protobuf.values import VALUE_TYPES
 from clusterspace.kube.protobuf.wire import (
-    Envelope,
     WireType,
     WireValue,
     read_envelope,
@@ -31,10 +28,6 @@ from clusterspace.kube.protobuf.wire import (
     read_packed,
     text_of,
     unknown_field,
-    write_bytes_field,
-    write_envelope,
-    write_fixed64_field,
-    write_varint_field,
     wrong_wire_type,
 )
 from clusterspace.kube.shapes import Parts
@@ -177,83 +170,3 @@ def _decode_entry(
     absent = b"" if wire_type == WireType.BYTES else 0
     sent = entry.get(_ENTRY_VALUE, absent)
     return key, _decode_value(type_name, sent, f"{place}[{key}]", depth, parts)
-
-
-# Encoding.
-
-_TYPE_NAMES = frozenset({"apiVersion", "kind"})
-_WRITTEN_WHEN_ZERO = (Presence.ALWAYS, Presence.NOT_EMPTY)
-
-
-def encode(kube_object: Mapping[str, Any]) -> bytes:
-    """Return the body of type `application/vnd.kubernetes.protobuf` that holds the object.
-
-    Raises UnsupportedMediaType for a kind that has no protobuf form, and MalformedObject
-    for a field that the kind does not have or a value of the wrong type.
-    """
-    api_version = str(kube_object.get("apiVersion", ""))
-    kind = str(kube_object.get("kind", ""))
-    message = find_kind(api_version, kind)
-    if message is None:
-        raise UnsupportedMediaType(f"{kind} ({api_version}) has no protobuf form")
-    return write_envelope(Envelope(api_version, kind, _encode_message(message, kube_object, kind)))
-
-
-def _encode_message(message: Message, shown: Any, place: str) -> bytes:
-    fields = cast("Mapping[str, Any]", must_be(shown, dict, place))
-    # The wire has no place for the type of an object inside another one, such as a claim template.
-    known = message.json_names | _TYPE_NAMES if message.is_kind else message.json_names
-    strangers = sorted(fields.keys() - known)
-    if strangers:
-        raise MalformedObject(f"{place}: {message.name} has no {strangers[0]}", place=place)
-    return b"".join(
-        part for field in message.in_wire_order for part in _encode_field(field, fields, place)
-    )
-
-
-def _encode_field(field: Field, fields: Mapping[str, Any], place: str) -> Iterator[bytes]:
-    """Yield the field as it stands on the wire: once, many times, or not at all."""
-    if field.shape is Shape.INLINED:
-        inlined = get_message(field.type)
-        own = {name: fields[name] for name in fields if name in inlined.json_names}
-        yield write_bytes_field(field.number, _encode_message(inlined, own, place))
-        return
-    shown = fields.get(field.name)
-    place = f"{place}.{field.name}"
-    if field.shape is Shape.SINGLE:
-        value_type = VALUE_TYPES.get(field.type)
-        if shown is not None:
-            yield _write(field.number, field.type, shown, place)
-        elif field.presence not in _WRITTEN_WHEN_ZERO:
-            return
-        # Go writes a value nobody set as zero, an empty message, or no bytes at all.
-        elif value_type is None:
-            yield _write(field.number, field.type, {}, field.name)
-        elif value_type.zero is not None:
-            yield _write(field.number, field.type, value_type.zero, field.name)
-        elif value_type.is_message:
-            yield write_bytes_field(field.number, b"")
-    elif shown is not None and field.shape is Shape.LIST:
-        listed = cast("list[Any]", must_be(shown, list, place))
-        for index, item in enumerate(listed):
-            yield _write(field.number, field.type, item, f"{place}[{index}]")
-    elif shown is not None:
-        entries = cast("Mapping[str, Any]", must_be(shown, dict, place))
-        # Sorted as Go sorts them: protobuf leaves the order open, and bytes are to be the same.
-        for key in sorted(entries):
-            entry = _write(1, "string", key, place)
-            entry += _write(2, field.type, entries[key], f"{place}[{key}]")
-            yield write_bytes_field(field.number, entry)
-
-
-def _write(number: int, type_name: str, shown: Any, place: str) -> bytes:
-    value_type = VALUE_TYPES.get(type_name)
-    if value_type is None:
-        wrapped = wrap(type_name, shown)
-        return write_bytes_field(number, _encode_message(get_message(type_name), wrapped, place))
-    value = value_type.write(shown, place)
-    if value_type.wire_type == WireType.VARINT:
-        return write_varint_field(number, cast("int", value))
-    if value_type.wire_type == WireType.FIXED64:
-        return write_fixed64_field(number, cast("bytes", value))
-    return write_bytes_field(number, cast("bytes", value))

@@ -154,6 +154,11 @@ _BESIDE_A_SCHEMA: Final[Mapping[str, str]] = {
 }
 
 
+def is_beside_a_schema(message_name: str) -> bool:
+    """Whether the JSON of a message is one of its fields."""
+    return message_name in _BESIDE_A_SCHEMA
+
+
 def unwrap(message_name: str, decoded: Object) -> Any:
     """Return the JSON of such a message; any other message as it is."""
     beside = _BESIDE_A_SCHEMA.get(message_name)

@@ -10,6 +10,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
@@ -50,22 +51,37 @@ class ValueType(ABC):
         """Return the JSON of a value on the wire."""
 
     @abstractmethod
-    def write(self, value: Any, place: str) -> WireValue:
-        """Return the value on the wire of its JSON."""
+    def write(self, value: Any) -> WireValue:
+        """Return the value on the wire of its JSON; raise Unwritable when it has none."""
 
 
-def must_be(value: Any, wanted: type, place: str) -> Any:
+class Unwritable(Exception):
+    """A value that has no place on the wire; `path` grows as the error climbs out of the object."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.path = ""
+
+    def climb(self, step: str) -> "Unwritable":
+        """Add the step into the object that led here."""
+        self.path = step + self.path
+        return self
+
+
+def must_be(value: Any, wanted: type) -> Any:
     """Return the value, or refuse one of another JSON type; a boolean is not a number."""
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        raise MalformedObject(f"{place}: {value!r} is not of type {wanted.__name__}", place=place)
+        raise Unwritable(f"{value!r} is not of type {wanted.__name__}")
     return value
 
 
-def _text_bytes(value: Any, place: str) -> bytes:
+def text_bytes(value: Any) -> bytes:
+    """Return a text as it stands on the wire."""
     try:
-        return str(must_be(value, str, place)).encode()
+        return str(must_be(value, str)).encode()
     except UnicodeEncodeError as error:
-        raise MalformedObject(f"{place}: the text has no UTF-8 form", place=place) from error
+        raise Unwritable("the text has no UTF-8 form") from error
 
 
 def _signed(value: WireValue) -> int:
@@ -80,8 +96,8 @@ class _Text(ValueType):
     def read(self, value: WireValue, place: str) -> str:
         return text_of(value, place)
 
-    def write(self, value: Any, place: str) -> bytes:
-        return _text_bytes(value, place)
+    def write(self, value: Any) -> bytes:
+        return text_bytes(value)
 
 
 class _Integer(ValueType):
@@ -93,14 +109,15 @@ class _Integer(ValueType):
         self._limit = 1 << (bits - 1)
 
     def read(self, value: WireValue, place: str) -> int:
-        return self._in_range(_signed(value), place)
-
-    def write(self, value: Any, place: str) -> int:
-        return self._in_range(must_be(value, int, place), place)
-
-    def _in_range(self, number: int, place: str) -> int:
+        number = _signed(value)
         if not -self._limit <= number < self._limit:
             raise MalformedObject(f"{place}: {number} does not fit {self._bits} bits", place=place)
+        return number
+
+    def write(self, value: Any) -> int:
+        number = must_be(value, int)
+        if not -self._limit <= number < self._limit:
+            raise Unwritable(f"{number} does not fit {self._bits} bits")
         return number
 
 
@@ -113,8 +130,8 @@ class _Bool(ValueType):
             raise MalformedObject(f"{place}: {value!r} is not a boolean", place=place)
         return value == 1
 
-    def write(self, value: Any, place: str) -> int:
-        return int(must_be(value, bool, place))
+    def write(self, value: Any) -> int:
+        return int(must_be(value, bool))
 
 
 class _Double(ValueType):
@@ -129,12 +146,12 @@ class _Double(ValueType):
         is_whole = number.is_integer() and abs(number) < _EXACT_IN_A_DOUBLE
         return int(number) if is_whole else number
 
-    def write(self, value: Any, place: str) -> bytes:
-        number = value if isinstance(value, float) else must_be(value, int, place)
+    def write(self, value: Any) -> bytes:
+        number = value if isinstance(value, float) else must_be(value, int)
         try:
             return struct.pack("<d", number)
         except OverflowError as error:
-            raise MalformedObject(f"{place}: {value} is too large", place=place) from error
+            raise Unwritable(f"{value} is too large") from error
 
 
 class _Bytes(ValueType):
@@ -142,11 +159,11 @@ class _Bytes(ValueType):
         del place  # any bytes will do
         return base64.b64encode(cast("bytes", value)).decode()
 
-    def write(self, value: Any, place: str) -> bytes:
+    def write(self, value: Any) -> bytes:
         try:
-            return base64.b64decode(must_be(value, str, place), validate=True)
+            return base64.b64decode(must_be(value, str), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise MalformedObject(f"{place}: the text is not base64", place=place) from error
+            raise Unwritable("the text is not base64") from error
 
 
 class _Time(ValueType):
@@ -167,28 +184,30 @@ class _Time(ValueType):
         del nanos  # metav1.Time is written in whole seconds
         return times.format_time(seconds)
 
-    def write(self, value: Any, place: str) -> bytes:
-        return self.written(value, 0, place)
+    def write(self, value: Any) -> bytes:
+        return _time_bytes(must_be(value, str), 0)
 
-    def written(self, value: Any, nanos: int, place: str) -> bytes:
-        """Return the two halves of a time."""
-        try:
-            seconds = int(times.parse_time(must_be(value, str, place)) // 1)
-        except Malformed as error:
-            raise MalformedObject(f"{place}: {error}", place=place) from error
-        return write_varint_field(1, seconds) + write_varint_field(2, nanos)
+
+@lru_cache(maxsize=4096)
+def _time_bytes(text: str, nanos: int) -> bytes:
+    """Return the two halves of a time; objects of one moment share it a dozen times over."""
+    try:
+        seconds = int(times.parse_time(text) // 1)
+    except Malformed as error:
+        raise Unwritable(str(error)) from error
+    return write_varint_field(1, seconds) + write_varint_field(2, nanos)
 
 
 class _MicroTime(_Time):
     def text(self, seconds: int, nanos: int) -> str:
         return f"{times.format_time(seconds).removesuffix('Z')}.{nanos // 1000:06}Z"
 
-    def write(self, value: Any, place: str) -> bytes:
-        text = str(must_be(value, str, place))
+    def write(self, value: Any) -> bytes:
+        text = str(must_be(value, str))
         fraction = _FRACTION.search(text)
         # Apart, because seconds and microseconds of any year do not fit one float.
         micros = int(fraction[1][:6].ljust(6, "0")) if fraction else 0
-        return self.written(_FRACTION.sub("", text), micros * 1000, place)
+        return _time_bytes(_FRACTION.sub("", text), micros * 1000)
 
 
 class _Quantity(ValueType):
@@ -199,10 +218,10 @@ class _Quantity(ValueType):
         fields = read_known(cast("bytes", value), _ONE_TEXT, place)
         return text_of(fields.get(1, b""), place) or "0"
 
-    def write(self, value: Any, place: str) -> bytes:
+    def write(self, value: Any) -> bytes:
         # Bare numbers are quantities too when people write YAML.
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        return write_bytes_field(1, _text_bytes(text, place))
+        return write_bytes_field(1, text_bytes(text))
 
 
 class _IntOrString(ValueType):
@@ -218,14 +237,14 @@ class _IntOrString(ValueType):
             return text_of(fields.get(3, b""), place)
         raise MalformedObject(f"{place}: {which} says neither integer nor string", place=place)
 
-    def write(self, value: Any, place: str) -> bytes:
+    def write(self, value: Any) -> bytes:
         is_string = isinstance(value, str)
-        number = 0 if is_string else _INT32.write(value, place)
+        number = 0 if is_string else _INT32.write(value)
         return b"".join(
             (
                 write_varint_field(1, _IS_STRING if is_string else _IS_INT),
                 write_varint_field(2, number),
-                write_bytes_field(3, _text_bytes(value, place) if is_string else b""),
+                write_bytes_field(3, text_bytes(value) if is_string else b""),
             )
         )
 
@@ -244,11 +263,13 @@ class _Json(ValueType):
                 f"{place}: the embedded JSON cannot be read", place=place
             ) from error
 
-    def write(self, value: Any, place: str) -> bytes:
+    def write(self, value: Any) -> bytes:
+        if value is None:
+            return b""  # as Go keeps a null: no bytes at all
         try:
             return write_bytes_field(1, msgspec.json.encode(value))
         except (TypeError, ValueError, RecursionError) as error:
-            raise MalformedObject(f"{place}: the value has no JSON form", place=place) from error
+            raise Unwritable("the value has no JSON form") from error
 
 
 class _Strings(ValueType):
@@ -261,9 +282,9 @@ class _Strings(ValueType):
             texts.append(text_of(field.value, place))
         return texts
 
-    def write(self, value: Any, place: str) -> bytes:
-        texts = cast("list[Any]", must_be(value, list, place))
-        return b"".join(write_bytes_field(1, _text_bytes(text, place)) for text in texts)
+    def write(self, value: Any) -> bytes:
+        texts = cast("list[Any]", must_be(value, list))
+        return b"".join(write_bytes_field(1, text_bytes(text)) for text in texts)
 
 
 _INT32: Final = _Integer(32)

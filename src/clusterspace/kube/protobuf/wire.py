@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 from clusterspace.errors import MalformedObject, UnsupportedMediaType
@@ -10,7 +11,7 @@ from clusterspace.errors import MalformedObject, UnsupportedMediaType
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAX_FIELD_NUMBER: Final = (1 << 29) - 1
 _VARINT_BYTES: Final = 10  # 64 bits, seven to a byte
-_UINT64: Final = (1 << 64) - 1
+UINT64: Final = (1 << 64) - 1
 
 
 class WireType(IntEnum):
@@ -91,17 +92,17 @@ def read_packed(data: bytes, place: str) -> list[int]:
 
 def write_varint_field(number: int, value: int) -> bytes:
     """Return a varint field; a negative value is written as its 64-bit two's complement."""
-    return _varint(number << 3 | WireType.VARINT) + _varint(value & _UINT64)
+    return varint(number << 3 | WireType.VARINT) + varint(value & UINT64)
 
 
 def write_fixed64_field(number: int, value: bytes) -> bytes:
     """Return a field of exactly eight bytes."""
-    return _varint(number << 3 | WireType.FIXED64) + value
+    return varint(number << 3 | WireType.FIXED64) + value
 
 
 def write_bytes_field(number: int, value: bytes) -> bytes:
     """Return a field of any length: text, bytes, or a message."""
-    return _varint(number << 3 | WireType.BYTES) + _varint(len(value)) + value
+    return varint(number << 3 | WireType.BYTES) + varint(len(value)) + value
 
 
 def write_field(field: WireField) -> bytes:
@@ -110,7 +111,7 @@ def write_field(field: WireField) -> bytes:
         return write_varint_field(field.number, field.value)
     if field.wire_type == WireType.BYTES:
         return write_bytes_field(field.number, field.value)
-    return _varint(field.number << 3 | field.wire_type) + field.value
+    return varint(field.number << 3 | field.wire_type) + field.value
 
 
 def _read_varint(data: bytes, start: int, place: str) -> _Varint:
@@ -118,7 +119,7 @@ def _read_varint(data: bytes, start: int, place: str) -> _Varint:
     for offset, byte in enumerate(data[start : start + _VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * offset)
         if byte < 0x80:
-            if number > _UINT64:
+            if number > UINT64:
                 break
             return _Varint(number, start + offset + 1)
     else:
@@ -128,7 +129,15 @@ def _read_varint(data: bytes, start: int, place: str) -> _Varint:
     raise MalformedObject(f"{place}: a number is longer than 64 bits", place=place)
 
 
-def _varint(number: int) -> bytes:
+ONE_BYTE: Final = tuple(bytes([number]) for number in range(0x80))
+
+
+def varint(number: int) -> bytes:
+    """Return a number that is not negative, seven bits to a byte, the lowest first."""
+    if number < 0x80:
+        return ONE_BYTE[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     written = bytearray()
     while number >= 0x80:
         written.append(number & 0x7F | 0x80)
@@ -225,17 +234,19 @@ def read_envelope(body: bytes) -> Envelope:
     )
 
 
+@lru_cache(maxsize=512)
+def open_envelope(api_version: str, kind: str) -> bytes:
+    """Return what stands before the length of the object: magic bytes, its type, and a tag."""
+    typed = write_bytes_field(_API_VERSION, api_version.encode())
+    typed += write_bytes_field(_KIND, kind.encode())
+    return _MAGIC + write_bytes_field(_TYPE, typed) + varint(_OBJECT << 3 | WireType.BYTES)
+
+
+ENVELOPE_END: Final = write_bytes_field(_ENCODING, b"") + write_bytes_field(_CONTENT_TYPE, b"")
+"""What stands behind the object: Go writes both, empty as they are."""
+
+
 def write_envelope(envelope: Envelope) -> bytes:
     """Put a body together, byte for byte as Go clients do."""
-    typed = write_bytes_field(_API_VERSION, envelope.api_version.encode()) + write_bytes_field(
-        _KIND, envelope.kind.encode()
-    )
-    return b"".join(
-        (
-            _MAGIC,
-            write_bytes_field(_TYPE, typed),
-            write_bytes_field(_OBJECT, envelope.raw),
-            write_bytes_field(_ENCODING, b""),
-            write_bytes_field(_CONTENT_TYPE, b""),
-        )
-    )
+    opening = open_envelope(envelope.api_version, envelope.kind)
+    return b"".join((opening, varint(len(envelope.raw)), envelope.raw, ENVELOPE_END))

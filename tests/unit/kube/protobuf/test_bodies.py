@@ -12,7 +12,8 @@ from tests.unit.kube.protobuf.recordings import APISERVER, EVERYTHING, KUBECTL, 
 
 from clusterspace.errors import MalformedObject, RequestEntityTooLarge, UnsupportedMediaType
 from clusterspace.kube.protobuf import wire
-from clusterspace.kube.protobuf.bodies import MAX_DEPTH, decode, encode
+from clusterspace.kube.protobuf.bodies import MAX_DEPTH, decode
+from clusterspace.kube.protobuf.encoding import encode
 from clusterspace.kube.protobuf.messages import (
     ANY_VERSION,
     Field,

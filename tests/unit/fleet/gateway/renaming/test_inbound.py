@@ -12,7 +12,8 @@ from clusterspace.errors import BadRequest, Expired, MalformedObject, Unsupporte
 from clusterspace.fleet.gateway.names import BodyNames, Naming, Subject
 from clusterspace.fleet.gateway.renaming import inbound, outbound
 from clusterspace.kube.objects import name_of, with_metadata
-from clusterspace.kube.protobuf.bodies import decode, encode
+from clusterspace.kube.protobuf.bodies import decode
+from clusterspace.kube.protobuf.encoding import encode
 from clusterspace.kube.protobuf.wire import (
     WireField,
     WireType,
