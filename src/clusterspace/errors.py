@@ -56,7 +56,6 @@
     ├── UnusableDirectory            a data directory that cannot be used as it is
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
     ├── CommandRefused               what a simulated shell says when a command cannot be done
-    ├── Evicted                      a reader of a broadcast was too slow and was cut off
     └── StoreError                   what the revision log cannot do
         ├── Compacted                the revision asked for has been forgotten
         ├── FutureRevision           the revision asked for has not happened yet
@@ -498,10 +497,6 @@ class AlreadyRunning(ClusterspaceError):
 
 class UnusableDirectory(ClusterspaceError):
     """A data directory that cannot be used as it is; the message says what to do."""
-
-
-class Evicted(ClusterspaceError):
-    """A reader fell too far behind a broadcast; what it missed is lost to it."""
 
 
 class StoreError(ClusterspaceError):

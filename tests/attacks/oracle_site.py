@@ -22,7 +22,7 @@ from tests.attacks import oracle
 from tests.attacks.oracle import Change, Place
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
@@ -45,7 +45,6 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK, AddressRules
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
-from clusterspace.controllers.background import keep_all, report
 from clusterspace.errors import StoreError
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp

@@ -26,10 +26,8 @@ from clusterspace.client.raw_objects import read_page
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.caches import Cache, by_label, by_owner_uid
-from clusterspace.controllers.controller import Controller
-from clusterspace.controllers.informers import Informer
-from clusterspace.controllers.reconcile import Done, Request, Result, Watch
+from clusterspace.controllers.controller import Controller, Done, Request, Result, Watch
+from clusterspace.controllers.informers import Cache, Informer, by_label, by_owner_uid
 from clusterspace.telemetry.logs import Format, Level, configure
 from clusterspace.testing.builders import PODS
 

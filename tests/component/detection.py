@@ -15,8 +15,7 @@ from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
 from clusterspace.fleet.propagation.detector.controller import Detector
 from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle

@@ -19,9 +19,9 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.manager import ControllerManager
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor

@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.controllers.controller import Controller
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import Reconciler
+from clusterspace.controllers.controller import Controller, Reconciler
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.testing.steps import stop
 
 

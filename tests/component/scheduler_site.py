@@ -16,8 +16,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of

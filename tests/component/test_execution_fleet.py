@@ -13,9 +13,9 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.manager import ControllerManager
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import CredentialsUnusable
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.kube.objects import Object, name_of, uid_of

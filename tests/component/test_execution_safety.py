@@ -24,12 +24,12 @@ from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.execution import prune
 from clusterspace.fleet.execution.deletion_budget import PAUSED, is_paused
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
+    is_being_deleted,
     labels_of,
     name_of,
     uid_of,

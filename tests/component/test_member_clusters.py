@@ -19,9 +19,9 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import Request, RequeueAfter, Result
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import Request, RequeueAfter, Result
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import Invalid
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.member_clusters import manifests

@@ -14,8 +14,14 @@ from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS
-from clusterspace.controllers.finalizers import finalizers_of
-from clusterspace.kube.objects import Object, find_at, labels_of, with_value, without_value
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    find_at,
+    labels_of,
+    with_value,
+    without_value,
+)
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -17,11 +17,11 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,

@@ -12,9 +12,9 @@ from clusterspace.apis import stamps
 from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.requests import ResourcePath
+from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
-from clusterspace.controllers.reconcile import Request, RequeueAfter
 from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed

@@ -20,8 +20,8 @@ from clusterspace.apis.works import manifests_of
 from clusterspace.client.raw_objects import read_raw_object
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client
+from clusterspace.controllers.controller import Request
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.reconcile import Request
 from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, resource_version_of, with_metadata, with_value

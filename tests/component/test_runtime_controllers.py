@@ -13,15 +13,30 @@ import pytest_asyncio
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
-from clusterspace.controllers import commit, finalizers
-from clusterspace.controllers.caches import by_owner_uid
-from clusterspace.controllers.controller import Controller, ControllerSettings
+from clusterspace.controllers import commit
+from clusterspace.controllers.commit import ensure_finalizer, release
+from clusterspace.controllers.controller import (
+    Controller,
+    ControllerSettings,
+    Done,
+    Request,
+    Result,
+    Watch,
+)
 from clusterspace.controllers.events import EVENTS, EventRecorder
-from clusterspace.controllers.informers import Informer, Update
+from clusterspace.controllers.informers import Informer, Update, by_owner_uid
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
-from clusterspace.controllers.reconcile import Done, Request, Result, Watch
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_metadata
-from clusterspace.telemetry.request_ids import current_request_id
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    find_at,
+    is_being_deleted,
+    metadata_of,
+    name_of,
+    uid_of,
+    with_metadata,
+)
+from clusterspace.telemetry.logs import current_request_id
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, config_map, namespace
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
@@ -70,9 +85,9 @@ class Copier:
         if original is None:
             return Done()
         copy = ResourcePath(SECRETS, request.namespace, request.name)
-        if finalizers.is_being_deleted(original):
+        if is_being_deleted(original):
             return await self._clean_up(place, copy, original)
-        held = await finalizers.ensure_finalizer(self._hub_client, place, original, HOLD)
+        held = await ensure_finalizer(self._hub_client, place, original, HOLD)
         made = await self._make_copy(copy, held)
         noted = with_metadata(held, annotations={"example.com/copy": name_of(made)})
         await commit.commit(self._hub_client, place, held, noted)
@@ -99,12 +114,12 @@ class Copier:
         return present or await self._hub_client.create(copy.collection, wanted)
 
     async def _clean_up(self, place: ResourcePath, copy: ResourcePath, original: Object) -> Result:
-        if HOLD not in finalizers.finalizers_of(original):
+        if HOLD not in finalizers_of(original):
             return Done()
         present = await self._hub_client.find(copy)
         if present is not None:
             await self._hub_client.delete(copy, DeleteOptions(uid=uid_of(present)))
-        await finalizers.release(self._hub_client, place, original, HOLD)
+        await release(self._hub_client, place, original, HOLD)
         return Done()
 
 

@@ -17,8 +17,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, ListOptions, PatchType
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.caches import by_label
-from clusterspace.controllers.informers import STALE_SECONDS, Informer, Update
+from clusterspace.controllers.informers import STALE_SECONDS, Informer, Update, by_label
 from clusterspace.kube.objects import Object, resource_version_of, uid_of
 from clusterspace.roots import hub
 from clusterspace.testing.builders import CONFIG_MAPS, config_map

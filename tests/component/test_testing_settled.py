@@ -10,9 +10,8 @@ import pytest
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.controllers.controller import Controller
-from clusterspace.controllers.informers import Informer
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
+    Controller,
     Done,
     Reconcile,
     Request,
@@ -20,6 +19,7 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
+from clusterspace.controllers.informers import Informer
 from clusterspace.errors import ServiceUnavailable
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test, hub_for_test

@@ -16,11 +16,10 @@ from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, executio
 from clusterspace.apis.works import binding_key_of, cluster_of, identifier_of, manifests_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EVENTS, EventRecorder
-from clusterspace.controllers.finalizers import release
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import Conflict, NotFound
 from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
 from clusterspace.fleet.propagation.statuses.controller import BindingStatuses

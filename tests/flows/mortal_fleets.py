@@ -32,10 +32,9 @@ from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.controllers.controller import Controller
+from clusterspace.controllers.controller import Controller, Reconciler
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import Reconciler
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.roots.controllers import propagation_controllers

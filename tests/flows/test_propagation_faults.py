@@ -35,7 +35,7 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICIES,
 )
 from clusterspace.client.requests import ResourcePath
-from clusterspace.controllers.reconcile import Request
+from clusterspace.controllers.controller import Request
 from clusterspace.fleet.execution.prune import Pruner
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, name_of, uid_of

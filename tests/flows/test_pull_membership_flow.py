@@ -17,7 +17,6 @@ from clusterspace.client.settings import AuthInfo as Credentials
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import (
     CannotJoin,
     CannotLeave,
@@ -34,7 +33,7 @@ from clusterspace.fleet.membership.registration import (
     RegistrationRenewal,
     read_registration,
 )
-from clusterspace.kube.objects import Object, find_at, name_of, with_value
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, name_of, with_value
 from clusterspace.roots.membership import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock

@@ -1,16 +1,24 @@
 """Supervised groups for tasks that must never end quietly."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from types import TracebackType
 from typing import TypeAlias
 
+import structlog
+
+from clusterspace.aio import backoff
 from clusterspace.aio.backoff import Delays
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import TaskFailed
 
+_log = structlog.get_logger(__name__)
+
 Work: TypeAlias = Callable[[], Awaitable[None]]
 """What a task does; called again when the task is restarted."""
+
+Tasks: TypeAlias = Mapping[str, Work]
+"""Works that must never end, by the names they have in logs."""
 
 Report: TypeAlias = Callable[[TaskFailed], None]
 """Told of every failure, once, as it happens."""
@@ -114,3 +122,19 @@ async def _failure_of(work: Work) -> Exception | None:
     except Exception as failure:  # noqa: BLE001 - whatever it is, it must reach the report
         return failure
     return None
+
+
+def keep_all(supervisor: Supervisor, tasks: Tasks) -> None:
+    """Keep every one of the tasks; one that fails is started again."""
+    for name, work in tasks.items():
+        supervisor.keep(name, work, restart=restarts)
+
+
+def restarts() -> Iterator[float]:
+    """Yield the delays before a task that failed is started again."""
+    return backoff.exponential(0.5, 30)
+
+
+def report(failure: TaskFailed) -> None:
+    """Tell the log of a task that failed."""
+    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)

@@ -38,7 +38,7 @@ from clusterspace.errors import (
     ClusterUnreachable,
     CredentialsUnusable,
 )
-from clusterspace.telemetry import request_ids
+from clusterspace.telemetry.logs import REQUEST_ID_HEADER, current_request_id
 
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT: Final = 30.0
@@ -164,8 +164,8 @@ def base_headers(settings: ConnectionSettings, credential: Credential) -> list[t
     headers = [*settings.identity.impersonation.headers()]
     if credential.authorization:
         headers.append(("Authorization", credential.authorization))
-    if request_id := request_ids.current_request_id():
-        headers.append((request_ids.HEADER, request_id))
+    if request_id := current_request_id():
+        headers.append((REQUEST_ID_HEADER, request_id))
     return headers
 
 

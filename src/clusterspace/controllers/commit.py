@@ -1,4 +1,4 @@
-"""Before and after to the smallest patch; spec or status, never both.
+"""Before and after to the smallest patch; spec or status, never both. And finalizers, by it.
 
 A reconciler works on a copy and commits the difference. Spec and status are different resources
 with different rights, and one write of both would undo what the other's owner did.
@@ -9,8 +9,16 @@ from typing import Any, Final, cast
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import PatchType, Writer
-from clusterspace.errors import MixedCommit
-from clusterspace.kube.objects import Object, metadata_of, resource_version_of, uid_of
+from clusterspace.errors import MixedCommit, NotFound
+from clusterspace.kube.objects import (
+    Object,
+    is_being_deleted,
+    metadata_of,
+    resource_version_of,
+    uid_of,
+    with_finalizer,
+    without_finalizer,
+)
 
 STATUS: Final = "status"
 
@@ -88,3 +96,29 @@ def _without_status(kube_object: Object) -> Object:
     ours = {key: each for key, each in metadata_of(kube_object).items() if key not in _SERVERS}
     rest = {key: each for key, each in kube_object.items() if key != STATUS}
     return {**rest, "metadata": ours}
+
+
+# -- holding an object until its cleanup is done -----------------------------------------------
+
+
+async def ensure_finalizer(
+    writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str
+) -> Object:
+    """Hold the object, before the first side effect that would need cleaning up.
+
+    The order is the guarantee: killed after this write, nothing has happened yet; killed after the
+    side effect, the object cannot go before somebody cleans up. An object that is being deleted
+    takes no new finalizers, and is returned as it is.
+    """
+    if is_being_deleted(kube_object):
+        return kube_object
+    return await commit(writer, place, kube_object, with_finalizer(kube_object, finalizer))
+
+
+async def release(writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str) -> None:
+    """Let the object go, after its cleanup; one that is gone or was made anew is left alone."""
+    try:
+        await commit(writer, place, kube_object, without_finalizer(kube_object, finalizer))
+    except NotFound:
+        # Ours was the last finalizer and somebody let go for us, or we did before a restart.
+        return

@@ -1,23 +1,162 @@
-"""List, then watch, into a cache; handlers are called for every change."""
+"""Collections of a cluster, cached: list, then watch; handlers are called for every change.
+
+Cache       objects as bytes under their keys, with indexes
+Informer    keeps a cache equal to one collection
+OwnWrites   our own latest writes on top of a cache that lags behind them
+HubCaches   the informers that all controllers of a process share
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import structlog
 
 from clusterspace.aio.clocks import Alarm
-from clusterspace.client.raw_objects import decode_object, version_in
+from clusterspace.aio.tasks import Tasks
+from clusterspace.client.raw_objects import RawObject, Version, decode_object, version_in
 from clusterspace.client.reflector import Batch, Reflector
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
-from clusterspace.controllers.caches import Cache, IndexKeys
-from clusterspace.kube.objects import Object, name_of, namespace_of, resource_version_of
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.selectors import LabelSelector
+
+IndexKeys: TypeAlias = Callable[[Object], Iterable[str]]
+"""Under which words an object is to be found."""
+
+
+class Cache:
+    """The objects of one collection, undecoded, by key and by index.
+
+    They are kept as the JSON they came in: a decoded one takes five times the memory, and most are
+    never read. Reading decodes, so everyone gets an object of their own.
+    """
+
+    def __init__(self, indexes: Mapping[str, IndexKeys] | None = None) -> None:
+        self._objects: dict[str, bytes] = {}
+        self._index_keys: dict[str, IndexKeys] = {}
+        self._indexes: dict[str, dict[str, set[str]]] = {}
+        self.add_indexes(indexes or {})
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def add_indexes(self, indexes: Mapping[str, IndexKeys]) -> None:
+        """Keep these indexes as well; one that is kept already may be asked for again."""
+        for name, keys_of in indexes.items():
+            known = self._index_keys.get(name)
+            if known is not None and known is not keys_of:
+                raise ValueError(f"there is another index called {name}")
+            if known is None:
+                self._index_keys[name] = keys_of
+                index = self._indexes[name] = {}
+                for key, raw in self._objects.items():
+                    for word in keys_of(decode_object(raw)):
+                        index.setdefault(word, set()).add(key)
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys of all objects."""
+        return self._objects.keys()
+
+    def find(self, key: str) -> Object | None:
+        """Return an object, or None."""
+        raw = self._objects.get(key)
+        return None if raw is None else decode_object(raw)
+
+    def find_raw(self, key: str) -> bytes | None:
+        """Return the bytes of an object, or None."""
+        return self._objects.get(key)
+
+    def find_version(self, key: str) -> Version | None:
+        """Return the version of an object, or None."""
+        raw = self._objects.get(key)
+        return None if raw is None else version_in(raw)
+
+    def objects(self, selector: LabelSelector | None = None) -> Iterator[Object]:
+        """Yield the objects, or those whose labels match."""
+        for raw in list(self._objects.values()):
+            kube_object = decode_object(raw)
+            if selector is None or selector.matches(labels_of(kube_object)):
+                yield kube_object
+
+    def keys_at(self, index: str, word: str) -> frozenset[str]:
+        """Return the keys an index has under a word."""
+        return frozenset(self._indexes[index].get(word, ()))
+
+    def objects_at(self, index: str, word: str) -> list[Object]:
+        """Return the objects an index has under a word, in the order of their keys."""
+        return [decode_object(self._objects[key]) for key in sorted(self.keys_at(index, word))]
+
+    def words_of(self, index: str, kube_object: Object) -> Iterable[str]:
+        """Return the words under which an index would have an object."""
+        return self._index_keys[index](kube_object)
+
+    def put(self, item: RawObject) -> None:
+        """Add an object or replace it."""
+        if self._indexes:
+            before, after = self.find(item.key), item.decode()
+            self._reindex(item.key, before, after)
+        self._objects[item.key] = item.raw
+
+    def remove(self, key: str) -> bytes | None:
+        """Forget an object; return what was known of it."""
+        raw = self._objects.pop(key, None)
+        if raw is not None and self._indexes:
+            self._reindex(key, decode_object(raw), None)
+        return raw
+
+    def _reindex(self, key: str, before: Object | None, after: Object | None) -> None:
+        for name, keys_of in self._index_keys.items():
+            index = self._indexes[name]
+            old = set(keys_of(before)) if before is not None else set[str]()
+            new = set(keys_of(after)) if after is not None else set[str]()
+            for word in old - new:
+                index[word].discard(key)
+                if not index[word]:
+                    del index[word]
+            for word in new - old:
+                index.setdefault(word, set()).add(key)
+
+
+def by_owner_uid(kube_object: Object) -> Iterable[str]:
+    """Index objects by the UIDs of their owners."""
+    owners = find_at(kube_object, "metadata", "ownerReferences") or ()
+    return [str(owner["uid"]) for owner in owners if owner.get("uid")]
+
+
+def by_uid(kube_object: Object) -> Iterable[str]:
+    """Index objects by their UID."""
+    return (uid_of(kube_object),)
+
+
+def by_label(label: str) -> IndexKeys:
+    """Return an index of objects by the value of one label."""
+
+    def keys_of(kube_object: Object) -> Iterable[str]:
+        value = labels_of(kube_object).get(label)
+        return () if value is None else (value,)
+
+    return keys_of
+
 
 _log = structlog.get_logger(__name__)
 
@@ -237,3 +376,76 @@ class OwnWrites:
             seen = int(version_in(update.after).resource_version)
             if seen >= int(resource_version_of(noted)):
                 del self._unseen[update.key]
+
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class _Runnable(Protocol):
+    async def run(self) -> None: ...
+
+
+class HubCaches:
+    """The informers of the hub that the controllers of a process share.
+
+        clusters = caches.informer(CLUSTERS)
+        bindings = caches.informer(RESOURCE_BINDINGS, indexes={"cluster": by_cluster})
+        templates = caches.shared(TemplateInformers)
+
+    Whoever asks for a collection first has its informer made; everybody gets the same one, and
+    a collection nobody asks for is not watched. Reconcilers ask in their constructors: what is
+    asked for once the caches run would never sync.
+    """
+
+    def __init__(self, hub: ClusterClient) -> None:
+        self.hub = hub
+        self._informers: dict[tuple[ResourcePath, ListOptions | None], Informer] = {}
+        self._shared: dict[Callable[[HubCaches], Any], Any] = {}
+        self._is_running = False
+
+    def informer(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        selection: ListOptions | None = None,
+        indexes: Mapping[str, IndexKeys] | None = None,
+    ) -> Informer:
+        """Return the informer of a collection, with these indexes among others."""
+        place = ResourcePath(resource, namespace)
+        informer = self._informers.get((place, selection))
+        if informer is None:
+            self._require_not_running(place)
+            informer = Informer(self.hub, place, selection=selection)
+            self._informers[place, selection] = informer
+        # Informers run only after all reconcilers are made, so no index and no handler is late.
+        informer.cache.add_indexes(indexes or {})
+        return informer
+
+    def shared(self, make: "Callable[[HubCaches], T]") -> T:
+        """Return the view that `make` builds of these caches, one for all who ask.
+
+        It is for views that several controllers must share to be right, such as Works that were
+        written and have not come back yet, or to be cheap. If the view has
+        `run`, it runs with the caches.
+        """
+        if make not in self._shared:
+            self._require_not_running(make)
+            self._shared[make] = make(self)
+        return self._shared[make]
+
+    def tasks(self) -> Tasks:
+        """Return the tasks that keep the caches up to date; no informer can be added after this."""
+        self._is_running = True
+        informers = {f"informer {key[0]}": each.run for key, each in self._informers.items()}
+        views = {
+            f"informer {type(each).__name__}": each.run
+            for each in self._shared.values()
+            if isinstance(each, _Runnable)
+        }
+        return {**informers, **views}
+
+    def _require_not_running(self, asked: object) -> None:
+        if self._is_running:
+            raise RuntimeError(f"{asked} was asked for too late: ask in the constructor")

@@ -52,6 +52,16 @@ def annotations_of(kube_object: Mapping[str, Any]) -> Mapping[str, str]:
     return _dict_at(metadata_of(kube_object), "annotations")
 
 
+def finalizers_of(kube_object: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the finalizers an object has."""
+    return tuple(metadata_of(kube_object).get("finalizers") or ())
+
+
+def is_being_deleted(kube_object: Mapping[str, Any]) -> bool:
+    """Whether somebody asked for the object to go; it stays until its finalizers are gone."""
+    return bool(metadata_of(kube_object).get("deletionTimestamp"))
+
+
 def identity_of(value: Any) -> bytes:
     """Return bytes that are the same for equal values: what a set can hold in place of objects.
 
@@ -92,6 +102,23 @@ def with_metadata(kube_object: Mapping[str, Any], **fields: Any) -> Object:
     changed = {**metadata_of(kube_object), **fields}
     kept = {key: value for key, value in changed.items() if value is not None}
     return {**kube_object, "metadata": kept}
+
+
+def with_finalizer(kube_object: Object, finalizer: str) -> Object:
+    """Return the object with the finalizer; the same object when it had it."""
+    current = finalizers_of(kube_object)
+    if finalizer in current:
+        return kube_object
+    return with_metadata(kube_object, finalizers=[*current, finalizer])
+
+
+def without_finalizer(kube_object: Object, finalizer: str) -> Object:
+    """Return the object without the finalizer; the same object when it had none."""
+    current = finalizers_of(kube_object)
+    if finalizer not in current:
+        return kube_object
+    left = [each for each in current if each != finalizer]
+    return with_metadata(kube_object, finalizers=left or None)
 
 
 def _dict_at(kube_object: Mapping[str, Any], key: str) -> Object:

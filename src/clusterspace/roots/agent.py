@@ -13,13 +13,12 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.background import Tasks, keep_all, report
+from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.manager import ControllerManager
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.health import Thresholds

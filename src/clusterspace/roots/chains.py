@@ -25,7 +25,7 @@ from clusterspace.apiserver.verbs.proxy import read_hub_info
 from clusterspace.errors import ApiError
 from clusterspace.fleet.gateway.app import read_fleet_info
 from clusterspace.fleet.gateway.identity import RECHECK_SECONDS
-from clusterspace.telemetry.request_ids import accept_request_id, request_id_of
+from clusterspace.telemetry.logs import accept_request_id, request_id_of
 
 ReadInfo: TypeAlias = Callable[[Request], RequestInfo]
 """Reads what a request asks from its method and URL; an ApiError when it cannot be read."""

@@ -14,18 +14,16 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules, Network
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.background import report
+from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
-from clusterspace.controllers.manager import ControllerManager
-from clusterspace.controllers.reconcile import Reconciler
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.connections import MemberClients
 from clusterspace.fleet.membership.controller import ClusterController

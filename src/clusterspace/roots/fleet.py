@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
@@ -18,7 +18,6 @@ from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo
-from clusterspace.controllers.background import keep_all, report
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.context import Fleet

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
@@ -27,7 +27,6 @@ from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.controllers.background import keep_all, report
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.connections import open_connections, user_settings
 from clusterspace.roots.hub_state import bootstrap, build_state, housekeeping, read_tokens

@@ -7,6 +7,7 @@ from random import SystemRandom
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.tasks import Tasks
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.access.default_roles import (
@@ -36,7 +37,6 @@ from clusterspace.apiserver.store.compaction import (
 from clusterspace.apiserver.store.interface import Store
 from clusterspace.apiserver.writing import create_own
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.controllers.background import Tasks
 from clusterspace.errors import AlreadyExists
 
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")

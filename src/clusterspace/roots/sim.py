@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
 from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.default_roles import install_default_roles
 from clusterspace.apiserver.access.reviews import Reviews
@@ -25,7 +25,6 @@ from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.controllers.background import Tasks, keep_all, report
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, read_tokens
 from clusterspace.roots.installation import Installation

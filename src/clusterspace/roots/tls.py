@@ -10,11 +10,11 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.http.listener import reload_certificate, server_context
 from clusterspace.apiserver.identity.authority import Authority, renew_forever
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Reader
-from clusterspace.controllers.background import Tasks
 from clusterspace.errors import ApiError, ClusterError, UnusableKubeconfig
 from clusterspace.kube.objects import find_at
 from clusterspace.kube.resources import GroupVersionResource

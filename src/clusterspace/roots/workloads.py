@@ -17,7 +17,6 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
 from clusterspace.fleet.execution.deletion_budget import (
     APPROVED_UNTIL,
@@ -40,6 +39,7 @@ from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    is_being_deleted,
     metadata_of,
     name_of,
     namespace_of,

@@ -5,9 +5,10 @@ from random import Random
 
 import pytest
 
-from clusterspace.controllers.controller import AttemptResult, Controller, ControllerSettings
-from clusterspace.controllers.informers import Handler, Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
+    AttemptResult,
+    Controller,
+    ControllerSettings,
     Done,
     Reconciler,
     Request,
@@ -17,9 +18,10 @@ from clusterspace.controllers.reconcile import (
     Watch,
     request_for,
 )
+from clusterspace.controllers.informers import Handler, Update
 from clusterspace.errors import ClusterTimeout, Conflict
 from clusterspace.telemetry import metrics
-from clusterspace.telemetry.request_ids import current_request_id
+from clusterspace.telemetry.logs import current_request_id
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.steps import stop
 

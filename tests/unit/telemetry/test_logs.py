@@ -7,8 +7,7 @@ import pytest
 import structlog
 
 from clusterspace.telemetry import logs
-from clusterspace.telemetry.logs import Format, Level
-from clusterspace.telemetry.request_ids import request_id_of
+from clusterspace.telemetry.logs import Format, Level, request_id_of
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.middleware.authorize import Authorizer
 from clusterspace.apiserver.http.requests import Request
@@ -30,7 +31,6 @@ from clusterspace.apiserver.identity.service_account_tokens import (
 from clusterspace.apiserver.identity.service_accounts import NamespaceAccounts, TokenSecrets
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.controllers.background import Tasks
 from clusterspace.errors import Unauthorized
 from clusterspace.kube import statuses
 

@@ -26,12 +26,7 @@ from clusterspace.apiserver.housekeeping import remove_expired
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.agents import is_cluster_name
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
-from clusterspace.apiserver.identity.following import (
-    encoded,
-    find_object,
-    is_being_deleted,
-    secret_text,
-)
+from clusterspace.apiserver.identity.following import encoded, find_object, secret_text
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import edit_own
 from clusterspace.errors import Conflict, MalformedTimestamp
@@ -39,6 +34,7 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     name_of,
     uid_of,
     with_metadata,

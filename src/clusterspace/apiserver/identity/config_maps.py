@@ -21,12 +21,11 @@ from clusterspace.apiserver.identity import bootstrap_tokens
 from clusterspace.apiserver.identity.following import (
     edit_config_map,
     follow,
-    is_being_deleted,
     list_objects,
     secret_text,
 )
 from clusterspace.apiserver.state import HubState
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, is_being_deleted
 
 _INFO: Final = ("kube-public", "cluster-info")
 _KUBECONFIG: Final = "kubeconfig"

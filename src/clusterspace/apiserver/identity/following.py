@@ -114,11 +114,6 @@ async def list_objects(hub: HubState, group: str, plural: str, namespace: str = 
     return [forms.decode_stored(entry, served.form) for entry in page.items]
 
 
-def is_being_deleted(kube_object: Object) -> bool:
-    """Whether the object is marked for deletion."""
-    return bool(find_at(kube_object, "metadata", "deletionTimestamp"))
-
-
 def secret_value(secret: Object, key: str) -> bytes:
     """Return the value a Secret has under a key; empty when there is none that can be read."""
     encoded: Any = find_at(secret, "data", key)

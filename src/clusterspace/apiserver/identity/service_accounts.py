@@ -21,7 +21,6 @@ from clusterspace.apiserver.identity.following import (
     encoded,
     find_object,
     follow,
-    is_being_deleted,
     list_objects,
     secret_value,
 )
@@ -34,6 +33,7 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     name_of,
     namespace_of,
     resource_version_of,

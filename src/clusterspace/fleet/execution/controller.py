@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 import structlog
 
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, Tasks, report
 from clusterspace.apis.clusters import (
     CLUSTERS,
     EXECUTION_PREFIX,
@@ -26,14 +26,10 @@ from clusterspace.apis.clusters import (
 from clusterspace.apis.works import manifests_of, suspends_dispatching
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.controllers.background import Tasks, report
-from clusterspace.controllers.caches import Cache
-from clusterspace.controllers.controller import Controller, ControllerSettings
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.commit import ensure_finalizer
+from clusterspace.controllers.controller import (
+    Controller,
+    ControllerSettings,
     Done,
     Reconciler,
     Request,
@@ -43,6 +39,8 @@ from clusterspace.controllers.reconcile import (
     nothing,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import Cache, HubCaches, Update
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.deletion_budget import DeletionBudget
@@ -50,7 +48,7 @@ from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.prune import Pruner
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.kube.conditions import is_true
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.kube.objects import Object, is_being_deleted, name_of
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)

@@ -21,9 +21,8 @@ from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
-from clusterspace.kube.objects import Object, annotations_of, name_of, with_value
+from clusterspace.kube.objects import Object, annotations_of, is_being_deleted, name_of, with_value
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)

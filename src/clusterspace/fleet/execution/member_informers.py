@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.aio import backoff
-from clusterspace.aio.tasks import Supervisor
+from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import execution_namespace
 from clusterspace.client.discovery import Discovery
@@ -23,7 +23,6 @@ from clusterspace.client.reflector import ObjectChange, Reflector
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.watch import EventType
-from clusterspace.controllers.background import report
 from clusterspace.controllers.informers import Informer, Update
 from clusterspace.errors import MalformedObject
 from clusterspace.fleet.execution.takeover import MANAGED

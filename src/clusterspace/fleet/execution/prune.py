@@ -20,8 +20,7 @@ from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, keeps_on
 from clusterspace.apis.works import identifier_of, manifests_of, preserves_resources
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions, Propagation, WriteOptions
-from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
+from clusterspace.controllers.commit import commit, release
 from clusterspace.errors import Malformed, MalformedObject, NotFound, NotServed
 from clusterspace.fleet.execution.deletion_budget import DeletionBudget
 from clusterspace.fleet.execution.member_informers import MemberInformers
@@ -30,7 +29,9 @@ from clusterspace.fleet.execution.updates import FIELD_MANAGER
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    finalizers_of,
     find_at,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,

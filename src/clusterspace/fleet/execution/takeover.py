@@ -17,10 +17,10 @@ from typing import Final
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
 from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    is_being_deleted,
     labels_of,
     name_of,
     namespace_of,

@@ -12,11 +12,8 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, FINALIZER, execution_namespace, taints_of
 from clusterspace.client.resources import Client
-from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import ensure_finalizer, is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.commit import commit, ensure_finalizer
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -24,12 +21,14 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import AlreadyExists, CannotLeave
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.connections import MemberClients
 from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.taints import health_taints, with_taints
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.kube.objects import Object, is_being_deleted, name_of
 
 _log = structlog.get_logger(__name__)
 

@@ -20,10 +20,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, conditions_of, is_pull
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Reconciler,
     Request,
     RequeueAfter,
@@ -31,12 +28,21 @@ from clusterspace.controllers.reconcile import (
     Watch,
     nothing,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.fleet.membership.health import READY, silent_condition
 from clusterspace.fleet.membership.status import ready_status, record_transition
 from clusterspace.kube.conditions import UNKNOWN, find_condition, set_condition
-from clusterspace.kube.objects import Object, name_of, resource_version_of, uid_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    is_being_deleted,
+    name_of,
+    resource_version_of,
+    uid_of,
+    with_value,
+)
 from clusterspace.kube.times import format_micro_time
 from clusterspace.telemetry import fleet_metrics
 

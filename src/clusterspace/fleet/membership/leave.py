@@ -27,13 +27,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
-from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import (
-    ensure_finalizer,
-    is_being_deleted,
-    release,
-    without_finalizer,
-)
+from clusterspace.controllers.commit import commit, ensure_finalizer, release
 from clusterspace.errors import (
     AlreadyExists,
     ApiError,
@@ -52,11 +46,13 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     name_of,
     namespace_of,
     uid_of,
     with_metadata,
     with_value,
+    without_finalizer,
 )
 
 CLEANED: Final = "clusterspace.io/member-cleaned"

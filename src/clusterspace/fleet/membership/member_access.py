@@ -22,7 +22,6 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, Reader
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted, without_finalizer
 from clusterspace.errors import (
     AlreadyExists,
     ApiError,
@@ -41,10 +40,12 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     metadata_of,
     name_of,
     uid_of,
     with_metadata,
+    without_finalizer,
 )
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.apis.clusters import is_pull, taints_of
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import Malformed
 from clusterspace.fleet.membership.status import ready_status
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, name_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.times import age, parse_time
 

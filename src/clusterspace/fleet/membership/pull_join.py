@@ -26,7 +26,6 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import (
     AlreadyExists,
     CannotJoin,
@@ -51,7 +50,7 @@ from clusterspace.fleet.membership.registration import (
     refuse_name,
     registration_secret,
 )
-from clusterspace.kube.objects import Object, annotations_of, find_at
+from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted
 
 CLUSTER_INFO: Final = ResourcePath(names.CONFIG_MAPS, "kube-public", "cluster-info")
 

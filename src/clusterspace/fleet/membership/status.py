@@ -20,11 +20,7 @@ from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -32,6 +28,8 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import (
     AddressNotAllowed,
     ApiError,
@@ -54,7 +52,14 @@ from clusterspace.fleet.membership.health import (
 )
 from clusterspace.fleet.membership.identity import read_identity
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    find_at,
+    is_being_deleted,
+    metadata_of,
+    name_of,
+)
 from clusterspace.kube.times import parse_time
 from clusterspace.telemetry import fleet_metrics
 from clusterspace.telemetry.fleet_metrics import ClusterFigures

@@ -20,15 +20,14 @@ from clusterspace.apis.policies import ResourceSelector
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Handler, Informer
-from clusterspace.controllers.reconcile import Request
+from clusterspace.controllers.controller import Request
+from clusterspace.controllers.informers import Handler, HubCaches, Informer
 from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
 from clusterspace.fleet.propagation.bindings import by_claim
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,

@@ -16,7 +16,7 @@ from clusterspace.client.raw_objects import RawObject, read_raw_object
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leases import (
     LeaseMonitor,

@@ -6,7 +6,7 @@ import pytest
 
 from clusterspace.apis import stamps
 from clusterspace.client.discovery import ServedResources
-from clusterspace.controllers.reconcile import Request
+from clusterspace.controllers.controller import Request
 from clusterspace.fleet.propagation.bindings import Claim, with_claim
 from clusterspace.fleet.propagation.templates import (
     TemplateRequest,

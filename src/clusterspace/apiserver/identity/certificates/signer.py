@@ -32,16 +32,11 @@ from clusterspace.apiserver.identity.certificates.requests import (
     read_asked,
     requester_of,
 )
-from clusterspace.apiserver.identity.following import (
-    encoded,
-    find_object,
-    follow,
-    is_being_deleted,
-)
+from clusterspace.apiserver.identity.following import encoded, find_object, follow
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import Edit, edit_own
 from clusterspace.kube.conditions import is_true
-from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, name_of, uid_of, with_value
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)

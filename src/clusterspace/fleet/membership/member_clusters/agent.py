@@ -27,9 +27,7 @@ from clusterspace.apis.member_clusters import (
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -38,6 +36,7 @@ from clusterspace.controllers.reconcile import (
     Watch,
     more_than_status_changed,
 )
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Health
@@ -50,7 +49,15 @@ from clusterspace.fleet.membership.member_clusters.status import generation_of
 from clusterspace.fleet.membership.status import Report, collect
 from clusterspace.fleet.membership.summaries import pod_requests, total
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
-from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_metadata
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    find_at,
+    is_being_deleted,
+    name_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
 from clusterspace.kube.times import format_time
 

@@ -30,11 +30,7 @@ from clusterspace.apis.member_clusters import (
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, with_finalizer
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -44,6 +40,8 @@ from clusterspace.controllers.reconcile import (
     more_than_status_changed,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists, CannotJoin, CannotLeave, Invalid
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leases import lease_object
@@ -65,10 +63,13 @@ from clusterspace.fleet.membership.member_clusters.status import (
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
+    finalizers_of,
+    is_being_deleted,
     labels_of,
     name_of,
     resource_version_of,
     uid_of,
+    with_finalizer,
     with_metadata,
     with_value,
 )

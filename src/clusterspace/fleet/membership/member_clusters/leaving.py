@@ -28,9 +28,8 @@ from clusterspace.apis.member_clusters import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted, release
 from clusterspace.errors import CannotLeave, Conflict, NotFound
 from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leave import (
@@ -50,7 +49,14 @@ from clusterspace.fleet.membership.member_clusters.status import (
     with_conditions,
 )
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
-from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    is_being_deleted,
+    name_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.times import parse_time
 from clusterspace.telemetry import fleet_metrics
 

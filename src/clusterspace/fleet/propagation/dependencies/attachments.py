@@ -22,7 +22,6 @@ from clusterspace.apis.bindings import (
 )
 from clusterspace.apis.interpreter.dependencies import Dependency
 from clusterspace.apis.policies import ABORT, OVERWRITE
-from clusterspace.controllers.finalizers import with_finalizer, without_finalizer
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -30,8 +29,10 @@ from clusterspace.kube.objects import (
     labels_of,
     name_of,
     namespace_of,
+    with_finalizer,
     with_metadata,
     with_value,
+    without_finalizer,
     without_value,
 )
 from clusterspace.kube.resources import GroupResource

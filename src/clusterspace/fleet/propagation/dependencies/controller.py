@@ -16,11 +16,7 @@ from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_
 from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import finalizers_of, is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -29,6 +25,8 @@ from clusterspace.controllers.reconcile import (
     Watch,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists
 from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding, permanent_id
 from clusterspace.fleet.propagation.dependencies.attachments import (
@@ -49,7 +47,14 @@ from clusterspace.fleet.propagation.templates import (
     users_part,
     why_not_carried_here,
 )
-from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from clusterspace.kube.resources import GroupVersionKind
 
 BEHIND_SECONDS: Final = 0.5

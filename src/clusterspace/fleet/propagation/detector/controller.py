@@ -23,11 +23,7 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -35,6 +31,8 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists
 from clusterspace.fleet.propagation.bindings import (
     binding_place,
@@ -60,7 +58,7 @@ from clusterspace.fleet.propagation.templates import (
     template_request,
     users_part,
 )
-from clusterspace.kube.objects import Object, namespace_of
+from clusterspace.kube.objects import Object, is_being_deleted, namespace_of
 
 BEHIND_SECONDS: Final = 1.0
 """How long to wait for a cache that the hub has just shown to be behind."""

@@ -13,11 +13,7 @@ from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import binding_key_of, manifests_of
 from clusterspace.client.resources import Client
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -26,6 +22,8 @@ from clusterspace.controllers.reconcile import (
     Watch,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector, OverrideFailed
 from clusterspace.fleet.propagation.overrides import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.affinities import Traits
@@ -38,7 +36,7 @@ from clusterspace.fleet.propagation.works.writing import (
     KnownWorks,
     WorkWriter,
 )
-from clusterspace.kube.objects import Object, name_of, uid_of
+from clusterspace.kube.objects import Object, is_being_deleted, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 
 REFUSED_SECONDS: Final = 30.0

@@ -39,15 +39,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ListOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import (
-    is_being_deleted,
-    with_finalizer,
-    without_finalizer,
-)
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -57,6 +49,8 @@ from clusterspace.controllers.reconcile import (
     more_than_status_changed,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.placements.bindings import snapshot_of
 from clusterspace.fleet.propagation.placements.picking import Member, member_of
@@ -77,7 +71,17 @@ from clusterspace.fleet.propagation.placements.steps import (
 from clusterspace.fleet.propagation.templates import TemplateInformers, users_part
 from clusterspace.fleet.propagation.works.revisions import PARENT_INDEX
 from clusterspace.kube.conditions import FALSE, find_condition
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    is_being_deleted,
+    metadata_of,
+    name_of,
+    uid_of,
+    with_finalizer,
+    with_value,
+    without_finalizer,
+)
 
 _log = structlog.get_logger(__name__)
 

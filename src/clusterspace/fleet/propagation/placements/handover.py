@@ -36,13 +36,13 @@ from clusterspace.apis.fleet_placements import (
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
 from clusterspace.client.requests import ResourcePath, resource_path_of
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.propagation.bindings import claim_of
 from clusterspace.fleet.propagation.works.revisions import Contents
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     labels_of,
     name_of,
     namespace_of,

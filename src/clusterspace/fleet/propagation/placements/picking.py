@@ -23,11 +23,10 @@ from clusterspace.apis.fleet_placements import (
     UNSCHEDULED,
     placement_type_of,
 )
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.propagation.scheduler.filters import find_untolerated, taint_text
 from clusterspace.kube.conditions import TRUE, find_condition
-from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, labels_of, name_of
 from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
 from clusterspace.kube.times import parse_time
 

@@ -17,7 +17,6 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.apis.interpreter.manifests import pruned
 from clusterspace.apis.policies import ResourceSelector
 from clusterspace.client.requests import ResourcePath
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.bindings import without_claim
 from clusterspace.fleet.propagation.templates import TemplateRequest, is_template
@@ -25,6 +24,7 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,

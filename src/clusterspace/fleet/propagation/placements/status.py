@@ -22,7 +22,6 @@ from clusterspace.apis.fleet_placements import (
 )
 from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.propagation.placements.picking import Picking
 from clusterspace.fleet.propagation.works.revisions import Contents
 from clusterspace.kube.conditions import (
@@ -33,7 +32,7 @@ from clusterspace.kube.conditions import (
     find_condition,
     set_condition,
 )
-from clusterspace.kube.objects import Object, annotations_of, find_at
+from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted
 from clusterspace.kube.resources import GroupKind
 
 SCHEDULED: Final = "Scheduled"

@@ -38,9 +38,7 @@ from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import OwnWrites
+from clusterspace.controllers.informers import HubCaches, OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, permanent_id
 from clusterspace.fleet.propagation.placements.bindings import (
@@ -111,7 +109,14 @@ from clusterspace.fleet.propagation.works.revisions import (
     Revisions,
 )
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
-from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time, parse_time
 

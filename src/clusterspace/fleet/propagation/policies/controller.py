@@ -12,17 +12,8 @@ from clusterspace.apis import stamps
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
-from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import (
-    finalizers_of,
-    is_being_deleted,
-    release,
-    with_finalizer,
-)
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.commit import commit, release
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -30,10 +21,19 @@ from clusterspace.controllers.reconcile import (
     Result,
     Watch,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.fleet.propagation.bindings import claim_of, permanent_id
 from clusterspace.fleet.propagation.policies.selection import read_policy
 from clusterspace.fleet.propagation.templates import TemplateInformers
-from clusterspace.kube.objects import Object, labels_of, with_metadata
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    is_being_deleted,
+    labels_of,
+    with_finalizer,
+    with_metadata,
+)
 
 UNSYNCED_SECONDS: Final = 1.0
 RECHECK_SECONDS: Final = 10.0

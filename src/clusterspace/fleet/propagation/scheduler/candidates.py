@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.apis.clusters import CLUSTERS, taints_of
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedQuantity
 from clusterspace.fleet.propagation.scheduler.affinities import Traits, traits_of
-from clusterspace.kube.objects import Object, find_at
+from clusterspace.kube.objects import Object, find_at, is_being_deleted
 from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
 
 Amounts: TypeAlias = Mapping[str, Quantity]

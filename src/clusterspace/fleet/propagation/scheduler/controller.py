@@ -25,10 +25,7 @@ from clusterspace.apis.confinement import why_not_carried
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -37,6 +34,8 @@ from clusterspace.controllers.reconcile import (
     Watch,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.fleet.propagation.scheduler.candidates import (
     KnownClusters,
     candidate_of,

@@ -13,7 +13,6 @@ import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import clusters_of, placement_of, replicas_of, template_of
-from clusterspace.controllers.finalizers import is_being_deleted
 from clusterspace.fleet.propagation.scheduler.affinities import (
     AffinityGroup,
     ClusterAffinity,
@@ -22,7 +21,7 @@ from clusterspace.fleet.propagation.scheduler.affinities import (
     read_groups,
 )
 from clusterspace.fleet.propagation.scheduler.candidates import Amounts, read_amounts
-from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of
+from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted, labels_of
 from clusterspace.kube.quantities import Quantity
 from clusterspace.kube.times import parse_time
 

@@ -19,11 +19,7 @@ from clusterspace.apis.works import Report, binding_key_of, report_of
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import is_being_deleted
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -33,6 +29,8 @@ from clusterspace.controllers.reconcile import (
     more_than_status_changed,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
@@ -41,7 +39,7 @@ from clusterspace.fleet.propagation.templates import (
 )
 from clusterspace.fleet.propagation.works.writing import BY_BINDING, WORK_INDEXES
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
-from clusterspace.kube.objects import Object, find_at
+from clusterspace.kube.objects import Object, find_at, is_being_deleted
 
 SETTLE_SECONDS: Final = 0.2
 """How long to wait for the other clusters: they answer at about the same time, mostly."""

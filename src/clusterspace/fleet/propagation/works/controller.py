@@ -26,18 +26,8 @@ from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLIC
 from clusterspace.apis.works import binding_key_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
-from clusterspace.controllers.caches import IndexKeys
-from clusterspace.controllers.commit import commit
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.finalizers import (
-    ensure_finalizer,
-    finalizers_of,
-    is_being_deleted,
-    release,
-)
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import (
+from clusterspace.controllers.commit import commit, ensure_finalizer, release
+from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
@@ -47,6 +37,8 @@ from clusterspace.controllers.reconcile import (
     more_than_status_changed,
     request_for,
 )
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
 from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, kept_clusters, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
@@ -72,7 +64,9 @@ from clusterspace.fleet.propagation.works.writing import (
 from clusterspace.kube.conditions import FALSE, Condition, remove_condition, set_condition
 from clusterspace.kube.objects import (
     Object,
+    finalizers_of,
     find_at,
+    is_being_deleted,
     namespace_of,
     resource_version_of,
     uid_of,

@@ -37,7 +37,6 @@ from clusterspace.apis.policies import OVERWRITE
 from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_of, manifests_of
 from clusterspace.apis.works import preserves_resources as work_preserves_resources
 from clusterspace.client.requests import key_of
-from clusterspace.controllers.finalizers import is_being_deleted, with_finalizer
 from clusterspace.fleet.propagation.bindings import find_share, is_suspended, share_completions
 from clusterspace.fleet.propagation.overrides import (
     Overridden,
@@ -49,11 +48,13 @@ from clusterspace.fleet.propagation.scheduler.affinities import Traits
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,
     namespace_of,
     uid_of,
+    with_finalizer,
     with_metadata,
     with_value,
 )

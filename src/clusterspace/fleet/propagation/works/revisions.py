@@ -28,8 +28,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.apis.interpreter.kinds import SECRET, kind_of
 from clusterspace.client.raw_objects import decode_object
 from clusterspace.client.resources import Reader
-from clusterspace.controllers.caches import IndexKeys
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches, IndexKeys
 from clusterspace.errors import Conflict, StaysHome
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,

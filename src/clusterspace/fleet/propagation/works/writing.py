@@ -12,10 +12,8 @@ from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.works import binding_key_of, cluster_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions
-from clusterspace.controllers.caches import IndexKeys
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.hub_caches import HubCaches
-from clusterspace.controllers.informers import OwnWrites
+from clusterspace.controllers.informers import HubCaches, IndexKeys, OwnWrites
 from clusterspace.errors import (
     AlreadyExists,
     BadRequest,

@@ -4,8 +4,8 @@ import msgspec
 from tests.unit.fleet.membership.fleet_objects import node, pod
 from tests.unit.fleet.membership.member_clusters.invitations import condition, internal
 
+from clusterspace.controllers.controller import more_than_status_changed
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import more_than_status_changed
 from clusterspace.fleet.membership.health import Health, State
 from clusterspace.fleet.membership.member_clusters.agent import (
     healthy_condition,

@@ -6,8 +6,8 @@ import pytest
 from clusterspace.apis import stamps
 from clusterspace.apis.works import manifests_of
 from clusterspace.client.raw_objects import decode_object
+from clusterspace.controllers.controller import Request
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Request
 from clusterspace.fleet.propagation.namespaces.controller import (
     namespace_of_strayed,
     outline_for_namespace,

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.fleet.propagation.works.work_objects import binding, work
 
 from clusterspace.apis.works import Report, identifier_of, manifests_of
-from clusterspace.controllers.reconcile import Request
+from clusterspace.controllers.controller import Request
 from clusterspace.fleet.propagation.statuses.controller import (
     PATIENCE_SECONDS,
     Patience,

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from tests.unit.fleet.propagation.works.work_objects import binding, work
 
+from clusterspace.controllers.controller import Request, more_than_status_changed
 from clusterspace.controllers.informers import Update
-from clusterspace.controllers.reconcile import Request, more_than_status_changed
 from clusterspace.fleet.propagation.scheduler.candidates import has_new_traits
 from clusterspace.fleet.propagation.statuses.controller import binding_of_reporting
 from clusterspace.fleet.propagation.works.controller import (

@@ -11,7 +11,7 @@ from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.propagation.works.writing import KnownWorks
 from clusterspace.kube.objects import Object, resource_version_of
 from clusterspace.testing.clocks import ManualClock

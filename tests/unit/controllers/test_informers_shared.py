@@ -10,7 +10,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.raw_objects import read_raw_object
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.hub_caches import HubCaches
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.kube.objects import Object, labels_of, name_of
 from clusterspace.testing.builders import CONFIG_MAPS, SECRETS, config_map
 from clusterspace.testing.clocks import ManualClock

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from clusterspace.aio.tasks import Supervisor
-from clusterspace.controllers.background import keep_all, restarts
+from clusterspace.aio.tasks import Supervisor, keep_all, restarts
 from clusterspace.errors import TaskFailed
 from clusterspace.testing.clocks import ManualClock
 

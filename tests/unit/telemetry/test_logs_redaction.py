@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.telemetry.redaction import REDACTED, redact, redact_fields, redact_text
+from clusterspace.telemetry.logs import REDACTED, redact, redact_fields, redact_text
 
 CANARY = "c4n4ryc4n4ryc4n4ry"
 JWT = f"eyJhbGciOiJSUzI1NiJ9.{CANARY}.{CANARY}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.telemetry.request_ids import (
+from clusterspace.telemetry.logs import (
     accept_request_id,
     current_request_id,
     make_request_id,
