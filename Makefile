@@ -6,6 +6,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
+# What was compiled once is kept, whatever the shell says: else each start compiles it all again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # `make bench store` runs one benchmark: the words after `bench` are its names, not targets.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))
   BENCHES := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))

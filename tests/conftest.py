@@ -7,11 +7,13 @@ says so by taking `logged_errors`, and sees them there.
 
 import asyncio
 import atexit
+import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import hypothesis
@@ -26,7 +28,23 @@ hypothesis.settings.register_profile("default", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("default")
 
+# What was compiled once is kept, whatever the shell says: every worker and hundreds of processes
+# would compile all of it again, which takes longer than most of what they do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 _errors: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Have the garbage collector look at tests, and not at the thousands that wait their turn."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _hold_lifeline() -> None:

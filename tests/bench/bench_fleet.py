@@ -9,6 +9,7 @@ asks all members itself, at once: no server in between could be faster than that
 """
 
 import asyncio
+import gc
 import http.client
 import multiprocessing
 import os
@@ -79,6 +80,7 @@ async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) ->
             settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
             await stack.enter_async_context(running_hub(settings))
             await _fill(settings_in(home, name))
+        gc.freeze()  # as a member in a process of its own does
         pipe.send(None)
         await asyncio.to_thread(pipe.recv)
 

@@ -1,6 +1,7 @@
 """Members and controllers as processes of their own, for benchmarks of a whole fleet."""
 
 import asyncio
+import gc
 import multiprocessing
 import re
 import subprocess
@@ -95,5 +96,6 @@ async def _serve_sims(directory: Path, members: Sequence[str], pipe: Pipe) -> No
         for name in members:
             settings = SimSettings(name, directory / name, nodes=1)
             await stack.enter_async_context(running_sim(settings))
+        gc.freeze()  # as a member in a process of its own does
         pipe.send(None)
         await asyncio.to_thread(pipe.recv)

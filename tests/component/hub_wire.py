@@ -272,12 +272,6 @@ async def hub_here(
             client.close()
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a hub that starts from compiled files, as an installed one does."""
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": str(ROOT / ".pytest_cache" / "bytecode")}
-
-
 class HubProcess:
     """A hub as a user starts it, and what a user can do to it."""
 
@@ -293,7 +287,6 @@ class HubProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *command, *options],
                 cwd=ROOT,
-                env=environment(),
                 stdout=log,
                 stderr=log,
             )

@@ -111,8 +111,6 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         # we log in with at the hub is nobody else's.
         content = kubeconfig_of({FLEET_CONTEXT: url}, authority.pair.certificate, AuthInfo())
         write_private(installation.kubeconfig, content)
-        # What is alive now stays alive: the collector need not look at it again.
-        gc.freeze()
         yield RunningFleet(url, fleet)
 
 
@@ -141,6 +139,7 @@ async def serve_until_stopped(settings: FleetSettings) -> None:
     async with running_fleet(settings) as running:
         kubeconfig = Installation(settings.data_dir).kubeconfig
         command = f"KUBECONFIG={kubeconfig}:KUBECONFIG_OF_THE_HUB kubectl"
+        gc.freeze()  # what is alive now stays alive: the collector need not look at it again
         _log.info("fleet is ready", url=running.url, connect_with=command)
         await stopped.wait()
         _log.info("fleet is stopping")

@@ -125,8 +125,6 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         installation.write_component_kubeconfigs(authority, url, clock.now())
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now())
-        # What is alive now stays alive: the collector need not look at it again.
-        gc.freeze()
         yield RunningHub(url, hub, installation, authority, context)
 
 
@@ -135,6 +133,9 @@ async def serve_until_stopped(settings: HubSettings) -> None:
     stopped = stop_event()
     async with running_hub(settings) as running:
         command = f"kubectl --kubeconfig {running.installation.kubeconfig}"
+        # What is alive now stays alive: the collector need not look at it again. True of a process
+        # with one hub; where many come and go, each would keep what the last one left.
+        gc.freeze()
         _log.info("hub is ready", url=running.url, connect_with=command)
         await stopped.wait()
         _log.info("hub is stopping")

@@ -130,7 +130,6 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         stack.push_async_callback(drain)
         app.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now(), name=settings.name)
-        gc.freeze()
         yield url
 
 
@@ -143,6 +142,7 @@ async def serve_until_stopped(settings: SimSettings) -> None:
     stopped = stop_event()
     async with running_sim(settings) as url:
         command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
+        gc.freeze()  # what is alive now stays alive: the collector need not look at it again
         _log.info("member is ready", member=settings.name, url=url, connect_with=command)
         await stopped.wait()
         _log.info("member is stopping", member=settings.name)

@@ -1,5 +1,7 @@
 """Everything a kube-apiserver refuses a CustomResourceDefinition for, in its words."""
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -107,13 +109,30 @@ def _distinct_fields(versions: list[Object]) -> Iterator[tuple[str, Object]]:
         yield f"spec.versions[{index}]", own
 
 
+_sound: OrderedDict[bytes, None] = OrderedDict()
+"""Digests of the schemas that were found sound last. To check one takes many times as long as to
+read it, and most come again: after a dry run, after a deletion, or for the next hub in a process.
+"""
+_SOUND_AT_MOST: Final = 256
+
+
 def check_schema(raw_schema: Any, place: str) -> tuple[Cause, ...]:
     """Return the causes to refuse a schema for or, if the schema is sound, its rules."""
+    digest = hashlib.sha256(msgspec.json.encode(raw_schema)).digest()
+    if digest in _sound:
+        _sound.move_to_end(digest)
+        return ()
     try:
         found = check_structural(raw_schema, path=place)
     except MalformedSchema as malformed:
         return (causes.invalid(malformed.place or place, "", malformed.message),)
-    return found or check_rule_definitions(raw_schema, path=place)
+    found = found or check_rule_definitions(raw_schema, path=place)
+    if not found:
+        # Only what is sound is kept: the causes name the place, which may be another next time.
+        _sound[digest] = None
+        if len(_sound) > _SOUND_AT_MOST:
+            _sound.popitem(last=False)
+    return found
 
 
 def _check_scale(scale: Object, place: str) -> Iterator[Cause]:

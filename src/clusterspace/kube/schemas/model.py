@@ -473,11 +473,15 @@ def _refuse_unusable(raw: Mapping[str, Any], place: str) -> None:
 
 def subschemas(raw: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the schemas directly below a well-shaped one, each with the way to it."""
+    if raw.keys().isdisjoint(_WITH_SCHEMAS):
+        return []  # as most are: a large definition has thousands of leaves
     found: list[tuple[str, Any]] = []
     for keyword in _WITH_SCHEMAS:
         value = raw.get(keyword)
+        if value is None:
+            continue
         if keyword in _WITH_NAMED_SCHEMAS:
-            named = cast("Mapping[str, Any]", value or {})
+            named = cast("Mapping[str, Any]", value)
             found += ((f"{keyword}[{name}]", child) for name, child in named.items())
         elif isinstance(value, list):
             listed = cast("list[Any]", value)

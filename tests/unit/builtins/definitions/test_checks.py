@@ -2,7 +2,11 @@ from typing import Any
 
 import pytest
 
-from clusterspace.builtins.definitions.checks import validate_definition, validate_definition_update
+from clusterspace.builtins.definitions.checks import (
+    check_schema,
+    validate_definition,
+    validate_definition_update,
+)
 from clusterspace.builtins.strategies.creation import with_stored_version
 
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
@@ -194,3 +198,16 @@ def test_a_schema_that_was_taken_once_is_not_refused_later():
     odd = {"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}}
     old = _established(_definition(versions=[{**VERSION, "schema": odd}]))
     assert validate_definition_update(old, old) == ()
+
+
+def test_a_schema_that_was_sound_is_looked_at_again_when_it_changes():
+    sound = {"type": "object", "properties": {"spec": {"type": "object"}}}
+    unsound = {"type": "object", "properties": {"spec": {}}}
+
+    first = [check_schema(each, "here") for each in (sound, sound, unsound)]
+
+    assert first[:2] == [(), ()]
+    assert [cause.field for cause in first[2]] == ["here.properties[spec].type"]
+    assert [cause.field for cause in check_schema(unsound, "there")] == [
+        "there.properties[spec].type"
+    ]
