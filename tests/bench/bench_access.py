@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-import uvloop
 from tests.component.hub_access_site import hub_site
 from tests.component.serving.certificates import Authority
 
+from clusterspace.aio import event_loop
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.access.grants import Binding, Grants, NamespacedName, RoleCache, Subject
 from clusterspace.apiserver.access.rbac import Rule
@@ -126,7 +126,7 @@ async def serve(pipe: Pipe, certificates: Path) -> None:
 
 
 def run_server(pipe: Pipe, certificates: Path) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
         runner.run(serve(pipe, certificates))
 
 
@@ -180,7 +180,7 @@ def measure_share(certificates: Path) -> float:
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=run_server, args=(theirs, certificates), daemon=True)
     process.start()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
         guarded, unguarded = runner.run(compare(ours, certificates))
     process.join()
     share = (guarded - unguarded) / guarded

@@ -28,12 +28,12 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import uvloop
 from tests.bench.api_servers import running_hub as running_hub_process
 from tests.bench.api_servers import usage_of
 from tests.bench.bench_hub import pod
 from tests.component.hub_wire import ADMIN, TOKENS
 
+from clusterspace.aio import event_loop
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.settings import ConnectionSettings
@@ -67,7 +67,7 @@ MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
     """Run members in this process until the pipe says something."""
     configure(Format.JSON, Level.ERROR, sys.stderr)
-    uvloop.run(_serve_members(directory, members, pipe))
+    event_loop.run(_serve_members(directory, members, pipe))
 
 
 async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:

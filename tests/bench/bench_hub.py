@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvloop
 from tests.bench.api_servers import ApiServer, find_kubernetes, running_hub, running_kubernetes
 from tests.component.hub_wire import ADMIN, HubClient, config_map, request_bytes
 from tests.component.serving.wire import RawClient
+
+from clusterspace.aio import event_loop
 
 PODS = 5_000
 POD_BYTES = 4_000
@@ -291,7 +292,7 @@ def main() -> None:
             beside = directory / "kubernetes"
             beside.mkdir()
             servers.append(stack.enter_context(running_kubernetes(beside, assets)))
-        print_figures(uvloop.run(measure(servers, directory)), servers)
+        print_figures(event_loop.run(measure(servers, directory)), servers)
 
 
 if __name__ == "__main__":

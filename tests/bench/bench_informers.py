@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 
 import msgspec
-import uvloop
 
+from clusterspace.aio import event_loop
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.raw_objects import read_page
@@ -141,7 +141,7 @@ async def serve(pipe: Pipe) -> None:
 
 
 def run_server(pipe: Pipe) -> None:
-    uvloop.run(serve(pipe))
+    event_loop.run(serve(pipe))
 
 
 async def follow(port: int, begin: Callable[[], None], *, reconciles: bool) -> None:
@@ -200,7 +200,7 @@ def main() -> None:
     process.start()
     port = ours.recv()
     for reconciles in (False, True):
-        uvloop.run(follow(port, lambda: ours.send(None), reconciles=reconciles))
+        event_loop.run(follow(port, lambda: ours.send(None), reconciles=reconciles))
         ours.send(None)
     process.terminate()
     process.join()

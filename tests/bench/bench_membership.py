@@ -17,7 +17,6 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvloop
 from tests.bench.api_servers import ApiServer, Usage, free_port, running_hub, usage_of
 from tests.bench.fleet_processes import (
     running_controllers,
@@ -26,6 +25,7 @@ from tests.bench.fleet_processes import (
     sim_settings,
 )
 
+from clusterspace.aio import event_loop
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
@@ -228,7 +228,7 @@ def main() -> None:
         directory = Path(name)
         hub = stack.enter_context(running_hub(directory / "hub"))
         try:
-            uvloop.run(measure(directory, hub))
+            event_loop.run(measure(directory, hub))
         except NotInTime as late:
             sys.exit(f"membership: {late}")
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvloop
 from tests.bench.api_servers import ApiServer, Usage, find_kubernetes, running_hub, usage_of
 from tests.bench.fleet_processes import find_series, series_of
 from tests.bench.propagation_fleet import (
@@ -45,6 +44,7 @@ from tests.bench.propagation_fleet import (
     watching,
 )
 
+from clusterspace.aio import event_loop
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ApiRequest, ResourcePath
@@ -267,7 +267,7 @@ def run(measure: Measure, start: Start) -> None:
         directory = Path(name)
         hub = stack.enter_context(running_hub(directory / "hub"))
         members = stack.enter_context(start(directory))
-        uvloop.run(measure(directory, hub, members))
+        event_loop.run(measure(directory, hub, members))
 
 
 def main() -> None:

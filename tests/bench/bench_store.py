@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvloop
-
+from clusterspace.aio import event_loop
 from clusterspace.apiserver.store.files import StoreFile
 from clusterspace.apiserver.store.interface import Event, EventType, KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
@@ -172,7 +171,7 @@ def main() -> None:
     """Measure in the given directory, or in a temporary one."""
     given = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory(dir=given) as directory:
-        print_figures(uvloop.run(measure(Path(directory))))
+        print_figures(event_loop.run(measure(Path(directory))))
 
 
 if __name__ == "__main__":

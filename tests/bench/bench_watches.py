@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-import uvloop
 from tests.bench.api_servers import ApiServer, running_hub, usage_of
 from tests.bench.bench_fleet import join_all, running_fleet, settings_in
 from tests.bench.bench_hub import pod
 from tests.component.hub_wire import HubClient, WatchStream, config_map, tls_of
 
+from clusterspace.aio import event_loop
 from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.fleet.gateway.names import Naming, Subject
@@ -238,7 +238,7 @@ def main() -> None:
         asyncio.run(join_all(directory, directory / "hub", MEMBERS))
         kubeconfig = directory / "hub" / "kubeconfig"
         fleet = stack.enter_context(running_fleet(directory / "fleet", kubeconfig))
-        uvloop.run(measure(Scene(directory, members, fleet)))
+        event_loop.run(measure(Scene(directory, members, fleet)))
     measure_vectors()
 
 

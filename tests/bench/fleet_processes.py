@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
-import uvloop
-
+from clusterspace.aio import event_loop
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.roots.settings import SimSettings
@@ -87,7 +86,7 @@ def find_series(page: str, metric: str) -> dict[str, float]:
 
 def _run_sims(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
     configure(Format.JSON, Level.ERROR, sys.stderr)
-    uvloop.run(_serve_sims(directory, members, pipe))
+    event_loop.run(_serve_sims(directory, members, pipe))
 
 
 async def _serve_sims(directory: Path, members: Sequence[str], pipe: Pipe) -> None:

@@ -14,12 +14,12 @@ from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Response, refusal
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.spdy_frames import DICTIONARY
 from clusterspace.errors import ApiError
 from clusterspace.kube.objects import Object
 from clusterspace.sim import pods
 from clusterspace.sim.api import Mirror
 from clusterspace.sim.pod_subresources import Containers, PodSubresources
-from clusterspace.sim.streams.spdy import DICTIONARY
 
 PATIENCE = 10.0
 POD: Object = {

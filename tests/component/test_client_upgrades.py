@@ -200,9 +200,12 @@ async def test_a_tunnel_goes_through_the_proxy_with_tls_inside(tmp_path: Path):
         host, _, port = target.decode().partition(":")
         inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(pump(reader, inner_writer))
-            group.create_task(pump(inner_reader, writer))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(pump(reader, inner_writer))
+                group.create_task(pump(inner_reader, writer))
+        finally:
+            inner_writer.close()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while content := await reader.read(65536):

@@ -34,16 +34,12 @@ def serve(
     work: Callable[[], Coroutine[Any, Any, None]], log_format: str, *, port: int | None = None
 ) -> None:
     """Run a server or controllers in this process until they end; logs go to standard error."""
-    import asyncio
-
-    import uvloop
-
+    from clusterspace.aio import event_loop
     from clusterspace.telemetry.logs import Format, Level, configure
 
     configure(Format(log_format), Level.INFO, sys.stderr)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work())
+        event_loop.run(work())
     except (ClusterspaceError, OSError) as error:
         sentence = sentence_of(error)
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:

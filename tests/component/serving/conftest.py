@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-import uvloop
 from tests.component.serving.certificates import Authority
 from tests.component.serving.wire import LoggedErrors, Pki
 
+from clusterspace.aio.event_loop import new_event_loop
+
 
 def pytest_asyncio_loop_factories() -> dict[str, object]:
-    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    return {"ours": new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture(autouse=True)

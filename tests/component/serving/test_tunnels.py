@@ -20,8 +20,9 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.testing.steps import until
 
 PODS = "/api/v1/namespaces/default/pods/web"
-EXEC = request(
-    "POST", f"{PODS}/exec", "Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0"
+# Of a port only bytes pass. What passes of a command is read, for it must not just end.
+FORWARD = request(
+    "POST", f"{PODS}/portforward", "Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0"
 )
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
@@ -83,7 +84,7 @@ async def test_an_end_said_by_the_client_reaches_the_far_end_which_may_still_ans
 
     async with passing_on(Far(count)) as run:
         client = await run.client()
-        await client.send(EXEC + b"a line")
+        await client.send(FORWARD + b"a line")
         assert (await client.head())[0] == 101
         client.writer.write_eof()
 
@@ -97,7 +98,7 @@ async def test_the_last_words_of_the_far_end_arrive_before_its_end() -> None:
 
     async with passing_on(Far(say)) as run:
         client = await run.client()
-        await client.send(EXEC)
+        await client.send(FORWARD)
 
         _, _, said = (await client.rest()).partition(b"\r\n\r\n")
         assert said == PIECE * 16
@@ -118,7 +119,7 @@ async def test_a_client_that_does_not_read_stops_the_far_end_and_loses_nothing()
     async with passing_on(Far(flood)) as run:
         client = await run.client()
         client.stop_reading()
-        await client.send(EXEC)
+        await client.send(FORWARD)
         await _wait_until_still(lambda: sent)
         assert 0 < sent < MOST_AHEAD
 
@@ -145,7 +146,7 @@ async def test_a_far_end_that_does_not_read_stops_the_client() -> None:
 
     async with passing_on(Far(sleep_first)) as run:
         client = await run.client()
-        await client.send(EXEC)
+        await client.send(FORWARD)
         await client.head()
 
         async def send() -> None:
@@ -176,7 +177,7 @@ async def test_the_last_words_of_a_client_arrive_and_then_the_far_end_is_left(
     far = Far(listen)
     async with passing_on(far, pki if over_tls else None) as run:
         client = await run.client()
-        await client.send(EXEC)
+        await client.send(FORWARD)
         await client.head()
         await client.send(PIECE)
         client.close()
@@ -195,7 +196,7 @@ async def test_a_refused_upgrade_is_a_status_and_nobody_speaks_again_on_either_c
     far = Far(refuse)
     async with passing_on(far) as run:
         client = await run.client()
-        await client.send(EXEC)
+        await client.send(FORWARD)
         answer = await client.answer()
         await client.send(request("GET", "/version"))
 
@@ -213,7 +214,7 @@ async def test_a_cluster_that_does_not_know_us_is_not_the_client_s_fault() -> No
         await writer.drain()
 
     async with passing_on(Far(refuse)) as run:
-        answer = await run.ask(EXEC)
+        answer = await run.ask(FORWARD)
 
     assert answer.status == 503
     assert "does not accept the credentials" in answer.status_message()

@@ -15,5 +15,6 @@ users.py          users, whom a certificate names, who a user of the hub is at a
 bodies.py, documents.py  what clients send
 negotiation.py, responses.py  the answer
 relays.py         or another cluster's answer, passed on as it is; shells, as bytes
+stream_endings.py, spdy_frames.py  that a relayed command ends with its status, or an error
 foreign_answers.py  what of such an answer reaches the client, and what never does
 """

@@ -16,6 +16,7 @@ the end of its reader.
 import asyncio
 import enum
 import math
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -42,6 +43,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _HIJACK_BUFFER = 64 * 1024
+_HUNG_UP = frozenset({7, 8})
+"""States of a connection whose peer has closed: CLOSE, CLOSE_WAIT in <netinet/tcp.h>."""
 
 
 class Mode(enum.Enum):
@@ -214,6 +217,8 @@ class Connection(asyncio.Protocol):
             self._site.observer.connection_stalled()
             self.abort()
             return
+        if self._reader is not None and self.is_connected and self._has_hung_up():
+            self._note_disconnected()
         if now < self._deadline:
             return
         # Every deadline acts once; whoever goes on sets the next.
@@ -228,6 +233,21 @@ class Connection(asyncio.Protocol):
             requests.body.fail(HttpViolation(408, "the request body took too long to arrive"))
         elif requests.body.is_expected:
             self._set_deadline(self._site.limits.body_window_seconds)
+
+    def _has_hung_up(self) -> bool:
+        """Whether the client of a hijacked connection left while nobody reads what it sent.
+
+        Its end stands behind that, unread, and would be noticed only with it. Over plain TCP it
+        may have ended its half and listen.
+        """
+        if self._transport.is_reading() or self._transport.can_write_eof():
+            return False
+        connected = self._transport.get_extra_info("socket")
+        if connected is None or not hasattr(socket, "TCP_INFO"):
+            return False
+        with suppress(OSError):
+            return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _HUNG_UP
+        return True
 
     def trust(self) -> None:
         """Take the client for somebody we know; strangers cannot push it out any more."""
@@ -244,7 +264,9 @@ class Connection(asyncio.Protocol):
         """End the handler and cut the connection."""
         if self._task is not None:
             self._task.cancel()
-        self.abort()
+        if self._task is None or self._reader is None:
+            self.abort()
+        # Who hijacked has a moment to tell the client that this is no end; `_serve` cuts then.
 
     def _set_deadline(self, seconds: float) -> None:
         self._deadline = self._loop.time() + seconds
@@ -284,6 +306,10 @@ class Connection(asyncio.Protocol):
     async def drain(self) -> None:
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         await self._writer.drain()
+
+    async def flush(self) -> None:
+        """Wait until everything written has been taken, or the peer has gone."""
+        await self._writer.flush()
 
     def be_patient(self) -> None:
         """Do not cut a peer that stops reading, for as long as it is there."""
@@ -402,6 +428,8 @@ class Connection(asyncio.Protocol):
         """Go on to the next request, or close; not before this answer has left our buffer."""
         with suppress(ConnectionResetError):
             await self._writer.drain()
+        if self._closes or self._site.is_draining:
+            await self._writer.flush()
         # No await from here on: the connection goes from this request to its next state in one
         # step, so that no callback finds it between the two.
         self._task = None

@@ -31,6 +31,7 @@ from clusterspace.apiserver.http.middleware.limits import is_long_running
 from clusterspace.apiserver.http.negotiation import text_accepted
 from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
 from clusterspace.apiserver.http.response_writer import Hijacked
+from clusterspace.apiserver.http.stream_endings import Ending, ending_of
 from clusterspace.client.answer_memory import Hold
 from clusterspace.client.answers import AnswerStream, failure_of, unreadable
 from clusterspace.client.connection import Connection
@@ -84,6 +85,8 @@ _REVIEW_BYTES: Final = 64 * 1024
 _SWITCH_SECONDS: Final = 30.0
 _LAST_WORDS_SECONDS: Final = 10.0
 """What a client sent before it left is still delivered, but not to a program that never reads."""
+_CUT_SECONDS: Final = 0.5
+"""How long a client has to take the news that its stream is cut."""
 _READ_SIZE: Final = 64 * 1024
 
 
@@ -170,7 +173,7 @@ def is_short(answer: AnswerStream) -> bool:
 
 
 async def pass_back(context: RequestContext, passage: Passage, answer: AnswerStream) -> None:
-    """Send an answer on, bit by bit; one that breaks off is cut, not ended."""
+    """Send an answer on, bit by bit; one that breaks off is cut where it broke, not ended."""
     require_encoding(passage.cluster, answer.headers)
     headers = headers_to_return(context, answer.headers, passage.speaker)
     stream = context.request.start_stream(answer.status, headers)
@@ -184,7 +187,7 @@ async def pass_back(context: RequestContext, passage: Passage, answer: AnswerStr
             stream.write(piece)
             await stream.drain()
     except ClusterError:
-        stream.abort()
+        await stream.cut()
         return
     stream.end()
 
@@ -327,9 +330,14 @@ async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) 
             raise CredentialsUnusable(passage.cluster, UNKNOWN_THERE) from error
         head = _switching(passage.cluster, far.headers)
         # From here on there is no HTTP answer any more: whatever fails cuts the connection.
+        version = far.headers.get(
+            "x-stream-protocol-version", far.headers.get("sec-websocket-protocol", "")
+        )
+        is_command = inner.resource == "pods" and inner.subresource in ("exec", "attach")
         near = context.request.hijack()
         near.write(head)
-        await _carry(context, near, far)
+        ending = ending_of(protocol, version, is_command=is_command)
+        await _carry(context, near, far, ending, passage.cluster)
 
 
 async def _require_create(context: RequestContext, passage: Passage, inner: RequestInfo) -> None:
@@ -382,37 +390,67 @@ def _switching(cluster: str, granted: Mapping[str, str]) -> bytes:
     return "\r\n".join(head).encode("latin-1")
 
 
-async def _carry(context: RequestContext, near: Hijacked, far: Tunnel) -> None:
+async def _carry(
+    context: RequestContext, near: Hijacked, far: Tunnel, ending: Ending, cluster: str
+) -> None:
     """Carry bytes until the cluster is done, or the client is gone and its last words are said.
 
         the cluster ends                        `down` ends; what the client still says is dropped
+        the cluster breaks off                  the same, and the client is told: see `Ending`
         the client ends its half (stdin)        `up` ends and ends the cluster's; `down` goes on
-        the client goes                         `up` has ten seconds to deliver what it has read
+        the client goes                         `up` delivers what it has read, while it is taken
+        we end it: rights were taken away       the client is told that this was no end
 
     Over TLS a client that ends its half cannot be told from one that has gone: `gone` is first.
     """
+    delivered = 0
+    is_whole = False
 
     async def carry_up() -> None:
-        with suppress(OSError):  # one end is gone, and with it the reason to go on
+        nonlocal delivered
+        with suppress(OSError):  # the cluster is gone; what it said before, `down` still reads
             while content := await near.reader.read(_READ_SIZE):
+                ending.note_sent(content)
                 await far.write(content)
+                delivered += len(content)
             far.end()
 
     async def carry_down() -> None:
-        with suppress(OSError):
+        nonlocal is_whole
+        try:
             while content := await far.read(_READ_SIZE):
-                near.write(content)
+                near.write(ending.pass_on(content))
                 await near.drain()
-            near.half_close()
+            is_whole = ending.is_complete
+        except OSError:
+            return  # one of the two broke off; if it is the client, there is nobody to tell
 
-    async with asyncio.TaskGroup() as group:
-        up = group.create_task(carry_up(), name="client to cluster")
-        down = group.create_task(carry_down(), name="cluster to client")
-        gone = group.create_task(context.request.wait_disconnected(), name="client leaves")
-        await asyncio.wait((up, down, gone), return_when=asyncio.FIRST_COMPLETED)
-        # A client that has said all it will may still listen.
-        await asyncio.wait((down, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not down.done():
-            await asyncio.wait((up,), timeout=_LAST_WORDS_SECONDS)
-        for each in (up, down, gone):
-            each.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            up = group.create_task(carry_up(), name="client to cluster")
+            down = group.create_task(carry_down(), name="cluster to client")
+            gone = group.create_task(context.request.wait_disconnected(), name="client leaves")
+            await asyncio.wait((up, down, gone), return_when=asyncio.FIRST_COMPLETED)
+            # A client that has said all it will may still listen.
+            await asyncio.wait((down, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not down.done():
+                before = -1
+                while not up.done() and delivered != before:
+                    before = delivered
+                    await asyncio.wait((up,), timeout=_LAST_WORDS_SECONDS)
+            for each in (up, down, gone):
+                each.cancel()
+    except asyncio.CancelledError:
+        near.write(ending.last_words("the stream was ended here before the command ended"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CUT_SECONDS):
+                await near.flush()
+        raise
+    if not near.is_connected:
+        return
+    if not is_whole:
+        why = f"cluster {cluster} broke the stream off before it said how the command ended"
+        near.write(ending.last_words(why))
+    await near.flush()
+    if not ending.is_complete:
+        near.abort()

@@ -18,6 +18,9 @@ _BATCH_BYTES = 128 * 1024
 """How much is given to the transport at once. TLS encrypts all it gets before it looks whether the
 peer keeps up, so a large answer in one write would be held twice, and hidden from `buffered`."""
 
+_FLUSH_SECONDS: Final = (0.001, 0.05)
+"""Between two looks whether a buffer is empty, at first and at most."""
+
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -76,6 +79,21 @@ class ResponseWriter:
             await self._writable.wait()
         if self._is_lost:
             raise ConnectionResetError("the peer has gone")
+
+    async def flush(self) -> None:
+        """Wait until the kernel has taken everything; return as well when the peer has gone.
+
+        Whoever closes TLS gives the peer a few seconds to say goodbye, after which what is left in
+        our buffers is dropped: nothing may be left in them.
+        """
+        loop = asyncio.get_running_loop()
+        wait = _FLUSH_SECONDS[0]
+        while self.buffered:
+            # No loop tells when the last byte has left, only when there is room for more.
+            if self._stalls_at == math.inf and not self._is_patient:
+                self.expect_progress(loop.time())
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _FLUSH_SECONDS[1])
 
     def pause(self, now: float) -> None:
         """Take the transport's word that its buffer is full."""
@@ -171,6 +189,10 @@ class Wire(Protocol):
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         ...
 
+    async def flush(self) -> None:
+        """Wait until everything written has been taken, or the peer has gone."""
+        ...
+
     def be_patient(self) -> None:
         """Do not cut a peer that stops reading, for as long as it is there."""
         ...
@@ -249,8 +271,17 @@ class Stream:
         self.write_framed(LAST_CHUNK)
         self._is_open = False
 
+    async def cut(self) -> None:
+        """Send what was written, then cut: the client has all there is, and sees that more was due.
+
+        Cut before the last chunk, and without a goodbye.
+        """
+        self._is_open = False
+        await self._wire.flush()
+        self._wire.abort()
+
     def abort(self) -> None:
-        """Cut the connection: the client sees an answer that is visibly incomplete."""
+        """Cut the connection at once: the client sees an answer that is visibly incomplete."""
         self._is_open = False
         self._wire.abort()
 
@@ -285,6 +316,10 @@ class Hijacked:
     async def drain(self) -> None:
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
         await self._wire.drain()
+
+    async def flush(self) -> None:
+        """Wait until everything written has been taken, or the peer has gone."""
+        await self._wire.flush()
 
     def half_close(self) -> None:
         """Tell the peer that no more will come; over TLS nothing happens until the handler ends."""

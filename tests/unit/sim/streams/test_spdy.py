@@ -4,8 +4,7 @@ import zlib
 
 import pytest
 
-from clusterspace.errors import StreamBroken
-from clusterspace.sim.streams.spdy import (
+from clusterspace.apiserver.http.spdy_frames import (
     DICTIONARY,
     Control,
     Data,
@@ -14,8 +13,9 @@ from clusterspace.sim.streams.spdy import (
     Kind,
     encode_control,
     encode_data,
-    read_frame,
 )
+from clusterspace.errors import StreamBroken
+from clusterspace.sim.streams.spdy import read_frame
 from clusterspace.sim.streams.upgrades import PipeReader
 
 

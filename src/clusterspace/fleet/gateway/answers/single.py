@@ -169,7 +169,7 @@ async def _relay_events(
                     await stream.drain()
         except ClusterError:
             # Cut, not ended: a client that saw an end would believe it had seen everything.
-            stream.abort()
+            await stream.cut()
             return None
         stream.end()
         return None
