@@ -50,9 +50,10 @@ from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.directory import Directory
 from clusterspace.fleet.gateway.identity import FleetAuthenticator
+from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.chains import fleet_handler, hub_handler
-from clusterspace.roots.connections import LIMITS, open_connections, user_settings
+from clusterspace.roots.connections import LIMITS, open_connections
 from clusterspace.roots.fleet import build_fleet
 from clusterspace.roots.hub_state import bootstrap, build_state
 from clusterspace.roots.installation import Installation

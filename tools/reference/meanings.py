@@ -23,6 +23,7 @@ KINDS: Final = {
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
     "clusterspace.fleet.membership.health": "Cluster",
+    "clusterspace.fleet.membership.impersonation": "Cluster",
     "clusterspace.fleet.membership.member_clusters": "MemberCluster",
     "clusterspace.fleet.membership.member_clusters.agent": "InternalMemberCluster",
     "clusterspace.fleet.membership.status": "Cluster",
@@ -112,6 +113,10 @@ TYPES: Final = {
     "FullyApplied": "Whether every Work of the binding is applied.",
     "Healthy": "Whether the cluster itself is well, as its agent sees it.",
     "HeartbeatReceived": "Whether the agent reports in time.",
+    "ImpersonationGranted": (
+        "Whether users of the hub reach the cluster under their own names; absent while they "
+        "always did."
+    ),
     "Joined": "Whether the agent says that it joined.",
     "Leaving": "What becomes of the resources on a member that leaves.",
     "NamesAccepted": "Whether no other kind has the names this one asks for.",
@@ -157,6 +162,8 @@ REASONS: Final = {
     "Completed": "The Job completed on all clusters.",
     "CompletionsReached": "All clusters succeeded.",
     "CreateExecutionSpaceSucceed": "The cluster's namespace for Works was made.",
+    "CredentialsRefused": "The cluster does not accept the hub's tokens.",
+    "CredentialsUnusable": "The hub has no credentials for users there that it may use.",
     "DeletionsPaused": "More deletions are due than is likely meant; they wait.",
     "DependencyPolicyConflict": "Bindings that require the same object disagree about it.",
     "Dispatching": "The Work is sent.",
@@ -165,6 +172,7 @@ REASONS: Final = {
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",
+    "Granted": "Users of the hub reach the cluster.",
     "HeartbeatLost": "The agent has not been heard for one and a half periods.",
     "HeartbeatReceived": "The agent reports in time.",
     "HubSuspectsItself": (
@@ -207,6 +215,7 @@ REASONS: Final = {
     "NotAllWorkAreAvailable": "Some objects on the cluster are not available yet.",
     "NotAllWorkHaveBeenApplied": "The cluster would not have some objects.",
     "NotAllowed": "Whoever asks may not have this certificate.",
+    "NotPermitted": "The cluster does not let the hub speak for its users; the message says why.",
     "NotTakenOver": "An object is there already, and the placement never takes over.",
     "OverriddenFailed": "An override could not be made.",
     "OverriddenPending": "Overrides are still being made.",
@@ -244,6 +253,8 @@ REASONS: Final = {
     "Success": "Clusters were found.",
     "SuspendDispatching": "Dispatching is suspended; the member keeps what it has.",
     "SyncFailed": "The object could not be applied on the member.",
+    "SyncImpersonationConfigFailed": "Users do not reach the cluster; the message says why.",
+    "SyncImpersonationConfigSucceed": "Users reach the cluster, or were just given the right to.",
     "SyncSucceed": "The object was applied on the member.",
     "SyncWorkFailed": "A Work could not be written.",
     "SyncWorkSucceed": "The Works are written.",

@@ -25,9 +25,10 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
 from clusterspace.fleet.execution.controller import Execution
-from clusterspace.fleet.membership.connections import MemberClients
+from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.impersonation import Impersonation
 from clusterspace.fleet.membership.leases import LeaseMonitor, MonitorSettings
 from clusterspace.fleet.membership.member_clusters.controller import (
     MemberClusterController,
@@ -95,6 +96,7 @@ def membership_controllers(
     caches: HubCaches,
     events: EventRecorder,
     members: MemberClients,
+    impersonators: MemberClients,
 ) -> tuple[Reconciler, ...]:
     """Return the controllers that watch over clusters, and let them leave."""
     clock = hub.connection.clock
@@ -102,6 +104,7 @@ def membership_controllers(
     return (
         ClusterController(hub, caches, events, members, clock),
         PushStatus(hub, caches, events, members, statuses),
+        Impersonation(hub, caches, events, members, impersonators, settings.status_seconds),
         LeaseMonitor(hub, caches, events, clock, settings.monitor),
         MemberClusterController(hub, caches, events, clock, settings.member_clusters),
     )
@@ -111,9 +114,12 @@ async def lead(settings: ControllersSettings, hub: ClusterClient, rules: Address
     """Run all controllers until cancelled: one leadership, with empty caches at its start."""
     clock, random = hub.connection.clock, SystemRandom()
     members = MemberClients(hub, lambda each: connect(each, clock), rules)
+    impersonators = MemberClients(
+        hub, lambda each: connect(each, clock), rules, read=read_user_settings
+    )
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
-    reconcilers = membership_controllers(settings, hub, caches, events, members)
+    reconcilers = membership_controllers(settings, hub, caches, events, members, impersonators)
     if settings.federation:
         reconcilers = (
             *reconcilers,
@@ -125,6 +131,7 @@ async def lead(settings: ControllersSettings, hub: ClusterClient, rules: Address
         await manager.run()
     finally:
         await members.close()
+        await impersonators.close()
 
 
 async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:

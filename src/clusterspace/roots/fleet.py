@@ -26,13 +26,13 @@ from clusterspace.fleet.gateway.identity import FleetAuthenticator, Gatekeeper, 
 from clusterspace.fleet.gateway.names import HUB
 from clusterspace.fleet.gateway.sessions import Sessions
 from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import connect, member_rules
 from clusterspace.roots.connections import (
     LIMITS,
     HubCredentials,
     open_connections,
-    user_settings,
     warn_of_full_rights,
 )
 from clusterspace.roots.installation import Installation, server_url, write_private

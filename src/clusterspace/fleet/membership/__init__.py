@@ -13,6 +13,7 @@ Join:
 Watch over:
     controller.py     finalizer, execution namespace and taints of every Cluster, and its leave
     status.py         one look at a member into Cluster.status; by the hub, or by an agent
+    impersonation.py  lets users reach members whoever joined them, and says where they cannot
     health.py         probes a member, and believes a change only when it lasts
     summaries.py      nodes and pods to how much room there is
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us

@@ -11,12 +11,17 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from clusterspace.apis.cluster_credentials import is_claimed, misuse_of
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, secret_ref_of
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, impersonator_ref_of, secret_ref_of
 from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem, problem_with_host
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, Reader
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
-from clusterspace.errors import AddressNotAllowed, CredentialsUnclaimed, CredentialsUnusable
+from clusterspace.errors import (
+    AddressNotAllowed,
+    CredentialsUnclaimed,
+    CredentialsUnusable,
+    UnusableKubeconfig,
+)
 from clusterspace.fleet.membership.names import SECRETS
 from clusterspace.kube.objects import Object, find_at, name_of
 
@@ -87,6 +92,52 @@ async def read_settings(hub: Reader, cluster: Object, rules: AddressRules) -> Co
     return settings_of(cluster, secret, rules)
 
 
+def user_settings(
+    rules: AddressRules,
+    cluster: Object,
+    own_secret: Object | None,
+    impersonator_secret: Object | None,
+) -> ConnectionSettings:
+    """Return how users reach a member; CredentialsUnusable says why they cannot.
+
+    The impersonator's Secret holds a token alone, so the member's authority is taken from the
+    Secret the hub itself works with. Both must be this Cluster's: an authority of somebody else's
+    would vouch for somebody else.
+    """
+    name = name_of(cluster)
+    if impersonator_secret is None:
+        raise CredentialsUnusable(name, "the hub holds no impersonator credentials for it")
+    for each in filter(None, (own_secret, impersonator_secret)):
+        require_own(cluster, each)
+    if own_secret is None and not find_at(cluster, "spec", "insecureSkipTLSVerification"):
+        # Anybody's authority would do without one, and the token goes where its own vouches.
+        raise CredentialsUnusable(name, "the hub holds no authority that vouches for it")
+    authority = find_at(own_secret or {}, "data", "caBundle")
+    data: Object = {"caBundle": authority, **(impersonator_secret.get("data") or {})}
+    try:
+        return settings_of(cluster, {**impersonator_secret, "data": data}, rules)
+    except UnusableKubeconfig as error:
+        raise CredentialsUnusable(name, f"its Cluster cannot be used: {error}") from error
+    except ValueError as error:
+        why = f"Secret {name_of(impersonator_secret)} on the hub cannot be read"
+        raise CredentialsUnusable(name, why) from error
+
+
+async def read_user_settings(
+    hub: Reader, cluster: Object, rules: AddressRules
+) -> ConnectionSettings:
+    """Read the credentials by which users reach a member, and return how."""
+    refs = (secret_ref_of(cluster), impersonator_ref_of(cluster))
+    own, impersonator = [
+        ref and await hub.find(ResourcePath(SECRETS, ref.namespace, ref.name)) for ref in refs
+    ]
+    return user_settings(rules, cluster, own, impersonator)
+
+
+ReadSettings: TypeAlias = Callable[[Reader, Object, AddressRules], Awaitable[ConnectionSettings]]
+"""Reads from the hub how a member is reached; ClusterError when that cannot be."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
     settings: ConnectionSettings
@@ -94,10 +145,20 @@ class _Open:
 
 
 class MemberClients:
-    """One client for each Push member, replaced when its address or credentials change."""
+    """One client for each member, replaced when its address or credentials change.
 
-    def __init__(self, hub: Reader, connect: Connect, rules: AddressRules) -> None:
+    They are the hub's own; read by `read_user_settings`, they are those of the impersonator.
+    """
+
+    def __init__(
+        self,
+        hub: Reader,
+        connect: Connect,
+        rules: AddressRules,
+        read: ReadSettings = read_settings,
+    ) -> None:
         self._hub = hub
+        self._read = read
         self._connect = connect
         self._rules = rules
         self._open: dict[str, _Open] = {}
@@ -107,7 +168,7 @@ class MemberClients:
         name = name_of(cluster)
         # Read every time: a token that was taken back, or tied to another address, is not used
         # once more only because a connection is open.
-        settings = await read_settings(self._hub, cluster, self._rules)
+        settings = await self._read(self._hub, cluster, self._rules)
         known = self._open.get(name)
         if known is not None and known.settings == settings:
             return known.member

@@ -302,10 +302,16 @@ def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return the objects on the member that one membership alone uses."""
     role = names.role(cluster_name)
     return (
+        *_impersonation_places(cluster_name),
         names.role_binding_place(role),
         names.account_place(names.service_account(cluster_name)),
         names.role_place(role),
     )
+
+
+def _impersonation_places(cluster_name: str) -> tuple[ResourcePath, ...]:
+    beside = names.impersonation_role(cluster_name)
+    return names.role_binding_place(beside), names.role_place(beside)
 
 
 def shared_places() -> tuple[ResourcePath, ...]:
@@ -323,11 +329,12 @@ def plan_removals(
 ) -> tuple[ResourcePath, ...]:
     """Return the objects to remove, in order.
 
-    The hub removes its own role and nothing else, for with the role its rights end; the member's
-    garbage collector removes what the role owns.
+    The hub removes its own role last, for with the role its rights end; the member's garbage
+    collector removes what the role owns. A role that another's join made stays, and so would what
+    our controllers made beside it: that goes first.
     """
     if not as_administrator:
-        return (names.role_place(names.role(cluster_name)),)
+        return (*_impersonation_places(cluster_name), names.role_place(names.role(cluster_name)))
     return (*own_places(cluster_name), *(() if is_shared else shared_places()))
 
 

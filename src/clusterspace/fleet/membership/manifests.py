@@ -24,7 +24,14 @@ from typing import Final, cast
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, KIND, PULL, PUSH, SYSTEM_LABELS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import names
-from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of, with_metadata
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    metadata_of,
+    name_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.resources import GroupVersionResource
 
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -36,12 +43,10 @@ _EVERYTHING: Final = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["get"]},
 )
+IMPERSONATED: Final = ("users", "groups", "serviceaccounts")
+"""What the gateway says of whom it acts for; see `MemberIdentities`."""
 _IMPERSONATION: Final = (
-    {
-        "apiGroups": [""],
-        "resources": ["users", "groups", "serviceaccounts"],
-        "verbs": ["impersonate"],
-    },
+    {"apiGroups": [""], "resources": list(IMPERSONATED), "verbs": ["impersonate"]},
 )
 
 
@@ -111,6 +116,29 @@ def impersonator_role(hub_id: str, role: Object) -> Object:
     place = names.role_place(names.IMPERSONATOR)
     body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     return {**with_owner(body, role), "rules": list(_IMPERSONATION)}
+
+
+def impersonation_role(cluster_name: str, hub_id: str, role: Object | None) -> Object:
+    """Return the role beside the impersonator's own, where others write that and grant less."""
+    place = names.role_place(names.impersonation_role(cluster_name))
+    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
+    owned = body if role is None else with_owner(body, role)
+    return {**owned, "rules": list(_IMPERSONATION)}
+
+
+def lets_impersonate(role: Object, binding: Object) -> bool:
+    """Whether a role and its binding let the impersonator act for whomever the hub says."""
+    account = {"kind": "ServiceAccount", "name": names.IMPERSONATOR, "namespace": CLUSTER_NAMESPACE}
+    subjects = cast("list[Object]", binding.get("subjects") or [])
+    is_bound = any(account.items() <= each.items() for each in subjects)
+    granted: set[str] = set()
+    for rule in cast("list[Object]", role.get("rules") or []):
+        # A rule with names, as Karmada writes them, is for these and nobody else.
+        verbs, groups = set(rule.get("verbs") or ()), set(rule.get("apiGroups") or ())
+        if not rule.get("resourceNames") and verbs & {"impersonate", "*"} and groups & {"", "*"}:
+            granted |= set(rule.get("resources") or ())
+    is_ours = find_at(binding, "roleRef", "name") == name_of(role)
+    return is_bound and is_ours and ("*" in granted or granted >= set(IMPERSONATED))
 
 
 def role_binding(role: Object, account: str, hub_id: str) -> Object:

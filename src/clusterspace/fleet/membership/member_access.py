@@ -249,6 +249,24 @@ def refuse_expired(cluster_name: str, certificate: bytes, now: float) -> None:
         raise CannotJoin(cluster_name, why)
 
 
+async def not_impersonated(as_impersonator: Client) -> tuple[str, ...]:
+    """Return for what the member does not let the impersonator stand; nothing when all is well.
+
+    The member itself is asked, by whatever it decides: roles, or a webhook.
+    """
+    missing: list[str] = []
+    for resource in manifests.IMPERSONATED:
+        review = {
+            "apiVersion": _REVIEWS.api_version,
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": "impersonate", "resource": resource}},
+        }
+        answer = await as_impersonator.create(ResourcePath(_REVIEWS), review)
+        if find_at(answer, "status", "allowed") is not True:
+            missing.append(resource)
+    return tuple(missing)
+
+
 class MemberAccess:
     """Gives one hub access to one member, with the rights of the member's administrator."""
 
@@ -302,17 +320,36 @@ class MemberAccess:
         place = names.role_place(name)
         desired = manifests.impersonator_role(hub_id, role)
         shared_role = await self._ensure_shared(place, desired, role)
+        # A role that others made goes when they like, and must not take our account along.
+        owner = shared_role if names.HUB_MARK in annotations_of(shared_role) else role
         place = names.account_place(name)
-        desired = manifests.service_account(name, hub_id, shared_role)
-        await self._ensure_shared(place, desired, shared_role)
+        desired = manifests.service_account(name, hub_id, owner)
+        await self._ensure_shared(place, desired, owner)
         place = names.role_binding_place(name)
         desired = manifests.role_binding(shared_role, name, hub_id)
-        await self._ensure_shared(place, desired, shared_role)
+        binding = await self._ensure_shared(place, desired, shared_role)
+        if not manifests.lets_impersonate(shared_role, binding):
+            await self.grant_impersonation(hub_id, role)
         account = names.service_account(self._name)
         place = names.account_place(account)
         await self._ensure_own(place, manifests.service_account(account, hub_id, role), hub_id)
         place = names.role_binding_place(names.role(self._name))
         await self._ensure_own(place, manifests.role_binding(role, account, hub_id), hub_id)
+
+    async def grant_impersonation(self, hub_id: str, role: Object | None) -> None:
+        """Let the impersonator act for whomever the hub says, beside what its own role grants.
+
+        Karmada writes the role `karmada-impersonator` anew whenever subjects of its hub change,
+        and names each of them in it. Rights add up, so ours are in a role of their own: what is
+        added to Karmada's would be gone after its next write, and back after ours, for ever.
+        `role` is the hub's own, which it goes with; there is none where others joined the member.
+        """
+        place = names.role_place(names.impersonation_role(self._name))
+        desired = manifests.impersonation_role(self._name, hub_id, role)
+        beside = await self._ensure_own(place, desired, hub_id)
+        place = names.role_binding_place(names.impersonation_role(self._name))
+        desired = manifests.role_binding(beside, names.IMPERSONATOR, hub_id)
+        await self._ensure_own(place, desired, hub_id)
 
     async def obtain_tokens(self) -> Tokens:
         """Obtain a token of each account, both at once."""
@@ -347,6 +384,30 @@ class MemberAccess:
         if uid_of(seen) != uid:
             why = f"{settings.server} leads to another cluster for the token than for the user"
             raise CannotJoin(self._name, why)
+
+    async def prove_impersonator(self, settings: ConnectionSettings, open_client: Open) -> None:
+        """See that the member lets users in as the gateway will bring them; say what is missing."""
+        missing: tuple[str, ...] = ()
+        account = f"account {CLUSTER_NAMESPACE}/{names.IMPERSONATOR}"
+        async with open_client(settings) as as_impersonator:
+            try:
+                async with asyncio.timeout(_PROVE_SECONDS):
+                    while True:
+                        try:
+                            missing = await not_impersonated(as_impersonator)
+                            if not missing:
+                                return
+                        except (Forbidden, Unauthorized):
+                            missing = ()
+                        await self._clock.sleep(_POLL_SECONDS)
+            except TimeoutError as error:
+                why = f"it does not accept the token that it gave out for {account}"
+                if missing:
+                    why = (
+                        f"{account} may not impersonate {', '.join(missing)} there, so that "
+                        "nobody would reach it through the hub: does anything but RBAC decide?"
+                    )
+                raise CannotJoin(self._name, why) from error
 
     async def _ensure_shared(self, place: ResourcePath, desired: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""

@@ -41,6 +41,11 @@ def role(cluster_name: str) -> str:
     return f"karmada-controller-manager:{service_account(cluster_name)}"
 
 
+def impersonation_role(cluster_name: str) -> str:
+    """Return the ClusterRole on the member, and the binding of the same name, beside Karmada's."""
+    return f"{IMPERSONATOR}:{service_account(cluster_name)}"
+
+
 def impersonator_secret(cluster_name: str) -> str:
     """Return the Secret on the hub that holds the impersonator's token."""
     return cluster_name + IMPERSONATOR_SUFFIX

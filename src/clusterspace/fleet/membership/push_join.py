@@ -147,9 +147,12 @@ class PushJoin:
             endpoint = replace(endpoint, authority=tokens.own.authority)
         desired = self._cluster(found.identity, endpoint)
         secrets = secrets_for(self._name, endpoint, tokens)
-        self._progress(f"checking that {MEMBER} accepts its token")
+        self._progress(f"checking that {MEMBER} accepts both tokens")
+        own, impersonator = secrets
         uid = found.identity.kube_system_uid
-        await self._access.prove(settings_of(desired, secrets[0]), self._open_client, uid)
+        await self._access.prove(settings_of(desired, own), self._open_client, uid)
+        as_users = {**impersonator, "data": {**own["data"], **impersonator["data"]}}
+        await self._access.prove_impersonator(settings_of(desired, as_users), self._open_client)
 
         self._progress(f"writing cluster {self._name} and its credentials on {HUB}")
         return await self._write(desired, secrets, found.known)

@@ -4,16 +4,20 @@ from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leave import placed_objects, plan_removals
 
 
-def test_the_hub_ends_its_own_rights_with_one_request() -> None:
+def test_the_hub_ends_its_own_rights_with_its_last_request() -> None:
     order = plan_removals("west", is_shared=False, as_administrator=False)
 
-    assert order == (names.role_place("karmada-controller-manager:karmada-west"),)
+    assert order == (
+        names.role_binding_place("karmada-impersonator:karmada-west"),
+        names.role_place("karmada-impersonator:karmada-west"),
+        names.role_place("karmada-controller-manager:karmada-west"),
+    )
 
 
 def test_an_administrator_removes_everything_the_namespace_last() -> None:
     order = plan_removals("west", is_shared=False, as_administrator=True)
 
-    assert len(order) == 7
+    assert len(order) == 9
     assert order[-1] == names.namespace_place("karmada-cluster")
 
 
