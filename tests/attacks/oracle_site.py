@@ -28,12 +28,19 @@ from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
+from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer, server_context
-from clusterspace.apiserver.http.messages import HeaderPairs, Headers, Response
-from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
-from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead
-from clusterspace.apiserver.http.requests import Handler, Request
-from clusterspace.apiserver.http.response_writer import Hijacked, Stream
+from clusterspace.apiserver.http.messages import (
+    Handler,
+    HeaderPairs,
+    Headers,
+    Hijacked,
+    IncomingBody,
+    Request,
+    RequestHead,
+    Response,
+    Stream,
+)
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
@@ -48,8 +55,8 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trus
 from clusterspace.errors import StoreError
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
-from clusterspace.fleet.gateway.directory import Directory
-from clusterspace.fleet.gateway.identity import FleetAuthenticator
+from clusterspace.fleet.gateway.callers import FleetAuthenticator
+from clusterspace.fleet.gateway.clusters import Directory
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.chains import fleet_handler, hub_handler

@@ -18,7 +18,7 @@ from tests.component.gateway.fleet_site import (
 )
 from tests.component.serving.wire import RawClient, get, request
 
-from clusterspace.client.answer_memory import AnswerMemory
+from clusterspace.client.requests import AnswerMemory
 from clusterspace.testing.hostile import Asked, Behaviour, HostileMember, answering, head, refusing
 from clusterspace.testing.steps import until
 

@@ -16,7 +16,7 @@ from tests.component.gateway.watch_streams import watching
 from tests.component.serving.wire import RawClient, get
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.middleware import authenticate
+from clusterspace.apiserver.http import guards
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
@@ -132,7 +132,7 @@ async def test_guesses_are_a_few_lines_and_are_told_to_wait(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine may take longer for all of them than the limit allows for.
-    monkeypatch.setattr(authenticate, "FAILURES_A_SECOND", 1.0)
+    monkeypatch.setattr(guards, "FAILURES_A_SECOND", 1.0)
     told = hub_file(site)
     known, guesser = await raw_client(site), await raw_client(site)
     try:

@@ -25,14 +25,14 @@ from clusterspace.apiserver.access import authorizer, rbac
 from clusterspace.apiserver.admission import rights
 from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
+from clusterspace.apiserver.http.guards import Authorize, Decision
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision, Impersonation
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request, verb_of
-from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.http.users import Impersonation, User
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.apiserver.verbs import proxy, watch, write
-from clusterspace.fleet.gateway import context, routes
-from clusterspace.fleet.gateway.identity import Gatekeeper, Reachable
+from clusterspace.fleet.gateway import fanout, routes
+from clusterspace.fleet.gateway.callers import Gatekeeper, Reachable
 from clusterspace.kube.objects import Object
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,7 +171,7 @@ async def reaches_all(self: Gatekeeper, user: User, verb: str, clusters: Any) ->
     return Reachable(dict.fromkeys(clusters, Decision(allowed=True)))
 
 
-def acts_as_itself(self: context.FleetContext, link: object) -> tuple[()]:
+def acts_as_itself(self: fanout.FleetContext, link: object) -> tuple[()]:
     return ()
 
 
@@ -199,9 +199,9 @@ HOLES = (
     Hole("creating by patch", of_hub, rights.CreateRight, "admit", admits),
     Hole("the name in a watch", of_hub, watch, "_named", watches_all),
     Hole("clusters/proxy", of_gateway, Gatekeeper, "admit", reaches_all),
-    Hole("who asks members", of_gateway, context.FleetContext, "identity_for", acts_as_itself),
+    Hole("who asks members", of_gateway, fanout.FleetContext, "identity_for", acts_as_itself),
     Hole("one cluster", of_gateway, routes, "_agreed", believes_the_first),
-    Hole("streams by get", of_gateway, context, "reach_verb", reaches_by_method),
+    Hole("streams by get", of_gateway, fanout, "reach_verb", reaches_by_method),
     Hole("streams by get, on the hub", of_hub, proxy, "reach_verb", reaches_by_method),
 )
 

@@ -11,7 +11,7 @@ from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, r
 from clusterspace.client.requests import ApiRequest
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.versions import Continue
-from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.testing.builders import config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -24,8 +24,7 @@ from tests.component.serving.wire import (
     running,
 )
 
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.kube import statuses
 from clusterspace.testing.steps import until
 

@@ -27,7 +27,7 @@ from tests.component.gateway.watch_streams import Watching, watching
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import (

@@ -14,7 +14,7 @@ from tests.component.gateway.fleet_site import TABLE, Heard, Site, fleet_site, h
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved
 from clusterspace.fleet.gateway.merge.lists import read_cluster_list
-from clusterspace.fleet.gateway.names import Naming
+from clusterspace.fleet.gateway.routes import Naming
 from clusterspace.kube import plain_text
 from clusterspace.testing.hostile import ESCAPES, Behaviour, HostileMember, answering, refusing
 

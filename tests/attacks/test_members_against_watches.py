@@ -13,7 +13,7 @@ from tests.component.gateway.watch_streams import Watching, watching
 
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.watch import LineSplitter
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import (
     Asked,

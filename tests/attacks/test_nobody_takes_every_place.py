@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant, using
 from tests.component.serving.wire import Answer, RawClient, request
 
-from clusterspace.apiserver.http.middleware.limits import InFlightLimits
+from clusterspace.apiserver.http.chain import InFlightLimits
 from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.attacks.hostile_site import HOSTILE, hostile_in
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant, reaching, using
 
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.versions import Continue
 from clusterspace.testing.hostile import (

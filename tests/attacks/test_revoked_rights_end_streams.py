@@ -17,11 +17,10 @@ from tests.component.gateway.watch_streams import Watching, watching
 from tests.component.serving.wire import get, running
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.recheck import Recheck
+from clusterspace.apiserver.http.chain import Recheck, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.settings import AuthInfo, ConnectionSettings

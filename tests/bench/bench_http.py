@@ -19,8 +19,7 @@ from tests.component.serving.certificates import Authority
 
 from clusterspace.aio.event_loop import new_event_loop
 from clusterspace.apiserver.http.listener import HttpServer, server_context
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 
 BODIES = {"get": b"x" * 2048, "list": b"x" * (4 << 20)}
 EVENT = b"x" * 1023 + b"\n"

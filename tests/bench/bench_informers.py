@@ -22,9 +22,8 @@ import msgspec
 from clusterspace.aio import event_loop
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
-from clusterspace.client.raw_objects import read_page
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import ClusterClient, read_page
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.controller import Controller, Done, Request, Result, Watch
 from clusterspace.controllers.informers import Cache, Informer, by_label, by_owner_uid

@@ -25,7 +25,7 @@ from tests.component.hub_wire import HubClient, WatchStream, config_map, tls_of
 from clusterspace.aio import event_loop
 from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.names import Naming, Subject
+from clusterspace.fleet.gateway.routes import Naming, Subject
 
 MEMBERS = ("east", "west")
 CLIENTS = 1_000

@@ -23,15 +23,11 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.http.context import RequestContext, chain
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.audit import Audit
-from clusterspace.apiserver.http.middleware.authenticate import Authenticate
-from clusterspace.apiserver.http.middleware.authorize import Authorize, Decision, Impersonate
-from clusterspace.apiserver.http.middleware.limits import deadlines
-from clusterspace.apiserver.http.middleware.outcomes import catch_errors
+from clusterspace.apiserver.http.chain import catch_errors, chain, deadlines
+from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.guards import Audit, Authenticate, Authorize, Decision, Impersonate
+from clusterspace.apiserver.http.messages import Handler, Request, Response
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
-from clusterspace.apiserver.http.requests import Handler, Request
 from clusterspace.apiserver.http.responses import error_response
 from clusterspace.apiserver.http.users import ANONYMOUS, User
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import msgspec
 from tests.component.serving.wire import Answer, RawClient
 
-from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.connections import Limits
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.messages import Response, refusal
+from clusterspace.apiserver.http.messages import Request, Response, refusal
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.spdy_frames import DICTIONARY
 from clusterspace.errors import ApiError
 from clusterspace.kube.objects import Object

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.client.credentials import Credentials, ask_plugin
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, ExecPlugin
+from clusterspace.client.settings import (
+    AuthInfo,
+    ConnectionSettings,
+    Credentials,
+    ExecPlugin,
+    ask_plugin,
+)
 from clusterspace.errors import CredentialsUnusable
 from clusterspace.testing.clocks import ManualClock
 

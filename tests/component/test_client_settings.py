@@ -3,8 +3,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusterspace.client.credentials import REREAD_SECONDS, Credentials
 from clusterspace.client.kubeconfig import in_cluster_settings, read_kubeconfig
+from clusterspace.client.settings import REREAD_SECONDS, Credentials
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.testing.clocks import ManualClock
 

@@ -17,7 +17,7 @@ from tests.component.serving.wire import RawClient, get
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.roots.hub import HubSettings, running_hub

@@ -17,9 +17,8 @@ from tests.component.works_site import (
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.raw_objects import read_raw_object
 from clusterspace.client.requests import ResourcePath, resource_path_of
-from clusterspace.client.resources import Client
+from clusterspace.client.resources import Client, read_raw_object
 from clusterspace.controllers.controller import Request
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import ClusterUnreachable, Conflict

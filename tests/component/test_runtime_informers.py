@@ -304,7 +304,7 @@ async def test_a_server_that_does_not_stream_lists_is_listed(bench: Bench):
 async def test_a_server_that_ignores_the_wish_to_stream_is_listed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("clusterspace.client.reflector.INITIAL_SECONDS", 0.2)
+    monkeypatch.setattr("clusterspace.client.watch.INITIAL_SECONDS", 0.2)
     bench.proxy.inject(Freeze(), when=is_streamed_list, times=None)
 
     async with running(Informer(bench.watcher_client, MAPS)) as informer:
@@ -312,7 +312,7 @@ async def test_a_server_that_ignores_the_wish_to_stream_is_listed(
 
 
 async def test_a_watch_that_freezes_is_opened_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("clusterspace.client.reflector.QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("clusterspace.client.watch.QUIET_SECONDS", 0.3)
     async with running(Informer(bench.watcher_client, MAPS)) as informer:
         bench.proxy.inject(Freeze(), when=is_watch, times=2)
         bench.proxy.cut()

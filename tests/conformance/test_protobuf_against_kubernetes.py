@@ -11,7 +11,7 @@ import yaml
 from tests.conformance.real_kubernetes import TOKEN, running_kubernetes, wait_until
 from tests.conformance.test_builtin_answers import Kinds, RealServer, documents, kind_of, label
 
-from clusterspace.apiserver.http.negotiation import Protobuf, negotiate, negotiate_stream
+from clusterspace.apiserver.http.request_info import Protobuf, negotiate, negotiate_stream
 from clusterspace.errors import NotAcceptable
 from clusterspace.kube import statuses
 from clusterspace.kube.protobuf.bodies import decode

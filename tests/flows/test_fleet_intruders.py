@@ -24,11 +24,11 @@ from tests.flows.fleet_intruders import (
     steal,
 )
 
-from clusterspace.apiserver.http.middleware.authorize import Decision
+from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.users import User, act_at_hub
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.identity import HubReviews
+from clusterspace.fleet.gateway.callers import HubReviews
+from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.fanout import FleetContext
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

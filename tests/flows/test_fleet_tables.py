@@ -19,7 +19,7 @@ from tests.flows.members import KINDS, running_member
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import DEPLOYMENTS, deployment

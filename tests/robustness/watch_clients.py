@@ -15,7 +15,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ApiError, ClusterError, Expired
-from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.testing.watch_histories import (
     ClusterLog,
@@ -185,7 +185,7 @@ def _state_of(items: list[Any]) -> dict[str, dict[str, tuple[str, str]]]:
     state: dict[str, dict[str, tuple[str, str]]] = {}
     for item in items:
         metadata = item["metadata"]
-        parts = names.split(metadata["name"])
+        parts = routes.split(metadata["name"])
         key = f"{metadata['namespace']}/{parts.name}"
         held = state.setdefault(str(parts.cluster), {})
         held[key] = (metadata["uid"], metadata["resourceVersion"])

@@ -20,7 +20,7 @@ from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.errors import NotFound
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import names
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.hub import running_hub

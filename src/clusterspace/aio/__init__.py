@@ -1,11 +1,10 @@
 """asyncio pieces that have never heard of Kubernetes.
 
-clocks.py     the Clock protocol, the system clock, an alarm; how late the loop is by its own fault
-tasks.py      supervised groups for tasks that must never end quietly
-queues.py     a work queue: de-duplicating, delayed, rate-limited, one worker per key
-backoff.py    jittered delays as plain iterators of seconds
-lanes.py      long steps beside the event loop, in turns by whom they are for
-event_loop.py uvloop, with TLS that loses nothing when the peer closes
+clocks.py        the Clock protocol, the system clock, an alarm, delays; how late the loop is
+tasks.py         supervised groups for tasks that must never end quietly
+queues.py        a work queue: de-duplicating, delayed, rate-limited, one worker per key
+lanes.py         long steps beside the event loop, in turns by whom they are for
+event_loop.py    uvloop, with TLS that loses nothing when the peer closes
 byte_streams.py  bytes over a socket or TLS: what arrived is read, a cut is no end
-memory.py     memory that was freed, given back to the system after a burst
+memory.py        memory that was freed, given back to the system after a burst
 """

@@ -1,12 +1,14 @@
 """The Clock protocol and the system clock; nobody else reads the time.
 
-Also what is made of it: an alarm, and how late the event loop is by its own fault.
+Also what is made of it: an alarm, delays that grow and are jittered, and how late the event loop is
+by its own fault.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Final, Protocol, TypeAlias
 
 
 class Clock(Protocol):
@@ -88,3 +90,27 @@ async def measure_stalls(clock: Clock, observe: Callable[[float], None]) -> None
         # The processor time is that of all threads: with a lane at work it may be more than the
         # delay, which is then the bound.
         observe(max(0.0, min(late, time.process_time() - used)))
+
+
+Delays: TypeAlias = Callable[[], Iterator[float]]
+"""Starts a new series of delays; a series that ends means giving up."""
+
+
+def exponential(first: float, longest: float, *, factor: float = 2.0) -> Iterator[float]:
+    """Yield delays that grow by the factor, without end, and stay at the longest."""
+    delay = min(first, longest)
+    while True:
+        yield delay
+        delay = min(delay * factor, longest)
+
+
+def jittered(
+    first: float, longest: float, random: Random, *, factor: float = 2.0, spread: float = 0.5
+) -> Iterator[float]:
+    """Yield growing delays, each shortened by a random part of itself, at most `spread`.
+
+    Those who failed together would otherwise come back together. Jitter only shortens, so
+    `longest` is a promise.
+    """
+    for delay in exponential(first, longest, factor=factor):
+        yield delay * (1 - spread * random.random())

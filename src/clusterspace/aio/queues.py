@@ -24,8 +24,7 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-from clusterspace.aio.backoff import Delays
-from clusterspace.aio.clocks import Alarm, Clock
+from clusterspace.aio.clocks import Alarm, Clock, Delays
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -303,3 +302,6 @@ def _wake(taker: asyncio.Future[None]) -> bool:
         return False
     taker.set_result(None)
     return True
+
+
+Item = TypeVar("Item")

@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import structlog
 
-from clusterspace.aio import backoff
-from clusterspace.aio.backoff import Delays
-from clusterspace.aio.clocks import Clock
+from clusterspace.aio import clocks
+from clusterspace.aio.clocks import Clock, Delays
 from clusterspace.errors import TaskFailed
 
 _log = structlog.get_logger(__name__)
@@ -29,7 +28,7 @@ class Supervisor:
 
         async with Supervisor(clock, report) as tasks:
             tasks.keep("compactor", compact_forever)
-            tasks.keep("informer", follow_pods, restart=lambda: backoff.exponential(1, 30))
+            tasks.keep("informer", follow_pods, restart=lambda: clocks.exponential(1, 30))
             await serve()
 
     Leaving the block cancels and awaits them all. When a kept task fails for good, the block
@@ -132,7 +131,7 @@ def keep_all(supervisor: Supervisor, tasks: Tasks) -> None:
 
 def restarts() -> Iterator[float]:
     """Yield the delays before a task that failed is started again."""
-    return backoff.exponential(0.5, 30)
+    return clocks.exponential(0.5, 30)
 
 
 def report(failure: TaskFailed) -> None:

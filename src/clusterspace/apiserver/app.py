@@ -6,12 +6,16 @@ from typing import Final
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.discovery import Discovery
-from clusterspace.apiserver.http.context import RequestContext, RequestHandler
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
+from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
-from clusterspace.apiserver.http.negotiation import Protobuf, negotiate, negotiate_stream
-from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
+from clusterspace.apiserver.http.request_info import (
+    Protobuf,
+    RequestInfo,
+    negotiate,
+    negotiate_stream,
+)
+from clusterspace.apiserver.http.responses import text_response, value_response
 from clusterspace.apiserver.openapi import OpenApi, answer_openapi_v2
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.read import get, list_objects

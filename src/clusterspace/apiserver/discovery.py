@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import aggregated_version
-from clusterspace.apiserver.http.responses import headers_for, value_response
+from clusterspace.apiserver.http.request_info import aggregated_version
+from clusterspace.apiserver.http.responses import value_response
 from clusterspace.kube import discovery_documents
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
 from clusterspace.kube.resources import ResourceInfo, version_priority

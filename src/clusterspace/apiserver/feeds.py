@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.http.response_writer import Stream, frame_chunk
+from clusterspace.apiserver.http.messages import Stream, frame_chunk
 from clusterspace.apiserver.options import Selection
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision, Store, Subscription
 from clusterspace.errors import ApiError, Expired, StoreClosed, StoreError

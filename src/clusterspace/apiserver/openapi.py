@@ -16,10 +16,10 @@ import msgspec
 
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON, read_accept
-from clusterspace.apiserver.http.responses import headers_for, value_response
+from clusterspace.apiserver.http.request_info import JSON, read_accept
+from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.openapi_documents.documents import (
     digest_of_resources,
     digest_of_root,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 if TYPE_CHECKING:
-    from clusterspace.apiserver.http.limits import Limits
+    from clusterspace.apiserver.http.connections import Limits
     from clusterspace.apiserver.http.users import MemberIdentities
     from clusterspace.client.settings import ConnectionSettings
 
@@ -80,7 +80,7 @@ log_format_option: Final = click.option(
 )
 
 
-# -- clusters ----------------------------------------------------------------------------------
+# -- clusters --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def location_options(command: Command) -> Command:
     return _with(options, with_location)
 
 
-# -- servers -----------------------------------------------------------------------------------
+# -- servers ---------------------------------------------------------------------------------------
 
 
 def listen_options(*, port: int, data_dir: Path | None, kept: str) -> Option:
@@ -308,7 +308,7 @@ def server_options(command: Command) -> Command:
         audited_reads: tuple[str, ...],
         **others: Any,
     ) -> None:
-        from clusterspace.apiserver.http.limits import Limits
+        from clusterspace.apiserver.http.connections import Limits
         from clusterspace.apiserver.http.users import MemberIdentities, read_members
 
         server = ServerOptions(

@@ -24,13 +24,25 @@ import aiohttp
 from yarl import URL
 
 from clusterspace import __version__
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.client.answers import FOREIGN, AnswerStream, failure_of, transport_error
-from clusterspace.client.credentials import Credential, Credentials, CredentialSource
 from clusterspace.client.endpoints import JudgingResolver, Resolve, SocketAddress, look_up, refuse
-from clusterspace.client.requests import Answer, ApiRequest
-from clusterspace.client.settings import ConnectionSettings, TlsMaterial, client_context
+from clusterspace.client.requests import (
+    FOREIGN,
+    Answer,
+    AnswerStream,
+    ApiRequest,
+    failure_of,
+    transport_error,
+)
+from clusterspace.client.settings import (
+    ConnectionSettings,
+    Credential,
+    Credentials,
+    CredentialSource,
+    TlsMaterial,
+    client_context,
+)
 from clusterspace.errors import (
     AddressNotAllowed,
     ClusterError,
@@ -229,7 +241,7 @@ class Connection:
 
     async def exchange(self, request: ApiRequest) -> Answer:
         """Return the answer, whole, whatever its status: for those who pass it on."""
-        delays = backoff.jittered(0.1, 5.0, self.random)
+        delays = clocks.jittered(0.1, 5.0, self.random)
         try:
             # One deadline for all attempts and the waits between them: who gave us 30 s has no use
             # for an answer after 90.
@@ -273,6 +285,16 @@ class Connection:
             except FOREIGN as error:
                 raise transport_error(self.cluster, error) from error
             yield AnswerStream(self.cluster, response)
+
+    async def open(self, stack: AsyncExitStack, request: ApiRequest) -> AnswerStream:
+        """Open an answer as `stream` does, once more if need be; leaving the stack ends it."""
+        try:
+            return await stack.enter_async_context(self.stream(request))
+        except ClusterUnreachable as error:
+            # A kept connection that the other end closed meanwhile says nothing about the cluster.
+            if not (error.was_sent and request.is_safe):
+                raise
+        return await stack.enter_async_context(self.stream(request))
 
     async def close(self) -> None:
         """Close every connection; what is under way fails."""

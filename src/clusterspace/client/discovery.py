@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterspace.client.answers import unreadable
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, ApiRequest
+from clusterspace.client.requests import Answer, ApiRequest, unreadable
 from clusterspace.errors import ApiError, ClusterError, NotServed
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object

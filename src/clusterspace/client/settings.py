@@ -1,14 +1,27 @@
-"""What a connection is made of: the server, whom we trust to be it, and who we are."""
+"""How to reach one cluster: the server, whom we trust to be it, and who we are, kept fresh.
 
+Tokens and certificates are read again, and renewed before they expire. A plug-in is a program that
+prints credentials: never run through a shell, never waited for without an end.
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+"""
+
+import asyncio
+import base64
+import os
 import ssl
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+import msgspec
+
+from clusterspace.aio.clocks import Clock
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.errors import UnusableKubeconfig
+from clusterspace.errors import CredentialsUnusable, MalformedTimestamp, UnusableKubeconfig
+from clusterspace.kube import times
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -147,3 +160,258 @@ def _check_url(what: str, url: str, schemes: tuple[str, ...], place: str) -> Non
         raise UnusableKubeconfig(f"{what} names no host", place=place)
     if parts.query or parts.fragment:
         raise UnusableKubeconfig(f"{what} must not have a query or fragment", place=place)
+
+
+# -- the credentials that settings stand for -------------------------------------------------------
+
+PLUGIN_SECONDS: Final = 60.0
+"""A plug-in may go round by the identity provider, but nobody waits for it much longer."""
+
+_MOST_TEXT: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAnswer:
+    """What a plug-in printed; without an expiry it is good until it is refused."""
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = b""
+    key: bytes = field(default=b"", repr=False)
+    expires_at: float | None = None
+
+
+class _Status(msgspec.Struct):
+    token: str = ""
+    clientCertificateData: str = ""  # noqa: N815 - the names of the wire
+    clientKeyData: str = ""  # noqa: N815
+    expirationTimestamp: str | None = None  # noqa: N815
+
+
+class _ExecCredential(msgspec.Struct):
+    apiVersion: str  # noqa: N815
+    kind: str
+    status: _Status
+
+
+async def ask_plugin(
+    plugin: ExecPlugin, settings: ConnectionSettings, *, seconds: float = PLUGIN_SECONDS
+) -> PluginAnswer:
+    """Run the program and read what it prints."""
+    info = exec_info(plugin, settings).decode()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": info},
+        )
+    except OSError as error:
+        hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+        why = f"the plug-in {plugin.command} cannot be started: {error.strerror}{hint}"
+        raise CredentialsUnusable(settings.cluster, why) from error
+    try:
+        async with asyncio.timeout(seconds):
+            printed, complaint = await process.communicate()
+    except TimeoutError as error:
+        why = f"the plug-in {plugin.command} printed nothing within {seconds:g}s"
+        raise CredentialsUnusable(settings.cluster, why) from error
+    finally:
+        # Cancelled, late or failed: a program that still runs is ended and waited for, so that
+        # neither it nor a zombie stays behind with the credentials it was given.
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        said = complaint.decode(errors="replace").strip()[:_MOST_TEXT]
+        why = f"the plug-in {plugin.command} failed with {process.returncode}: {said}"
+        raise CredentialsUnusable(settings.cluster, why)
+    try:
+        return read_exec_credential(printed, plugin.api_version)
+    except (ValueError, msgspec.DecodeError, MalformedTimestamp) as error:
+        why = f"the plug-in {plugin.command} printed no ExecCredential we can read: {error}"
+        raise CredentialsUnusable(settings.cluster, why) from error
+
+
+def read_exec_credential(printed: bytes, api_version: str) -> PluginAnswer:
+    """Read an ExecCredential of this version; a ValueError says what else is wrong with it."""
+    credential = msgspec.json.decode(printed, type=_ExecCredential)
+    if credential.kind != "ExecCredential" or credential.apiVersion != api_version:
+        raise ValueError(f"it is {credential.apiVersion} {credential.kind}, not {api_version}")
+    status = credential.status
+    if bool(status.clientCertificateData) != bool(status.clientKeyData):
+        raise ValueError("a certificate and its key come together or not at all")
+    if not status.token and not status.clientCertificateData:
+        raise ValueError("there is neither a token nor a certificate in it")
+    expiry = status.expirationTimestamp
+    return PluginAnswer(
+        token=status.token,
+        certificate=status.clientCertificateData.encode(),
+        key=status.clientKeyData.encode(),
+        expires_at=times.parse_time(expiry) if expiry else None,
+    )
+
+
+def exec_info(plugin: ExecPlugin, settings: ConnectionSettings) -> bytes:
+    """Return the value of KUBERNETES_EXEC_INFO for the program."""
+    spec: dict[str, object] = {"interactive": False}
+    if plugin.wants_cluster:
+        authority = settings.trust.authority
+        # Read here and now: plug-ins are asked rarely and the file is a few kilobytes.
+        pem = authority.file.read_bytes() if authority.file is not None else authority.data
+        cluster = {
+            "server": settings.server,
+            "tls-server-name": settings.trust.server_name,
+            "insecure-skip-tls-verify": settings.trust.skips_verification,
+            "certificate-authority-data": base64.b64encode(pem).decode(),
+            "proxy-url": settings.proxy_url,
+        }
+        spec["cluster"] = {key: value for key, value in cluster.items() if value}
+    return msgspec.json.encode(
+        {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    )
+
+
+REREAD_SECONDS: Final = 60.0
+"""Kubelets replace a pod's token long before it expires; a minute late is in good time."""
+
+RENEW_EARLY_SECONDS: Final = 30.0
+"""So that no credential expires between being fetched here and being checked over there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What to show the server: headers on every request, and material for TLS."""
+
+    authorization: str = field(repr=False)
+    material: TlsMaterial
+
+
+class CredentialSource(Protocol):
+    """Where a connection gets its credential from, before every request."""
+
+    async def get(self) -> Credential:
+        """Return the credential to use now."""
+        ...
+
+    def refused(self) -> bool:
+        """Note that the server did not know us; whether asking again can give another answer."""
+        ...
+
+
+class RereadFile:
+    """A file that others replace, read again when what was read is a minute old."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._content: bytes | None = None
+        self._stale_at = 0.0
+
+    async def read(self) -> bytes:
+        """Return the content; the last one that could be read when it cannot be read now."""
+        now = self._clock.monotonic()
+        if self._content is not None and now < self._stale_at:
+            return self._content
+        try:
+            self._content = await asyncio.to_thread(self._path.read_bytes)
+        except OSError:
+            if self._content is None:
+                raise
+        self._stale_at = now + REREAD_SECONDS
+        return self._content
+
+    def forget(self) -> None:
+        """Read the file again next time, however fresh it is."""
+        self._stale_at = 0.0
+
+
+AskPlugin = Callable[[], Awaitable[PluginAnswer]]
+
+
+class PluginCache:
+    """The last answer of a plug-in, until shortly before it expires; one process at a time."""
+
+    def __init__(self, ask: AskPlugin, clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._cached: PluginAnswer | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def read(self) -> PluginAnswer:
+        """Return an answer that is still good."""
+        # Whoever waits for the lock while the plug-in runs finds its answer afterwards: a hundred
+        # requests that meet an expired token start one process, not a hundred.
+        async with self._one_at_a_time:
+            cached = self._cached
+            expires_at = None if cached is None else cached.expires_at
+            is_old = (
+                expires_at is not None and self._clock.now() >= expires_at - RENEW_EARLY_SECONDS
+            )
+            if cached is None or is_old:
+                cached = await self._ask()
+                self._cached = cached
+            return cached
+
+    def forget(self) -> None:
+        """Ask the plug-in next time."""
+        self._cached = None
+
+
+class Credentials:
+    """The credential an identity stands for, kept fresh."""
+
+    def __init__(
+        self, settings: ConnectionSettings, clock: Clock, ask: AskPlugin | None = None
+    ) -> None:
+        self._cluster = settings.cluster
+        self._identity = settings.identity
+        self._clock = clock
+        self._files: dict[Path, RereadFile] = {}
+        self._authority = settings.trust.authority
+        self._plugin: PluginCache | None = None
+        if (plugin := settings.identity.exec_plugin) is not None:
+            self._plugin = PluginCache(ask or (lambda: ask_plugin(plugin, settings)), clock)
+
+    async def get(self) -> Credential:
+        """Return the credential to use now."""
+        identity = self._identity
+        answer = PluginAnswer() if self._plugin is None else await self._plugin.read()
+        token = answer.token or identity.token
+        if not answer.token and identity.token_file is not None:
+            try:
+                token = (await self._read(Pem(file=identity.token_file))).decode().strip()
+            except CredentialsUnusable:
+                if not identity.token:
+                    raise
+        authorization = f"Bearer {token}" if token else ""
+        if not token and identity.username:
+            pair = f"{identity.username}:{identity.password}".encode()
+            authorization = f"Basic {base64.b64encode(pair).decode()}"
+        return Credential(
+            authorization=authorization,
+            material=TlsMaterial(
+                authority=await self._read(self._authority),
+                certificate=answer.certificate or await self._read(identity.certificate),
+                key=answer.key or await self._read(identity.key),
+            ),
+        )
+
+    def refused(self) -> bool:
+        """Forget what can be had anew; False when nothing can."""
+        for file in self._files.values():
+            file.forget()
+        if self._plugin is not None:
+            self._plugin.forget()
+        return self._plugin is not None or self._identity.token_file is not None
+
+    async def _read(self, source: Pem) -> bytes:
+        if source.file is None:
+            return source.data
+        file = self._files.setdefault(source.file, RereadFile(source.file, self._clock))
+        try:
+            return await file.read()
+        except OSError as error:
+            why = f"{source.file} cannot be read: {error.strerror}"
+            raise CredentialsUnusable(self._cluster, why) from error

@@ -15,10 +15,16 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from clusterspace.aio.byte_streams import ByteStream, SocketStream, TlsStream
-from clusterspace.client.answers import api_error, failure_of, transport_error
 from clusterspace.client.connection import Connection, base_headers, keep_alive
 from clusterspace.client.endpoints import dial
-from clusterspace.client.requests import Answer, ApiRequest, Headers
+from clusterspace.client.requests import (
+    Answer,
+    ApiRequest,
+    Headers,
+    api_error,
+    failure_of,
+    transport_error,
+)
 from clusterspace.client.settings import client_context
 from clusterspace.errors import (
     ApiError,

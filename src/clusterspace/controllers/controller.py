@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import structlog
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
@@ -232,7 +232,7 @@ class Controller:
         self._sources: list[Source] = []
         retry = (self._settings.first_retry_seconds, self._settings.longest_retry_seconds)
         self._queue = WorkQueue[Request](
-            clock, lambda: backoff.jittered(*retry, random), QueueMetrics(name)
+            clock, lambda: clocks.jittered(*retry, random), QueueMetrics(name)
         )
 
     @classmethod

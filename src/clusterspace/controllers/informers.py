@@ -17,11 +17,16 @@ import structlog
 
 from clusterspace.aio.clocks import Alarm
 from clusterspace.aio.tasks import Tasks
-from clusterspace.client.raw_objects import RawObject, Version, decode_object, version_in
-from clusterspace.client.reflector import Batch, Reflector
 from clusterspace.client.requests import ResourcePath, key_of
-from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.client.watch import EventType
+from clusterspace.client.resources import (
+    ClusterClient,
+    ListOptions,
+    RawObject,
+    Version,
+    decode_object,
+    version_in,
+)
+from clusterspace.client.watch import Batch, EventType, Reflector
 from clusterspace.kube.objects import (
     Object,
     find_at,

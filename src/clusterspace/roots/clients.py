@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.client.connection import Connection, ConnectionLimits
-from clusterspace.client.credentials import CredentialSource
 from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, Pem
+from clusterspace.client.settings import ConnectionSettings, CredentialSource, Pem
 
 HUB: Final = "hub"
 _LOCAL: Final = Path(".clusterspace") / "kubeconfig"

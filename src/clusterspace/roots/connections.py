@@ -14,8 +14,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.connection import Connection, ConnectionLimits, Connections
-from clusterspace.client.credentials import REREAD_SECONDS, Credential, Credentials
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import REREAD_SECONDS, ConnectionSettings, Credential, Credentials
 from clusterspace.errors import ClusterspaceError
 from clusterspace.roots.clients import read_pem
 from clusterspace.roots.settings import ReadSettings

@@ -13,19 +13,17 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.connections import CountedConnections
+from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
-from clusterspace.client.answer_memory import AnswerMemory
+from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
-from clusterspace.fleet.gateway.context import Fleet
-from clusterspace.fleet.gateway.directory import Directory
-from clusterspace.fleet.gateway.identity import FleetAuthenticator, Gatekeeper, HubReviews
-from clusterspace.fleet.gateway.names import HUB
-from clusterspace.fleet.gateway.sessions import Sessions
-from clusterspace.fleet.gateway.troubles import Lapses
+from clusterspace.fleet.gateway.callers import FleetAuthenticator, Gatekeeper, HubReviews, Sessions
+from clusterspace.fleet.gateway.clusters import Directory, Lapses
+from clusterspace.fleet.gateway.fanout import Fleet
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import connect, member_rules

@@ -18,8 +18,8 @@ from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.http.connections import CountedConnections
+from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.state import HubState

@@ -12,8 +12,7 @@ from clusterspace.aio.clocks import Clock, measure_stalls
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.telemetry import metrics
 
 LIFELINE: Final = "CLUSTERSPACE_LIFELINE"

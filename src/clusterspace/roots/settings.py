@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.middleware.audit import AUDITED_READS
+from clusterspace.apiserver.http.connections import Limits
+from clusterspace.apiserver.http.guards import AUDITED_READS
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 

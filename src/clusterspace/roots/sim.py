@@ -20,8 +20,8 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.middleware.authenticate import FailedLogins
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore

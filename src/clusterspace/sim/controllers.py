@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -70,7 +70,7 @@ class Controllers:
         self._api = api
         self._clock = clock
         self._controllers = controllers
-        self._queue = WorkQueue[_Request](clock, lambda: backoff.exponential(0.05, 5))
+        self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))
         mirror.watch(self._enqueue)
 
     def _enqueue(self, change: Change) -> None:

@@ -34,10 +34,15 @@ from weakref import WeakSet
 import msgspec
 import structlog
 
-from clusterspace.apiserver.http.messages import HeaderPairs, Response, refusal
+from clusterspace.apiserver.http.messages import (
+    Handler,
+    HeaderPairs,
+    Request,
+    Response,
+    Stream,
+    refusal,
+)
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
-from clusterspace.apiserver.http.requests import Handler, Request
-from clusterspace.apiserver.http.response_writer import Stream
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import (
     ApiError,
@@ -110,7 +115,7 @@ def is_rules(kube_object: Object) -> bool:
     return (namespace_of(kube_object), name_of(kube_object)) == (NAMESPACE, CONFIG_MAP)
 
 
-# -- reading -----------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 _ERRORS: Final[dict[int, type[ApiError]]] = {
     429: TooManyRequests,
@@ -180,7 +185,7 @@ def _wrong(path: str, why: str) -> BadRequest:
     return BadRequest(f"data.{DATA_KEY}{path} {why}")
 
 
-# -- letting them happen -----------------------------------------------------------------------
+# -- letting them happen ---------------------------------------------------------------------------
 
 _JSON: Final = (("Content-Type", "application/json"),)
 _LOOK_SECONDS: Final = 1.0
@@ -392,7 +397,7 @@ def _whole_body(response: Response) -> bytes:
     return response.body if isinstance(response.body, bytes) else b"".join(response.body)
 
 
-# -- refusing rules nobody could follow --------------------------------------------------------
+# -- refusing rules nobody could follow ------------------------------------------------------------
 
 
 class FaultRulesReader:

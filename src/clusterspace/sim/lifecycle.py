@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import ApiError, Conflict, NotFound
@@ -40,7 +40,7 @@ class Lifecycle:
         self._clock = clock
         self._pace = pace
         self._pods_by_node = pods_by_node
-        self._queue = WorkQueue[Key](clock, lambda: backoff.exponential(0.05, 5))
+        self._queue = WorkQueue[Key](clock, lambda: clocks.exponential(0.05, 5))
         self._since: dict[str, tuple[Stage, float]] = {}
         """Pod UID to its stage, and since when it is there."""
         self._unschedulable: set[Key] = set()

@@ -16,11 +16,16 @@ import msgspec
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.messages import HeaderPairs, Headers
+from clusterspace.apiserver.http.messages import (
+    HeaderPairs,
+    Headers,
+    Hijacked,
+    IncomingBody,
+    Request,
+    RequestHead,
+    Stream,
+)
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead
-from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.response_writer import Hijacked, Stream
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import Event

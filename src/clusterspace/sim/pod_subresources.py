@@ -12,10 +12,9 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.apiserver.http.responses import headers_for
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.errors import BadRequest, Malformed
@@ -171,7 +170,7 @@ class ContainerLog:
         return (self.line(number, with_time=with_time) for number in range(first, last))
 
 
-# -- what runs in a container ------------------------------------------------------------------
+# -- what runs in a container ----------------------------------------------------------------------
 
 
 def _hostname_of(pod: Object) -> str:
@@ -242,7 +241,7 @@ class Containers:
         return await run_program(process)
 
 
-# -- the subresources, each from its request to its end ----------------------------------------
+# -- the subresources, each from its request to its end --------------------------------------------
 
 
 class PodSubresources:

@@ -15,7 +15,6 @@ import pytest
 import pytest_asyncio
 
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.raw_objects import read_page
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import (
     ClusterClient,
@@ -23,6 +22,7 @@ from clusterspace.client.resources import (
     ListOptions,
     PatchType,
     WriteOptions,
+    read_page,
 )
 from clusterspace.client.watch import EventType, RawEvent, WatchOptions, watch
 from clusterspace.errors import (

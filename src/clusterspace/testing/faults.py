@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from aiohttp import web
 
-from clusterspace.client.answers import AnswerStream
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import AnswerStream, ApiRequest
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.errors import ClusterError
 from clusterspace.testing.certificates import loopback_tls

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.merge import versions
 
 State: TypeAlias = Mapping[str, tuple[str, str]]
@@ -121,7 +121,7 @@ def read_event(line: bytes, hub: str = "karmada") -> Event:
     if event["type"] == "BOOKMARK":
         is_end = metadata.get("annotations", {}).get("k8s.io/initial-events-end") == "true"
         return Event("BOOKMARK", vector, ends_initial=is_end)
-    parts = names.split(str(metadata["name"]))
+    parts = routes.split(str(metadata["name"]))
     key = f"{metadata.get('namespace', '')}/{parts.name}"
     return Event(event["type"], vector, parts.cluster or hub, key, str(metadata.get("uid", "")))
 

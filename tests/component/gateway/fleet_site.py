@@ -20,9 +20,8 @@ from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import NotFound
-from clusterspace.fleet.gateway.context import FleetLimits
-from clusterspace.fleet.gateway.fanout import exchange
-from clusterspace.fleet.gateway.troubles import Lapses, ListKey
+from clusterspace.fleet.gateway.clusters import Lapses, ListKey
+from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
 from clusterspace.fleet.membership import manifests, names
 from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.roots.fleet import RunningFleet, running_fleet

@@ -27,7 +27,7 @@ from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.watch import LineSplitter
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.gateway.context import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.settings import FleetSettings

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from tests.component.serving.wire import get, running
 
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.testing.steps import until
 
 

@@ -7,8 +7,7 @@ import pytest
 from tests.component.serving.wire import Pki, RawClient, Running, chunked, get, request, running
 from tests.unit.apiserver.http.hostile_requests import hostile_requests
 
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 
 FUZZ_ROUNDS = 300
 

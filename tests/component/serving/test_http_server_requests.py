@@ -19,8 +19,7 @@ from tests.component.serving.wire import (
 
 from clusterspace.apiserver.http import protocol
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.errors import ApiError, NotFound
 
 MIB = 1024 * 1024

@@ -14,9 +14,7 @@ from tests.component.serving.wire import (
     running,
 )
 
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
-from clusterspace.apiserver.http.response_writer import Stream, frame_chunk
+from clusterspace.apiserver.http.messages import Request, Response, Stream, frame_chunk
 from clusterspace.testing.steps import until
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])

@@ -6,8 +6,7 @@ import socket
 import pytest
 from tests.component.serving.wire import Counter, Pki, chunked, echo, get, quick, request, running
 
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.testing.steps import until
 
 

@@ -11,8 +11,7 @@ from tests.component.serving.certificates import Authority
 from tests.component.serving.wire import Counter, Pki, Running, echo, get, running
 
 from clusterspace.apiserver.http.listener import reload_certificate, server_context
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.testing.steps import until
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.component.serving.wire import Counter, Pki, RawClient, get, quick, request, running
 
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Request
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
 IMPATIENT = quick(write_stall_seconds=0.1)

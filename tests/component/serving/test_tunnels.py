@@ -9,12 +9,11 @@ import pytest
 from tests.component.serving.wire import Pki, Running, request, running
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.chain import catch_errors
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.outcomes import catch_errors
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.relays import Passage, relay, tunnel
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.client.connection import Connection
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.testing.steps import until

@@ -12,11 +12,9 @@ from typing import Any, cast
 
 import msgspec
 
-from clusterspace.apiserver.http.connections import Observer
-from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.connections import Limits, Observer
 from clusterspace.apiserver.http.listener import HttpServer, server_context
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.requests import Handler, Request
+from clusterspace.apiserver.http.messages import Handler, Request, Response
 
 PATIENCE = 10.0
 """No test waits longer than this for anything."""

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.testing.clocks import ManualClock, settle
 
 
 def doubling() -> Iterator[float]:
-    return backoff.exponential(1, 60)
+    return clocks.exponential(1, 60)
 
 
 def make_queue(clock: ManualClock | None = None) -> WorkQueue[str]:

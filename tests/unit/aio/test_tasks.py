@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.tasks import Report, Supervisor, Work
 from clusterspace.errors import TaskFailed
 from clusterspace.testing.clocks import ManualClock, settle
@@ -112,7 +112,7 @@ async def test_a_restarted_task_runs_again_after_each_delay():
         raise Boom
 
     async with Supervisor(clock, reports.append) as tasks:
-        tasks.keep("informer", fail, restart=lambda: backoff.exponential(1, 4))
+        tasks.keep("informer", fail, restart=lambda: clocks.exponential(1, 4))
         await clock.advance(11)
 
     assert runs == [0, 1, 3, 7, 11]
@@ -129,7 +129,7 @@ async def test_a_task_that_ran_well_for_long_restarts_with_the_shortest_delay():
         raise Boom
 
     async with Supervisor(clock, ignore) as tasks:
-        tasks.keep("informer", run_well_the_third_time, restart=lambda: backoff.exponential(1, 60))
+        tasks.keep("informer", run_well_the_third_time, restart=lambda: clocks.exponential(1, 60))
         await clock.advance(105)
 
     assert runs == [0, 1, 3, 104]

@@ -6,10 +6,15 @@ from typing import Any, cast
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.forms import Form
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Headers, Response
+from clusterspace.apiserver.http.messages import (
+    Exchange,
+    Headers,
+    IncomingBody,
+    Request,
+    RequestHead,
+    Response,
+)
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.request_reader import IncomingBody, RequestHead
-from clusterspace.apiserver.http.requests import Exchange, Request
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.builtins.resources import all_resources, find_resource
 from clusterspace.kube.resources import ResourceInfo, Subresource

@@ -8,7 +8,7 @@ from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.feeds import SLOW_BYTES, Feeds, Watcher
-from clusterspace.apiserver.http.response_writer import Stream
+from clusterspace.apiserver.http.messages import Stream
 from clusterspace.apiserver.options import ListOptions, select
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.client.answer_memory import AnswerMemory
+from clusterspace.client.requests import AnswerMemory
 from clusterspace.errors import AnswerOverrun, ClusterError
 
 

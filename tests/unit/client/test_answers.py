@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from clusterspace.client.answers import failure_of, transport_error
-from clusterspace.client.requests import Answer
+from clusterspace.client.requests import Answer, failure_of, transport_error
 from clusterspace.errors import (
     ApiError,
     ClusterMisbehaved,

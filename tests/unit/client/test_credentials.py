@@ -1,5 +1,12 @@
-from clusterspace.client.credentials import Credentials, PluginAnswer, PluginCache
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, ExecPlugin, Pem
+from clusterspace.client.settings import (
+    AuthInfo,
+    ConnectionSettings,
+    Credentials,
+    ExecPlugin,
+    Pem,
+    PluginAnswer,
+    PluginCache,
+)
 from clusterspace.testing.clocks import ManualClock
 
 PLUGIN = ExecPlugin("client.authentication.k8s.io/v1", "login")

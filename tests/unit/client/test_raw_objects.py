@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from clusterspace.client.raw_objects import read_page, read_page_head
+from clusterspace.client.resources import read_page, read_page_head
 from clusterspace.errors import ClusterMisbehaved
 
 

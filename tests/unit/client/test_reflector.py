@@ -5,19 +5,25 @@ from random import Random
 import msgspec
 import pytest
 
-from clusterspace.client.raw_objects import RawObject, Version, read_raw_object
-from clusterspace.client.reflector import (
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import (
+    EVERYTHING,
+    ListOptions,
+    RawObject,
+    Version,
+    read_raw_object,
+)
+from clusterspace.client.watch import (
     MOST_QUESTIONS,
+    EventType,
     ListedView,
     Missing,
     ObjectChange,
+    RawEvent,
     changes_by_events,
     changes_by_items,
     confirm_gone,
 )
-from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import EVERYTHING, ListOptions
-from clusterspace.client.watch import EventType, RawEvent
 from clusterspace.errors import ClusterMisbehaved, Forbidden
 from clusterspace.kube.objects import Object
 from clusterspace.kube.selectors import parse_label_selector

@@ -2,7 +2,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.client.raw_objects import RawObject, Version, read_raw_object
+from clusterspace.client.resources import RawObject, Version, read_raw_object
 from clusterspace.controllers.informers import Cache, by_label, by_owner_uid, by_uid
 from clusterspace.kube.selectors import parse_label_selector
 from clusterspace.testing.builders import pod

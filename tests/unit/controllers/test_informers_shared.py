@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from clusterspace.client.connection import Connection
-from clusterspace.client.raw_objects import read_raw_object
-from clusterspace.client.resources import ClusterClient, ListOptions
+from clusterspace.client.resources import ClusterClient, ListOptions, read_raw_object
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.kube.objects import Object, labels_of, name_of

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from clusterspace.client.credentials import REREAD_SECONDS
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem
+from clusterspace.client.settings import REREAD_SECONDS, AuthInfo, ConnectionSettings, Pem
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.roots.connections import HubCredentials
 from clusterspace.testing.clocks import ManualClock

@@ -10,7 +10,7 @@ from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.components import lendable, limit_of
 from clusterspace.apiserver.access.grants import RoleCache
 from clusterspace.apiserver.access.rbac import Rule
-from clusterspace.apiserver.http.middleware.authorize import Decision, refusal
+from clusterspace.apiserver.http.guards import Decision, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
 from clusterspace.apiserver.store.interface import Store

@@ -19,7 +19,7 @@ import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule, read_rules
-from clusterspace.apiserver.http.middleware.authorize import Decision
+from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.store.interface import Event, KeyValue, Store, Subscription

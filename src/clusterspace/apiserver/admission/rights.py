@@ -13,7 +13,7 @@ from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
-from clusterspace.apiserver.http.middleware.authorize import refusal
+from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Forbidden

@@ -2,19 +2,18 @@
 
 A request meets, in this order:
 
-listener.py       sockets, TLS, draining
-connections.py    who may connect: caps by address, tight ones for who is not known yet
-limits.py         how much one client may ask, and how long it may take
-protocol.py       one connection: a request, its handler, its answer, and again
-request_reader.py   bytes to requests; whatever is ambiguous is refused
-response_writer.py  answers to bytes: backpressure, streams, connections handed over whole
-requests.py, messages.py  a request and an answer as handlers see them
-request_info.py   what is asked, from method and URL alone
-context.py, middleware/  the chain: who asks, and whether they may
-users.py          users, whom a certificate names, who a user of the hub is at a member
-bodies.py, documents.py  what clients send
-negotiation.py, responses.py  the answer
-relays.py         or another cluster's answer, passed on as it is; shells, as bytes
+listener.py        sockets, TLS, draining
+connections.py     who may connect: Limits, caps by address, tight ones for who is not known yet
+protocol.py        one connection: a request, its handler, its answer, and again; backpressure
+request_reader.py  bytes to requests; whatever is ambiguous is refused
+messages.py        Request, Response, Stream, Hijacked: what handlers see and return
+request_info.py    what is asked, from method and URL alone; in which form, from Accept
+context.py         RequestContext: one request on its way, and what every answer to it has
+chain.py           the steps around it: outcomes, deadlines, how many at once, rechecks
+guards.py          the steps that say who asks and whether they may: authenticate, audit, authorize
+users.py           users, whom a certificate or a header names, who a user of the hub is at a member
+bodies.py          what clients send
+responses.py       the answer: our own, or what of another server's may go back
+relays.py          another cluster's answer, passed on as it is; shells, as bytes
 stream_endings.py, spdy_frames.py  that a relayed command ends with its status, or an error
-foreign_answers.py  what of such an answer reaches the client, and what never does
 """

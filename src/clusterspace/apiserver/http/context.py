@@ -1,16 +1,16 @@
-"""RequestContext, one request on its way through the chain; and the chain itself."""
+"""One request on its way through the chain, and what every answer to it has in common."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from clusterspace.aio.lanes import HEAVY, LARGE_OBJECTS, LaneIsFull
 from clusterspace.apiserver.http.bodies import BODY_LIMIT, is_large, media_type_of
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON
-from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import HeaderPairs, Request, Response
+from clusterspace.apiserver.http.request_info import JSON, RequestInfo
 from clusterspace.apiserver.http.users import ANONYMOUS, User
-from clusterspace.errors import ApiError
+from clusterspace.errors import (
+    ApiError,
+)
 from clusterspace.kube import statuses
 
 if TYPE_CHECKING:
@@ -131,19 +131,34 @@ async def off_loop_if_large(owner: str, raw: bytes, work: Callable[[], Result]) 
     return await off_loop(owner, work) if is_large(raw) else work()
 
 
+_WARNING_TOTAL: Final = 4096
+"""Headers have limits everywhere on the way; kube-apiserver stops at the same size."""
+
 RequestHandler: TypeAlias = Callable[[RequestContext], Awaitable[Response | None]]
 """Answers a request; None means that it has streamed or hijacked."""
 
-Step: TypeAlias = Callable[[RequestContext, RequestHandler], Awaitable[Response | None]]
-"""One link of the chain: does its one thing around the rest."""
+
+def headers_for(context: RequestContext, content_type: str) -> HeaderPairs:
+    """Return the headers every answer has."""
+    headers = [
+        ("Audit-Id", context.request_id),
+        ("Cache-Control", "no-cache, private"),
+        ("Content-Type", content_type),
+    ]
+    if context.warnings:
+        headers += warning_headers(context.warnings)
+    return headers
 
 
-def chain(steps: Sequence[Step], handler: RequestHandler) -> RequestHandler:
-    """Put the steps around the handler; the first one listed meets a request first."""
-
-    def linked(step: Step, rest: RequestHandler) -> RequestHandler:
-        return lambda context: step(context, rest)
-
-    for step in reversed(steps):
-        handler = linked(step, handler)
-    return handler
+def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """Return Warning headers as kubectl shows them, up to a total size."""
+    headers: list[tuple[str, str]] = []
+    room = _WARNING_TOTAL
+    for text in warnings:
+        room -= len(text)
+        if room < 0:
+            break
+        clean = "".join(each if each.isprintable() else " " for each in text)
+        escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append(("Warning", f'299 - "{escaped}"'))
+    return headers

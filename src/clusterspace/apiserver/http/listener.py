@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from clusterspace.apiserver.http.connections import Arrivals, Observer, Site
-from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.protocol import Connection
-from clusterspace.apiserver.http.requests import Handler
-from clusterspace.apiserver.http.response_writer import UNTAKEN_MILLISECONDS
+from clusterspace.apiserver.http.connections import Arrivals, Limits, Observer, Site
+from clusterspace.apiserver.http.messages import Handler
+from clusterspace.apiserver.http.protocol import UNTAKEN_MILLISECONDS, Connection
 
 _log = structlog.get_logger(__name__)
 

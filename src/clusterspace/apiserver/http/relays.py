@@ -1,12 +1,12 @@
 """One request passed on to another API server, and its answer passed back as the bytes it is.
 
-Neither body is read, but for what is printed: refusals, and Tables. What goes along is listed here:
-who we are, and who the caller claimed to be, is never among it. What comes back: `foreign_answers`.
+Neither body is read, but for what is printed: refusals, and Tables. `responses` lists what goes
+along: who we are, and who the caller claimed to be, is never among it; and what comes back.
 Exec, attach and port-forward leave HTTP, and are carried as a stream of bytes each way.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -14,57 +14,48 @@ from typing import Final
 import msgspec
 
 from clusterspace.apiserver.http.bodies import BODY_LIMIT
+from clusterspace.apiserver.http.chain import is_long_running
 from clusterspace.apiserver.http.context import RequestContext, off_loop
-from clusterspace.apiserver.http.foreign_answers import (
+from clusterspace.apiserver.http.guards import refusal
+from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Hijacked, Response
+from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo, text_accepted
+from clusterspace.apiserver.http.responses import (
     clean_event,
     clean_failure,
     clean_table,
+    headers_to_pass,
     headers_to_return,
     is_watch,
     require_encoding,
     require_fit,
     wants_table,
 )
-from clusterspace.apiserver.http.messages import BODILESS_STATUSES, Response
-from clusterspace.apiserver.http.middleware.authorize import refusal
-from clusterspace.apiserver.http.middleware.limits import is_long_running
-from clusterspace.apiserver.http.negotiation import text_accepted
-from clusterspace.apiserver.http.request_info import STREAMS, RequestInfo
-from clusterspace.apiserver.http.response_writer import Hijacked
 from clusterspace.apiserver.http.stream_endings import Ending, ending_of
-from clusterspace.client.answer_memory import Hold
-from clusterspace.client.answers import AnswerStream, failure_of, unreadable
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, ApiRequest, Headers
+from clusterspace.client.requests import (
+    Answer,
+    AnswerStream,
+    ApiRequest,
+    Headers,
+    Hold,
+    failure_of,
+    unreadable,
+)
 from clusterspace.client.upgrades import PROTOCOLS, Tunnel, open_tunnel
 from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import (
     BadRequest,
     ClusterError,
     ClusterMisbehaved,
-    ClusterUnreachable,
     CredentialsUnusable,
     Unauthorized,
 )
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import UNREADABLE
 
-PASSED_ON: Final = frozenset(
-    {
-        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding",
-        "content-type", "if-match", "if-modified-since", "if-none-match", "kubectl-command",
-        "kubectl-session", "origin", "range", "sec-websocket-extensions", "sec-websocket-key",
-        "sec-websocket-protocol", "sec-websocket-version", "traceparent", "tracestate",
-        "user-agent", "x-stream-protocol-version",
-    }
-)  # fmt: skip
-"""The headers of a request that its target gets to see; all others stay here."""
-
 UNKNOWN_THERE: Final = "does not accept the credentials that the hub holds for it"
 """What is wrong when a cluster answers 401."""
 
-_PROTOCOLS: Final = "sec-websocket-protocol"
-_TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the word before it
 _HEAD_SECONDS: Final = 60.0
 _LONG_SECONDS: Final = 24 * 3600.0
 """A log that is followed may say its first word tomorrow, and no header comes before that."""
@@ -112,21 +103,6 @@ class Passage:
     def speaker(self) -> str:
         """Who warnings of the answer are said to be from; nobody, when it is the hub."""
         return "" if self.is_hub else self.cluster
-
-
-def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
-    """Return the headers of a request that go along."""
-    passed: list[tuple[str, str]] = []
-    for name, value in pairs:
-        if name not in PASSED_ON:
-            continue
-        if name == _PROTOCOLS:
-            # Without the one in which browsers hide their token.
-            named = (each.strip() for each in value.split(","))
-            value = ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
-        if value:
-            passed.append((name, value))
-    return tuple(passed)
 
 
 async def relay(context: RequestContext, passage: Passage) -> Response | None:
@@ -230,7 +206,7 @@ async def _open_in_time(
 ) -> AnswerStream:
     """Open an answer; one that may take long is in time for as long as the client waits for it."""
     if not _may_take_long(context):
-        return await open_answer(stack, connection, request)
+        return await connection.open(stack, request)
     # There is no deadline, and still an end: the timeout is set to now when the client goes, which
     # cancels the opening and nothing else. The task that waits for that is cancelled as soon as
     # there is an answer; whoever streams it sees the client go by itself.
@@ -244,7 +220,7 @@ async def _open_in_time(
 
             leaving = group.create_task(expire_when_gone(), name="client leaves")
             try:
-                outcome = await open_answer(stack, connection, request)
+                outcome = await connection.open(stack, request)
             except ClusterError as error:
                 outcome = error  # a value: out of a group of tasks it would be a group of errors
             leaving.cancel()
@@ -281,19 +257,6 @@ def refuse_stranger(cluster: str, answer: Answer) -> None:
     """
     if answer.status == 401 and isinstance(failure_of(cluster, answer), Unauthorized):
         raise CredentialsUnusable(cluster, UNKNOWN_THERE)
-
-
-async def open_answer(
-    stack: AsyncExitStack, connection: Connection, request: ApiRequest
-) -> AnswerStream:
-    """Open an answer to be read bit by bit; leaving the stack ends it."""
-    try:
-        return await stack.enter_async_context(connection.stream(request))
-    except ClusterUnreachable as error:
-        # A kept connection that the other end closed meanwhile says nothing about the cluster.
-        if not (error.was_sent and request.is_safe):
-            raise
-    return await stack.enter_async_context(connection.stream(request))
 
 
 class _ReviewStatus(msgspec.Struct):

@@ -15,13 +15,13 @@ most of what smugglers try. Around it stand three rules of our own:
 import asyncio
 import re
 import sys
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import httptools
 
-from clusterspace.apiserver.http.limits import KIB, Limits
-from clusterspace.apiserver.http.messages import Headers
-from clusterspace.errors import ApiError, HttpViolation, RequestEntityTooLarge
+from clusterspace.apiserver.http.connections import KIB, Limits
+from clusterspace.apiserver.http.messages import Headers, IncomingBody, RequestHead
+from clusterspace.errors import HttpViolation
 
 _EMPTY_LINE = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]*) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n")
@@ -42,20 +42,6 @@ byte cost a thousand times as much as one of the same length: these are up to 10
 
 _TLS_AHEAD = 16 * KIB
 """What TLS may hold of a connection that is not read: one record."""
-
-
-class RequestHead(NamedTuple):
-    """The request line and headers of one request."""
-
-    method: str
-    target: bytes
-    version: str
-    headers: Headers
-    content_length: int | None
-    """None when chunked; 0 when there is no body."""
-    expects_continue: bool
-    is_upgrade: bool
-    keeps_alive: bool
 
 
 class RequestParser:
@@ -310,83 +296,6 @@ def _target_too_long(limits: Limits) -> HttpViolation:
 
 def _headers_too_large(limits: Limits) -> HttpViolation:
     return HttpViolation(431, f"the request headers are larger than {limits.header_bytes} bytes")
-
-
-class IncomingBody:
-    """A request body as it arrives; held back at the socket until somebody wants it.
-
-    One reader, woken once: when the body is complete, has failed, or is larger than the reader
-    takes. Whatever comes after that is counted and not kept.
-    """
-
-    __slots__ = ("_arrived", "_failure", "_limit", "_pieces", "_waiter", "is_complete")
-
-    def __init__(self, *, is_complete: bool) -> None:
-        self.is_complete = is_complete
-        self._pieces: list[bytes] = []
-        self._arrived = 0
-        self._limit: int | None = None
-        self._failure: ApiError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def arrived(self) -> int:
-        """How many bytes have arrived."""
-        return self._arrived
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether more may still come."""
-        return not self.is_complete and self._failure is None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a handler has asked for the body."""
-        return self._limit is not None
-
-    def add(self, pieces: list[bytes], *, is_complete: bool) -> None:
-        """Take what arrived."""
-        self._arrived += sum(map(len, pieces))
-        self.is_complete = is_complete
-        if self._limit is not None and self._arrived > self._limit:
-            self._pieces.clear()
-            self._wake()
-            return
-        # As few as possible: a million pieces of a byte would take long to put together at the end.
-        self._pieces += pieces if len(pieces) < 2 else (b"".join(pieces),)
-        if is_complete:
-            self._wake()
-
-    def fail(self, error: ApiError) -> None:
-        """Say that the rest will not come."""
-        self._failure = error
-        self._wake()
-
-    def want(self, limit: int) -> None:
-        """Say that somebody is waiting for it, and how much of it they would take."""
-        self._limit = limit
-
-    async def read(self) -> bytes:
-        """Return the whole body once it is there; at most what is wanted is ever kept."""
-        limit = self._limit or 0
-        if self.is_expected and self._arrived <= limit:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        if self._arrived > limit:
-            raise too_large(limit)
-        if self._failure is not None:
-            raise self._failure
-        self._pieces = [b"".join(self._pieces)]
-        return self._pieces[0]
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-def too_large(limit: int) -> RequestEntityTooLarge:
-    """Return the refusal of a body over its limit, in kube-apiserver's words."""
-    return RequestEntityTooLarge(f"Request entity too large: limit is {limit}")
 
 
 class _TlsTransport(Protocol):

@@ -1,4 +1,11 @@
-"""Who is asking: users, whom a client certificate names, and who a user is at a member.
+"""Who is asking: users, whom a certificate or an act-as header names, and who they are elsewhere.
+
+    Impersonate-User: jane            may the caller `impersonate` users/jane?
+    Impersonate-Group: devs           … groups/devs? (may come several times)
+    Impersonate-Uid: 4711             … uids/4711?
+    Impersonate-Extra-Scopes: read    … userextras/scopes/read? (may come several times)
+
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 
 A member believes whatever name a request comes with: the impersonator's credential may act as
 anybody. So the names must be such that nobody there, and nobody here, could have been given them
@@ -17,19 +24,21 @@ keep that for single members, where hub and member are one tenant's anyway.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from clusterspace.apiserver.http.requests import Request
-from clusterspace.client.requests import Headers
-from clusterspace.client.settings import Impersonation
-from clusterspace.errors import Forbidden, Unauthorized
+from clusterspace.apiserver.http.messages import Headers, Request
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.client import settings as client_settings
+from clusterspace.client.requests import Headers as SentHeaders
+from clusterspace.errors import BadRequest, Forbidden, Unauthorized
 from clusterspace.kube import statuses
+from clusterspace.kube.names import dns1123_label_problems, dns1123_subdomain_problems
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
@@ -120,7 +129,7 @@ class MemberIdentities:
     plain_accounts: frozenset[str] = frozenset()
     """The members at which a hub ServiceAccount is the ServiceAccount of the same name."""
 
-    def headers(self, user: User, cluster: str) -> Headers:
+    def headers(self, user: User, cluster: str) -> SentHeaders:
         """Return the headers that make a request this user's own at a member.
 
         Neither UID nor extra: the role that Karmada gives impersonators on members covers users,
@@ -140,9 +149,9 @@ class MemberIdentities:
                 raise _stays(user, "its name is not that of a ServiceAccount")
             if cluster in self.plain_accounts:
                 groups = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}", *own)
-                return Impersonation(user.name, groups=groups).headers()
+                return client_settings.Impersonation(user.name, groups=groups).headers()
             groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}", *own)
-            return Impersonation(
+            return client_settings.Impersonation(
                 f"{OURS}serviceaccount:{namespace}:{name}", groups=groups
             ).headers()
         if user.name == ANONYMOUS.name or UNAUTHENTICATED in user.groups:
@@ -154,17 +163,17 @@ class MemberIdentities:
         if user.name.startswith(_SYSTEM) and MASTERS not in own:
             why = f"names that begin with {_SYSTEM!r} mean something else in every cluster"
             raise _stays(user, why)
-        return Impersonation(user.name, groups=own).headers()
+        return client_settings.Impersonation(user.name, groups=own).headers()
 
 
-def act_at_hub(user: User) -> Headers:
+def act_at_hub(user: User) -> SentHeaders:
     """Return the headers that make a request this user's own at the hub, which knows them fully."""
     _require_plain(user)
     groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
     extra = tuple(
         (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
     )
-    return Impersonation(user.name, user.uid, groups, extra).headers()
+    return client_settings.Impersonation(user.name, user.uid, groups, extra).headers()
 
 
 def read_members(given: Iterable[str]) -> frozenset[str]:
@@ -190,3 +199,126 @@ def _require_plain(user: User) -> None:
 
 def _stays(user: User, why: str) -> Forbidden:
     return Forbidden(f"the user {user.name!r} is not passed on to member clusters: {why}")
+
+
+# -- impersonation ---------------------------------------------------------------------------------
+
+_FAMILY: Final = "impersonate"
+_CONNECTION: Final = "connection"
+_WATCHED: Final = (_FAMILY, _CONNECTION)
+_USER: Final = "impersonate-user"
+_GROUP: Final = "impersonate-group"
+_UID: Final = "impersonate-uid"
+_EXTRA: Final = "impersonate-extra-"
+
+_AUTHENTICATION: Final = "authentication.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """The user a request wants to act as, read from its Impersonate headers."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def checks(self) -> Iterator[RequestInfo]:
+        """Yield what the caller must be allowed, one request per value."""
+        account = read_account(self.user)
+        if account is not None:
+            yield _check("", "serviceaccounts", account[1], namespace=account[0])
+        else:
+            yield _check("", "users", self.user)
+        for group in self.groups:
+            yield _check("", "groups", group)
+        for key, values in self.extra.items():
+            for value in values:
+                yield _check(_AUTHENTICATION, "userextras", value, subresource=key)
+        if self.uid:
+            yield _check(_AUTHENTICATION, "uids", self.uid)
+
+    def become(self) -> User:
+        """Return the user acted as, with the groups that come with being one."""
+        groups, account = self.groups, read_account(self.user)
+        if account is not None and not groups:
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
+        if self.user == ANONYMOUS.name:
+            groups = groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
+        elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
+            groups = (*groups, AUTHENTICATED)
+        return User(self.user, groups, self.uid, self.extra)
+
+
+def _check(
+    group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+) -> RequestInfo:
+    return RequestInfo(
+        method="",
+        path="",
+        verb="impersonate",
+        is_resource=True,
+        group=group,
+        version="v1",
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+    )
+
+
+def read_account(user: str) -> tuple[str, str] | None:
+    """Return namespace and name of the service account a user name stands for, or None."""
+    namespace, _, name = user.removeprefix(_ACCOUNT).partition(":")
+    if not user.startswith(_ACCOUNT) or ":" in name:
+        return None
+    if dns1123_label_problems(namespace) or dns1123_subdomain_problems(name):
+        return None
+    return namespace, name
+
+
+def is_of_family(name: str) -> bool:
+    """Whether a header could be taken for one of these, by us or by anybody behind us."""
+    return name.startswith(_FAMILY)
+
+
+def read_impersonation(headers: Headers) -> Impersonation | None:
+    """Return the impersonation that the headers ask for, or None when they ask for none."""
+    pairs = [pair for pair in headers if pair[0].startswith(_WATCHED)]
+    if not pairs:
+        return None  # almost every request
+    if any(name == _CONNECTION and _FAMILY in value.lower() for name, value in pairs):
+        # It would ask proxies to drop who is acted as, and to pass the rest on.
+        raise BadRequest("impersonation headers cannot be connection options")
+    pairs = [(name, value) for name, value in pairs if is_of_family(name)]
+    if not pairs:
+        return None
+    for name, _ in pairs:
+        if name not in (_USER, _GROUP, _UID) and not name.startswith(_EXTRA):
+            raise BadRequest(f"the header {name!r} is not one that impersonation knows")
+    user, uid = _only(headers, _USER), _only(headers, _UID)
+    if not user:
+        raise BadRequest("impersonation was requested without impersonating a user")
+    extra: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        if name.startswith(_EXTRA):
+            key = _read_extra_key(name.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    return Impersonation(user, tuple(headers.get_all(_GROUP)), uid, extra)
+
+
+def _only(headers: Headers, name: str) -> str:
+    values = headers.get_all(name)
+    if len(values) > 1:
+        raise BadRequest(f"the header {name!r} must be given once")
+    return values[0] if values else ""
+
+
+def _read_extra_key(text: str) -> str:
+    try:
+        key = unquote_to_bytes(text).decode("utf-8").lower()
+    except UnicodeDecodeError as error:
+        raise BadRequest("the key of an Impersonate-Extra header is not UTF-8") from error
+    if not key or not key.isprintable():
+        raise BadRequest("the key of an Impersonate-Extra header is empty or does not print")
+    return key

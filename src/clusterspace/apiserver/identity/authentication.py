@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from clusterspace.aio.tasks import Tasks
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import Authorizer
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.guards import Authorizer
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.apiserver.identity.agents import Revocations, cluster_of_agent
 from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair

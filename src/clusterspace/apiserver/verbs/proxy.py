@@ -16,15 +16,14 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.relays import Passage, relay, tunnel
 from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
-from clusterspace.client.answer_memory import AnswerMemory
 from clusterspace.client.connection import Connections
+from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object

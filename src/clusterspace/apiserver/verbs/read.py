@@ -11,15 +11,10 @@ import msgspec
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import table_of
-from clusterspace.apiserver.http.context import off_loop
+from clusterspace.apiserver.http.context import headers_for, off_loop
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
-from clusterspace.apiserver.http.responses import (
-    as_yaml,
-    headers_for,
-    json_response,
-    value_response,
-)
+from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, YAML
+from clusterspace.apiserver.http.responses import as_yaml, json_response, value_response
 from clusterspace.apiserver.options import (
     ListOptions,
     Selection,

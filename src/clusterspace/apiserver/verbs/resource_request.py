@@ -9,11 +9,10 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.encoded_objects import encode_entries
 from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.bodies import Body, read_body
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, Representation
-from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.responses import headers_for, json_response, value_response
+from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, Representation, RequestInfo
+from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue

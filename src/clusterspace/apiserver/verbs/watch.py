@@ -16,9 +16,9 @@ from clusterspace.apiserver.feeds import (
     Watcher,
 )
 from clusterspace.apiserver.forms import table_of
-from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, Representation
-from clusterspace.apiserver.http.response_writer import Stream
-from clusterspace.apiserver.http.responses import headers_for
+from clusterspace.apiserver.http.context import headers_for
+from clusterspace.apiserver.http.messages import Stream
+from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, Representation
 from clusterspace.apiserver.options import (
     ListOptions,
     Selection,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.bodies import media_type_of, read_json, read_yaml
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import PROTOBUF
+from clusterspace.apiserver.http.request_info import PROTOBUF
 from clusterspace.apiserver.http.responses import json_response, value_response
 from clusterspace.apiserver.options import (
     WriteOptions,

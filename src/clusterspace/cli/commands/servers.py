@@ -149,7 +149,7 @@ def fleet(
       export KUBECONFIG=.clusterspace/fleet/kubeconfig:.clusterspace/kubeconfig
       kubectl get pods -A
     """
-    from clusterspace.fleet.gateway.context import FleetLimits
+    from clusterspace.fleet.gateway.fanout import FleetLimits
     from clusterspace.roots.clients import component_settings
     from clusterspace.roots.fleet import serve_until_stopped
     from clusterspace.roots.settings import FleetSettings

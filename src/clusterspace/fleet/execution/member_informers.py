@@ -13,16 +13,14 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import execution_namespace
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.raw_objects import Version, version_in
-from clusterspace.client.reflector import ObjectChange, Reflector
 from clusterspace.client.requests import ResourcePath, resource_path_of
-from clusterspace.client.resources import ClusterClient, ListOptions
-from clusterspace.client.watch import EventType
+from clusterspace.client.resources import ClusterClient, ListOptions, Version, version_in
+from clusterspace.client.watch import EventType, ObjectChange, Reflector
 from clusterspace.controllers.informers import Informer, Update
 from clusterspace.errors import MalformedObject
 from clusterspace.fleet.execution.takeover import MANAGED
@@ -33,7 +31,7 @@ _MANAGED: Final = ListOptions(label_selector=f"{stamps.MANAGED}={MANAGED}")
 _UNMANAGED: Final = ListOptions(label_selector=f"{stamps.MANAGED}!={MANAGED}")
 _WATCHED: Final = frozenset({"list", "watch"})
 
-_RESTARTS: Final = partial(backoff.exponential, 1.0, 30.0)
+_RESTARTS: Final = partial(clocks.exponential, 1.0, 30.0)
 
 LIST_SECONDS: Final = 10.0
 """How long one look at an object waits for the first list of its kind."""

@@ -4,25 +4,25 @@ from functools import cache
 from typing import Final
 
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import refusal
+from clusterspace.apiserver.http.guards import refusal
+from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.request_info import CONNECTS, RequestInfo
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
+from clusterspace.fleet.gateway import inbound
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.list_all import list_all
 from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
 from clusterspace.fleet.gateway.answers.single import answer_found, answer_single
 from clusterspace.fleet.gateway.answers.watch_all import watch_all
-from clusterspace.fleet.gateway.context import Fleet, FleetContext
-from clusterspace.fleet.gateway.identity import proxy_request
-from clusterspace.fleet.gateway.names import BodyNames, Subject
-from clusterspace.fleet.gateway.renaming import inbound
+from clusterspace.fleet.gateway.callers import proxy_request
+from clusterspace.fleet.gateway.fanout import Fleet, FleetContext
 from clusterspace.fleet.gateway.routes import (
     QUESTIONS,
+    BodyNames,
     FleetRequestInfo,
     Reach,
     Route,
+    Subject,
     read_fleet_request,
     route_for,
 )

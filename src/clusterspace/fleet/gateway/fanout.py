@@ -1,36 +1,298 @@
-"""From one request to many clusters and back: whom to ask, all at once, and what to make of it.
+"""One request on its way from the fleet to many clusters and back.
 
-    clusters ──> Targets ──ask each, in its own time──> Replies ──judge──> a Verdict
+    Fleet ──> FleetContext ──find_targets──> Targets ──ask each, in its own time──> Replies
+              (one request)                                                            │
+                                        a Response <──send_merged── merge <── a Verdict by judge
 
 Every answer that many clusters have a part in comes this way: lists, watches, searches, reviews.
+They differ in what they ask and how they judge.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, TypeVar
+from urllib.parse import quote, urlencode
 
-from clusterspace.apiserver.http.middleware.authorize import refusal
-from clusterspace.apiserver.http.relays import open_answer
-from clusterspace.client.answers import failure_of
+import msgspec
+
+from clusterspace.apiserver.http.context import RequestContext, headers_for, warning_headers
+from clusterspace.apiserver.http.guards import refusal
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.relays import Passage
+from clusterspace.apiserver.http.request_info import (
+    JSON,
+    YAML,
+    Query,
+    Representation,
+    negotiate,
+    reach_verb,
+)
+from clusterspace.apiserver.http.responses import (
+    as_yaml,
+    clean_failure,
+    headers_to_pass,
+    headers_to_return,
+    warnings_in,
+)
+from clusterspace.apiserver.http.users import UNAUTHENTICATED, MemberIdentities, act_at_hub
 from clusterspace.client.connection import Connection
-from clusterspace.client.requests import Answer, ApiRequest
+from clusterspace.client.requests import Answer, AnswerMemory, ApiRequest, Headers, Hold, failure_of
 from clusterspace.errors import (
     AnswerOverrun,
     ApiError,
     ClusterError,
     ClusterMisbehaved,
     ClusterTimeout,
+    Expired,
     Forbidden,
+    MethodNotAllowed,
+    NotFound,
+    NotServed,
 )
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.identity import proxy_request
+from clusterspace.fleet.gateway.callers import Gatekeeper, HubReviews, Sessions, proxy_request
+from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
+from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import ListMetadata, read_cluster_list
-from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway.routes import HUB, FleetRequestInfo, Route, Subject
+from clusterspace.fleet.gateway.streams import ClientStreams
 from clusterspace.kube import plain_text, statuses
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How long clusters may take, and how many are asked at once."""
+
+    list_seconds: float = 8.0
+    """For each cluster's part of a list: well within the 32 s that clients wait for an answer."""
+    request_seconds: float = 55.0
+    """For one cluster that a request names: within the 60 s of a request, to say who was slow."""
+    document_seconds: float = 4.0
+    """For what a cluster serves; what it said last is good enough."""
+    clusters_at_once: int = 64
+    answer_bytes: int = 128 * 1024 * 1024
+    """For each cluster's answer: some 15,000 pods with all their managed fields, unpaged. Taking
+    such an answer apart holds the loop for a tenth of a second."""
+    answers_bytes: int = 512 * 1024 * 1024
+    """For all answers that are read or worked on at the same time."""
+    grace_seconds: float = 30.0
+    """How long a cluster may answer wrongly before informers are served without it."""
+    lost_seconds: float = 300.0
+    """The same for a cluster that cannot be reached."""
+    walk_seconds: float = 120.0
+    """For all pages of a cluster's list in a watch: time for a hundred thousand objects over a slow
+    line, and an end to a list that has none."""
+    slow_seconds: float = 10.0
+    """A client that watches and reads nothing for this long is cut off: it would never catch up."""
+    watched_objects: int = 500_000
+    """Of one cluster in one watch, which remembers what it sent: more than any cluster has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One fleet as the gateway sees it."""
+
+    directory: Directory
+    reviews: HubReviews
+    gatekeeper: Gatekeeper
+    sessions: Sessions
+    memory: AnswerMemory
+    """What the answers of all clusters are counted in."""
+    lapses: Lapses
+    """Since when clusters fail to list, and what their word about versions is worth."""
+    federation: bool = True
+    """Whether the control plane is one of the clusters, and the one a bare name means."""
+    limits: FleetLimits = field(default_factory=FleetLimits)
+    streams: ClientStreams = field(default_factory=ClientStreams)
+    identities: MemberIdentities = field(default_factory=MemberIdentities)
+    """Who users of the hub are at members."""
+
+    def all_clusters(self) -> tuple[str, ...]:
+        """Return the clusters that a list is of, in the order of answers."""
+        members = self.directory.members()
+        return (HUB, *members) if self.federation else members
+
+
+@dataclass(frozen=True)
+class FleetContext:
+    """One request on its way to clusters: who asks, for what, and the way to each cluster."""
+
+    fleet: Fleet
+    http: RequestContext
+    route: Route
+    hold: Hold | None = None
+    """What the answers of clusters are counted in until the client has the answer."""
+
+    @property
+    def info(self) -> FleetRequestInfo:
+        """What is asked for, in the words of a single cluster."""
+        return self.route.info
+
+    @cached_property
+    def representation(self) -> Representation:
+        """What the answer looks like; clusters themselves are asked for JSON."""
+        return negotiate(self.http.header("accept"))
+
+    @cached_property
+    def subject(self) -> Subject:
+        """What kind of object it is about."""
+        return Subject.of(self.info)
+
+    @property
+    def api_version(self) -> str:
+        """The version of what is asked for, as objects say it."""
+        return f"{self.info.group}/{self.info.version}" if self.info.group else self.info.version
+
+    # -- which clusters, and the way to each --------------------------------------------------
+
+    async def link(self, cluster: str) -> Link:
+        """Return the way to the one cluster a request is for, if the caller may go it."""
+        verb = reach_verb(self.info.method, self.info, is_upgrade=self.http.request.is_upgrade)
+        await self.require(cluster, verb)
+        return await self.fleet.directory.link(cluster)
+
+    async def require(self, cluster: str, verb: str) -> None:
+        """Refuse a cluster the caller may not reach with this right; then one that is not there.
+
+        In this order, so that only who may reach a cluster learns whether there is one.
+        """
+        user = self.http.user
+        if cluster != HUB:
+            reachable = await self.fleet.gatekeeper.admit(user, verb, (cluster,))
+            reason = reachable.find_refusal(cluster)
+            if reason is not None:
+                raise refusal(user, proxy_request(verb, cluster), reason)
+        elif self.info.is_write and UNAUTHENTICATED in user.groups:
+            # The hub decides for itself, but only once it has the whole body: strangers are refused
+            # before theirs is read.
+            decision = await self.fleet.reviews.decide(user, self.info)
+            if not decision.allowed:
+                raise refusal(user, self.info, decision.reason)
+        is_create = self.info.verb == "create" and not self.info.name
+        self.fleet.directory.require(cluster, is_create=is_create)
+
+    async def visible_clusters(self) -> tuple[str, ...]:
+        """Return the clusters that a version may speak of: those the caller may reach.
+
+        Anybody can make up a version of clusters with any names. Read with all the names there
+        are, it would be Expired for a name that is wrong and good for one that is right.
+        """
+        members = self.fleet.directory.members()
+        reachable = await self.fleet.gatekeeper.admit(self.http.user, "get", members)
+        return (HUB, *(each for each in members if reachable.find_refusal(each) is None))
+
+    async def positions(self, version: str) -> dict[str, str]:
+        """Return how far the client has come in each cluster, by a version that it sends back."""
+        all_clusters = self.fleet.directory.all_clusters()
+        is_vector = versions.is_vector(version)
+        return versions.decode(
+            version, await self.visible_clusters() if is_vector else all_clusters
+        )
+
+    async def version_for(self, cluster: str, *texts: bytes) -> Callable[[str], str]:
+        """Return how a resourceVersion is put into the words of one cluster.
+
+        `texts` are all that may hold one: where none does, nobody is asked who may reach what.
+        """
+        has_vector = any(versions.MARK.encode() in each for each in texts)
+        known = await self.visible_clusters() if has_vector else ()
+
+        def translate(version: str) -> str:
+            own = versions.version_in(version, cluster, known)
+            if own is None:
+                raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
+            return own
+
+        return translate
+
+    # -- the request as a cluster gets it -----------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The path in the words of a single cluster, encoded."""
+        return quote(self.info.path, safe="/:")
+
+    def identity_for(self, link: Link) -> Headers:
+        """Return the headers that make a request the caller's own at a cluster."""
+        if link.is_hub:
+            return act_at_hub(self.http.user)
+        return self.fleet.identities.headers(self.http.user, link.cluster)
+
+    def request_to(
+        self, link: Link, query: Query, *, body: bytes = b"", seconds: float
+    ) -> ApiRequest:
+        """Return the request as a cluster gets it, when its answer will be read here."""
+        passed = headers_to_pass(self.http.request.headers)
+        headers = tuple(pair for pair in passed if pair[0] not in ("accept", "accept-encoding"))
+        form = self.representation.transform
+        # A server that knows no such form answers with the object itself.
+        accept = f"{JSON};as={form};v=v1;g=meta.k8s.io,{JSON}" if form else JSON
+        # What is to be merged or renamed must be seen: a HEAD is asked as the GET it stands for.
+        method = "GET" if self.info.method == "HEAD" else self.info.method
+        return ApiRequest(
+            method,
+            self.path,
+            query=query.pairs,
+            headers=(*headers, ("accept", accept), *self.identity_for(link)),
+            body=body or None,
+            seconds=seconds,
+            most_bytes=self.fleet.limits.answer_bytes,
+            hold=self.hold,
+        )
+
+    def passage(self, link: Link, query: Query) -> Passage:
+        """Return where the request goes when its answer passes unread."""
+        if self.route.is_relayed:
+            raw_query = self.http.request.query
+            target = self.info.raw_path + (f"?{raw_query}" if raw_query else "")
+        else:
+            target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
+        return Passage(link.connection, target, self.identity_for(link), link.is_hub, self.hold)
+
+    # -- what is remembered of how clusters answered ------------------------------------------
+
+    def list_key(self, cluster: str) -> ListKey:
+        """Return the key under which it is remembered how a cluster lists this for the caller."""
+        resource = f"{self.info.resource}.{self.info.group}"
+        return ListKey(cluster, resource, self.http.user.name)
+
+    def note(self, reply: Reply) -> Reply:
+        """Remember how asking a member went, as one of many."""
+        if reply.cluster != HUB:
+            user = self.http.user.name
+            self.fleet.directory.troubles.note(reply.cluster, reply.failure, user)
+        return reply
+
+    def note_list(self, reply: Reply, *, is_whole: bool = True) -> None:
+        """Remember how a list went; one that is to go on has not gone well yet."""
+        failure = reply.failure
+        if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
+            failure = None  # an answer in good form: it has no such thing, or not for the caller
+        if reply.cluster != HUB and (failure is not None or is_whole):
+            self.fleet.lapses.note(self.list_key(reply.cluster), failure)
+
+    def note_skipped(self, skipped: Iterable[Skipped]) -> None:
+        """Remember that clusters fail still: they were not asked because they would."""
+        for each in skipped:
+            if isinstance(each.error, ClusterError):
+                self.fleet.lapses.note(self.list_key(each.cluster), each.error)
+
+    def is_given_up(self, cluster: str, failure: ApiError | ClusterError) -> bool:
+        """Whether a cluster that failed has failed for so long that nobody waits for it."""
+        return self.fleet.lapses.is_set_aside(self.list_key(cluster), failure)
+
+    def refuse_or_warn(self, verdict: Verdict) -> None:
+        """Raise what is to be answered instead, and warn of what is missing either way."""
+        if verdict.warning:
+            self.http.warn(verdict.warning)
+        if verdict.error is not None:
+            raise verdict.error
+
+
+# -- whom to ask, all at once, and what to make of it ----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +469,7 @@ async def exchange(connection: Connection, request: ApiRequest) -> Answer:
     has_begun = False
     try:
         async with asyncio.timeout(request.seconds), AsyncExitStack() as stack:
-            answer = await open_answer(stack, connection, request)
+            answer = await connection.open(stack, request)
             has_begun = True
             return await answer.read(request.most_bytes, request.hold)
     except TimeoutError as error:
@@ -216,3 +478,86 @@ async def exchange(connection: Connection, request: ApiRequest) -> Answer:
             raise AnswerOverrun(connection.cluster, why) from error
         why = f"gave no answer within {request.seconds:g}s"
         raise ClusterTimeout(connection.cluster, why) from error
+
+
+# -- the merged answer to HTTP ---------------------------------------------------------------------
+
+_AT_ONCE: Final = 64 * 1024
+_MOST_NAMED: Final = 10
+
+
+async def send_merged(
+    context: RequestContext,
+    pieces: Iterable[bytes],
+    replies: Iterable[Reply],
+    representation: Representation,
+) -> Response | None:
+    """Answer with a merged document; a long one goes out while it is still being made."""
+    headers = [*headers_for(context, JSON), *warning_headers(_warnings_of(replies))]
+    if representation.media_type == YAML:
+        return await as_yaml(context, Response(200, headers, list(pieces)))
+    if context.info.query.is_true("pretty"):
+        body = b"".join(pieces)
+        context.weigh(body)
+        formatted = await context.run(lambda: msgspec.json.format(body, indent=2))
+        return Response(200, headers, formatted)
+    rest = batches(pieces)
+    first = next(rest, b"")
+    second = next(rest, None)
+    if second is None:
+        return Response(200, headers, first)
+    stream = context.request.start_stream(200, headers)
+    stream.write(first)
+    stream.write(second)
+    await stream.drain()
+    for batch in rest:
+        stream.write(batch)
+        await stream.drain()
+    stream.end()
+    return None
+
+
+def send_one(context: RequestContext, reply: Reply, body: bytes, speaker: str) -> Response:
+    """Answer with what one cluster answered, its body rewritten."""
+    if reply.status >= 400:
+        body = clean_failure(body, reply.headers.get("content-type", ""))
+    headers = headers_to_return(context, reply.headers, speaker, is_unpacked=True)
+    return Response(reply.status, headers, body)
+
+
+def batches(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces, so that each batch is worth a write of its own.
+
+    >>> list(batches([b"a", b"b", b"c" * 65536, b"d"])) == [b"ab" + b"c" * 65536, b"d"]
+    True
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _AT_ONCE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _warnings_of(replies: Iterable[Reply]) -> list[str]:
+    """Return the warnings of clusters that are shown: each text once, with those that gave it.
+
+    The hub's own words come first and by themselves: they are said in the fleet's name.
+    """
+    own: list[str] = []
+    said: dict[str, list[str]] = {}
+    for reply in (each for each in replies if each.failure is None):
+        texts = warnings_in(reply.headers, "")
+        if reply.cluster == HUB:
+            own += texts
+        for text in texts if reply.cluster != HUB else ():
+            said.setdefault(text, []).append(reply.cluster)
+    for text, clusters in said.items():
+        more = len(clusters) - _MOST_NAMED
+        listed = ", ".join(clusters[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        own.append(f"cluster{'s' if len(clusters) > 1 else ''} {listed}: {text}")
+    return list(dict.fromkeys(own))

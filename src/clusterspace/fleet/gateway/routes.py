@@ -7,30 +7,149 @@
 A cluster is said by the explicit segment, by the suffix of a name or by the suffix of a namespace;
 names stand in the URL, then in the query, where selectors name objects, then in the body of a
 create. All that is said must agree. Whether there is such a cluster is not known here.
+
+`NAME.clusterspace.CLUSTER` is how an object is called where many clusters are one. The last
+`.clusterspace.` decides. Native names may contain dots, and even the marker itself when gateways
+are nested; names of clusters are DNS labels and contain neither. A qualified name may be longer
+than the 253 characters Kubernetes allows: the cluster judges its own part of it, no more.
+
+On the way to a cluster names lose its suffix. In a selector a value with another cluster's suffix
+stays: nothing in this cluster is called that, so `=` matches nothing here and `!=` everything,
+which is the truth.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Final
 
-from clusterspace.apiserver.http.request_info import CONNECTS, RequestInfo, read_request
+from clusterspace.apiserver.http.request_info import CONNECTS, Query, RequestInfo, read_request
 from clusterspace.errors import BadRequest
-from clusterspace.fleet.gateway.names import (
-    ALL,
-    HUB,
-    HUB_ALIAS,
-    MARKER,
-    NAME_LABELS,
-    BodyNames,
-    Naming,
-    Split,
-    qualify,
-    split,
-)
 from clusterspace.kube import statuses
 from clusterspace.kube.resources import GroupVersion
-from clusterspace.kube.selectors import parse_field_selector, read_terms
+from clusterspace.kube.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    SET_SIGNS,
+    FieldSelector,
+    Term,
+    parse_field_selector,
+    read_terms,
+)
+
+HUB: Final = "karmada"
+"""What the control plane is called where a cluster is named."""
+
+MARKER: Final = ".clusterspace."
+
+HUB_ALIAS: Final = "hub"
+"""The other word for the control plane, understood in URLs."""
+
+ALL: Final = "all"
+"""The word for every cluster, understood in URLs."""
+
+NAME_LABELS: Final = frozenset(
+    {
+        "kubernetes.io/service-name",
+        "job-name",
+        "batch.kubernetes.io/job-name",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+"""Labels whose values are names of objects, which clients select by when they follow a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A name taken apart: what the cluster calls the object, and which cluster, if it is said."""
+
+    name: str
+    cluster: str | None = None
+
+
+def qualify(name: str, cluster: str) -> str:
+    """Return the name the object has in the fleet."""
+    return f"{name}{MARKER}{cluster}"
+
+
+def split(name: str) -> Split:
+    """Take a name apart; without a name or a cluster around the marker it is a bare one."""
+    own, _, cluster = name.rpartition(MARKER)
+    return Split(own, cluster) if own and cluster else Split(name)
+
+
+def in_order(clusters: Iterable[str]) -> list[str]:
+    """Return clusters in the order answers have: the hub, then members by name."""
+    return sorted(clusters, key=position)
+
+
+def position(cluster: str) -> tuple[bool, str]:
+    """Return where a cluster comes in an answer; a sort key."""
+    return cluster != HUB, cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the objects of one cluster are called in a request and in its answer."""
+
+    cluster: str
+    qualifies_names: bool = False
+    """Whether names carry the cluster: `nginx.clusterspace.member1`."""
+    qualifies_namespaces: bool = False
+    """Whether namespaces do: `default.clusterspace.member1`."""
+    qualifies_marked: bool = False
+    """Whether names do that would be taken for those of another cluster: in lists of the hub."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everything is called what the cluster itself calls it."""
+        return not (self.qualifies_names or self.qualifies_namespaces or self.qualifies_marked)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyNames:
+    """What the body of a request calls its object; empty where it does not say."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What kind of object a body is about, as its URL says: patches do not say it themselves."""
+
+    group: str
+    version: str
+    resource: str
+    subresource: str = ""
+
+    @classmethod
+    def of(cls, info: RequestInfo) -> "Subject":
+        """Return the resource and subresource that a request is about."""
+        return cls(info.group, info.version, info.resource, info.subresource)
+
+
+_HUB_WORDS: Final = frozenset({HUB, HUB_ALIAS})
+
+
+def unqualifier(cluster: str) -> Callable[[str], str]:
+    """Return how names become the cluster's own; those of other clusters stay as they are."""
+
+    def unqualify(name: str) -> str:
+        said = split(name)
+        is_ours = said.cluster is not None and is_same_cluster(said.cluster, cluster)
+        return said.name if is_ours else name
+
+    return unqualify
+
+
+def is_same_cluster(one: str, other: str) -> bool:
+    """Tell whether two words mean one cluster: the hub has two."""
+    return one == other or {one, other} <= _HUB_WORDS
+
+
+# -- URL to route ----------------------------------------------------------------------------------
 
 _CLUSTERSPACES: Final = "clusterspaces"
 _NAMESPACES: Final = "namespaces"
@@ -340,3 +459,58 @@ def _split_name(info: RequestInfo) -> Split:
         return found
     cluster, colon, port = found.cluster.partition(":")
     return Split(found.name + colon + port, cluster)
+
+
+# -- the query, in the words of one cluster --------------------------------------------------------
+
+
+_ANY_VERSION: Final = ("", "0")
+
+
+def rewrite_query(
+    query: Query, naming: Naming, *, version_for: Callable[[str], str] = str
+) -> Query:
+    """Return the parameters in the words of `naming.cluster`; unknown ones pass untouched.
+
+    Without `version_for` versions do too, for who has taken them out. Raises MalformedSelector for
+    a selector that cannot be read, and whatever `version_for` raises.
+    """
+    unqualify = unqualifier(naming.cluster)
+
+    def field_selector(text: str) -> str:
+        # The value of every field: which of them are names, only the cluster knows.
+        asked = parse_field_selector(text)
+        changed = FieldSelector(
+            tuple(replace(each, value=unqualify(each.value)) for each in asked.requirements)
+        )
+        return text if changed == asked else str(changed)
+
+    def label_selector(text: str) -> str:
+        # The values of the few labels that hold names; others may mean anything.
+        terms = list(read_terms(text))
+        changed = [
+            replace(term, values=tuple(map(unqualify, term.values)))
+            if term.key in NAME_LABELS
+            else term
+            for term in terms
+        ]
+        return text if changed == terms else ",".join(map(_written_term, changed))
+
+    changes: dict[str, Callable[[str], str]] = {
+        "fieldSelector": field_selector,
+        "labelSelector": label_selector,
+        "resourceVersion": lambda text: text if text in _ANY_VERSION else version_for(text),
+    }
+    return Query(
+        tuple((key, changes[key](value) if key in changes else value) for key, value in query.pairs)
+    )
+
+
+def _written_term(term: Term) -> str:
+    if term.sign == EXISTS:
+        return term.key
+    if term.sign == DOES_NOT_EXIST:
+        return f"!{term.key}"
+    if term.sign in SET_SIGNS:
+        return f"{term.key} {term.sign} ({','.join(term.values)})"
+    return f"{term.key}{term.sign}{term.values[0]}"

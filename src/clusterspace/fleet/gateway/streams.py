@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from clusterspace.apiserver.http.response_writer import Stream
-from clusterspace.client.answer_memory import AnswerMemory
-from clusterspace.client.answers import AnswerStream
+from clusterspace.apiserver.http.messages import Stream
+from clusterspace.client.requests import AnswerMemory, AnswerStream
 from clusterspace.client.watch import LONGEST_LINE, LineSplitter
 from clusterspace.errors import ApiError, ClusterMisbehaved, Expired
 from clusterspace.kube import statuses

@@ -24,11 +24,10 @@ from cryptography.x509.oid import NameOID
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import cluster_name_causes
 from clusterspace.apis.identities import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
-from clusterspace.client.credentials import Credential
 from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.settings import ConnectionSettings, TlsMaterial
+from clusterspace.client.settings import ConnectionSettings, Credential, TlsMaterial
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import ApiError, CannotJoin, ClusterError, UnusableKubeconfig
 from clusterspace.fleet.membership.connections import secret_value

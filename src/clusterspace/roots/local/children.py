@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import ComponentFailed
 from clusterspace.roots.processes import LIFELINE
@@ -154,7 +154,7 @@ class Child:
 
 
 def _delays() -> Iterator[float]:
-    return backoff.exponential(0.2, 4.0)
+    return clocks.exponential(0.2, 4.0)
 
 
 async def _listens(port: int) -> bool:

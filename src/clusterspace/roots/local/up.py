@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.client.endpoints import ALLOW_FLAG, LOOPBACK, Network
@@ -153,7 +153,7 @@ class LocalFleet:
     async def _join(self, name: str) -> None:
         """Let a simulated member join; what it forgot when it stopped, it is given again."""
         await self._has_hub.wait()
-        for delay in backoff.exponential(0.2, 2.0):
+        for delay in clocks.exponential(0.2, 2.0):
             try:
                 hub = hub_settings(self._files.hub_kubeconfig)
                 member = member_settings(name, self._files.member_kubeconfig(name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.response_writer import Hijacked
+from clusterspace.apiserver.http.messages import Hijacked
 from clusterspace.errors import BadRequest
 
 V5: Final = "v5.channel.k8s.io"

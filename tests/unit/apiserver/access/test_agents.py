@@ -3,9 +3,8 @@ import pytest
 from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.access.agents import AgentScope, scope_of
 from clusterspace.apiserver.access.authorizer import name_asked_for
-from clusterspace.apiserver.http.middleware.authorize import Impersonation
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.http.users import Impersonation, User
 
 WEST = AgentScope("west")
 

@@ -2,8 +2,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clusterspace.apiserver.http.connections import Arrivals, group_of
-from clusterspace.apiserver.http.limits import Limits
+from clusterspace.apiserver.http.connections import Arrivals, Limits, group_of
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.http.documents import NotJson, TooDeep, compose_json
+from clusterspace.apiserver.http.bodies import NotJson, TooDeep, compose_json
 from clusterspace.errors import RequestEntityTooLarge
 from clusterspace.kube.shapes import MAX_CONTAINERS, MAX_EXTREME_NUMBERS, MAX_VALUES
 

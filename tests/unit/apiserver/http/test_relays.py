@@ -1,6 +1,6 @@
 """What goes along when a call is passed on, and what stays."""
 
-from clusterspace.apiserver.http.relays import headers_to_pass
+from clusterspace.apiserver.http.responses import headers_to_pass
 
 
 def test_credentials_and_claims_stay_here():

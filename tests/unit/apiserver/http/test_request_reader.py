@@ -1,13 +1,17 @@
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.apiserver.http.hostile_requests import Hostile, hostile_requests
 
-from clusterspace.apiserver.http.limits import Limits
-from clusterspace.apiserver.http.request_reader import RequestHead, RequestParser, end_of_empty_line
+from clusterspace.apiserver.http.connections import Limits
+from clusterspace.apiserver.http.request_reader import RequestParser, end_of_empty_line
 from clusterspace.errors import HttpViolation
+
+if TYPE_CHECKING:
+    from clusterspace.apiserver.http.messages import RequestHead
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: hub\r\n\r\n"
 

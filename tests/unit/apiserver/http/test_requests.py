@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from clusterspace.apiserver.http.requests import IncomingBody
+from clusterspace.apiserver.http.messages import IncomingBody
 from clusterspace.errors import HttpViolation, RequestEntityTooLarge
 
 

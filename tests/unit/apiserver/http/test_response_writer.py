@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.apiserver.http.response_writer import batches, frame_chunk
+from clusterspace.apiserver.http.messages import frame_chunk
+from clusterspace.apiserver.http.protocol import batches
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 16))

@@ -8,10 +8,8 @@ import pytest
 
 from clusterspace.aio.lanes import HEAVY
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Headers, Response
-from clusterspace.apiserver.http.negotiation import JSON, YAML
-from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.http.requests import Request
+from clusterspace.apiserver.http.messages import Headers, Request, Response
+from clusterspace.apiserver.http.request_info import JSON, YAML, RequestInfo
 from clusterspace.apiserver.http.responses import as_yaml, yaml_bytes
 
 

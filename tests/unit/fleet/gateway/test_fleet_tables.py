@@ -6,8 +6,14 @@ from dataclasses import dataclass
 import pytest
 
 from clusterspace.errors import MethodNotAllowed
-from clusterspace.fleet.gateway.names import HUB, BodyNames, Naming
-from clusterspace.fleet.gateway.routes import Reach, read_fleet_request, route_for
+from clusterspace.fleet.gateway.routes import (
+    HUB,
+    BodyNames,
+    Naming,
+    Reach,
+    read_fleet_request,
+    route_for,
+)
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/{space}deployments"
 ALL_DEPLOYMENTS = "/apis/apps/v1/{space}deployments"

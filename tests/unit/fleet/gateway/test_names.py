@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterspace.fleet.gateway.names import MARKER, Split, in_order, qualify, split
+from clusterspace.fleet.gateway.routes import MARKER, Split, in_order, qualify, split
 
 clusters = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?", fullmatch=True) | st.just(
     "clusterspace"

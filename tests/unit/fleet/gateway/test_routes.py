@@ -5,11 +5,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterspace.errors import BadRequest, MalformedSelector, MethodNotAllowed, NotFound
-from clusterspace.fleet.gateway.names import HUB, BodyNames, Naming, qualify
 from clusterspace.fleet.gateway.routes import (
+    HUB,
+    BodyNames,
     FleetRequestInfo,
+    Naming,
     Reach,
     Route,
+    qualify,
     read_fleet_request,
     route_for,
 )

@@ -7,7 +7,7 @@ import pytest
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.users import User
-from clusterspace.fleet.gateway.sessions import (
+from clusterspace.fleet.gateway.callers import (
     REMEMBERED_SECONDS,
     Run,
     Sessions,

@@ -11,7 +11,7 @@ from clusterspace.errors import (
     ClusterUnreachable,
     Forbidden,
 )
-from clusterspace.fleet.gateway.troubles import Lapses, ListKey, Troubles
+from clusterspace.fleet.gateway.clusters import Lapses, ListKey, Troubles
 from clusterspace.testing.clocks import ManualClock
 
 DEAD = ClusterUnreachable("west", "refused", was_sent=False)

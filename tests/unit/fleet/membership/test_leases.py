@@ -12,8 +12,7 @@ from tests.unit.fleet.membership.lease_hubs import LeaseHub
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
 from clusterspace.client.connection import Connection
-from clusterspace.client.raw_objects import RawObject, read_raw_object
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import ClusterClient, RawObject, read_raw_object
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches

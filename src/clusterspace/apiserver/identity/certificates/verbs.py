@@ -17,8 +17,8 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.authorizer import name_asked_for, resource_attributes
 from clusterspace.apiserver.builtin_resources import BuiltinRules
 from clusterspace.apiserver.http.bodies import media_type_of
+from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import Authorizer, refusal
 from clusterspace.apiserver.identity.bootstrap_tokens import token_id_of
 from clusterspace.apiserver.identity.following import secret_value
 from clusterspace.apiserver.options import WriteOptions, read_write_options

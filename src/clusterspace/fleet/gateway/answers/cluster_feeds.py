@@ -21,12 +21,10 @@ from urllib.parse import quote
 
 import structlog
 
-from clusterspace.aio import backoff
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.relays import open_answer
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.client.answers import failure_of
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, failure_of
 from clusterspace.errors import (
     AnswerOverrun,
     ApiError,
@@ -38,16 +36,13 @@ from clusterspace.errors import (
     ServiceUnavailable,
 )
 from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER, Slice
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.fanout import ask_for_list
+from clusterspace.fleet.gateway.clusters import LOOK_SECONDS, Link
+from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.renaming import inbound
-from clusterspace.fleet.gateway.routes import path_in_cluster
+from clusterspace.fleet.gateway.routes import path_in_cluster, rewrite_query
 from clusterspace.fleet.gateway.streams import ClientStream, lines_of
-from clusterspace.fleet.gateway.troubles import LOOK_SECONDS
 from clusterspace.kube import statuses
 
 _log = structlog.get_logger(__name__)
@@ -78,7 +73,7 @@ class ClusterRequests:
         self._context = context
         self.cluster = cluster
         query = context.info.query
-        own = inbound.rewrite_query(without_options(query), context.route.naming_in(cluster))
+        own = rewrite_query(without_options(query), context.route.naming_in(cluster))
         # Rows without their objects could not be told apart.
         includes = query.get("includeObject") == "Object"
         beside = (("includeObject", "Object"),) if includes else ()
@@ -190,7 +185,7 @@ class ClusterFeed:
         await asyncio.get_running_loop().create_future()
 
     def _new_delays(self) -> Iterator[float]:
-        return backoff.jittered(0.1, _LONGEST_DELAY, self._random)
+        return clocks.jittered(0.1, _LONGEST_DELAY, self._random)
 
     async def _feed_once(self) -> None:
         directory, user = self._context.fleet.directory, self._context.http.user.name
@@ -291,7 +286,7 @@ class ClusterFeed:
         fleet, key = self._context.fleet, self._context.list_key(self.cluster)
         async with AsyncExitStack() as stack:
             request = self._requests.watch(link, self._merger.position(self.cluster))
-            answer = await open_answer(stack, link.connection, request)
+            answer = await link.connection.open(stack, request)
             if answer.status != 200:
                 whole = await answer.read(_MOST_ERROR_BYTES)
                 odd = ClusterMisbehaved(

@@ -15,20 +15,18 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.context import RequestContext
+from clusterspace.apiserver.http.context import RequestContext, headers_for
+from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.middleware.authorize import refusal
-from clusterspace.apiserver.http.negotiation import JSON, aggregated_version
 from clusterspace.apiserver.http.relays import Passage, relay
-from clusterspace.apiserver.http.responses import headers_for, text_response, value_response
-from clusterspace.client.answers import unreadable
+from clusterspace.apiserver.http.request_info import JSON, aggregated_version
+from clusterspace.apiserver.http.responses import text_response, value_response
 from clusterspace.client.connection import Connection
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.requests import ApiRequest
+from clusterspace.client.requests import ApiRequest, unreadable
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.fanout import find_targets
+from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.fanout import FleetContext, find_targets
 from clusterspace.fleet.gateway.merge import discovery
 from clusterspace.fleet.gateway.merge.discovery import FleetApi
 from clusterspace.kube import discovery_documents, statuses

@@ -15,15 +15,20 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import BadRequest, Expired, Forbidden
-from clusterspace.fleet.gateway import responses
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.fanout import ask_all, ask_for_list, fan_out, find_targets
-from clusterspace.fleet.gateway.merge import failures, lists, tables, versions
+from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.fanout import (
+    FleetContext,
+    ask_all,
+    ask_for_list,
+    fan_out,
+    find_targets,
+    send_merged,
+)
+from clusterspace.fleet.gateway.merge import failures, lists, versions
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
 from clusterspace.fleet.gateway.merge.versions import Continue
-from clusterspace.fleet.gateway.renaming import inbound
+from clusterspace.fleet.gateway.routes import rewrite_query
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
@@ -40,9 +45,9 @@ async def list_all(context: FleetContext) -> Response | None:
     metadata = await (
         walk.next_page(versions.decode_continue(token)) if token else walk.first_page()
     )
-    merge = tables.merge if context.representation.is_table else lists.merge_lists
+    merge = lists.merge_tables if context.representation.is_table else lists.merge_lists
     pieces = merge(walk.taken, subject=context.subject, metadata=metadata)
-    return await responses.send_merged(context.http, pieces, walk.replies, context.representation)
+    return await send_merged(context.http, pieces, walk.replies, context.representation)
 
 
 class _Walk:
@@ -189,7 +194,7 @@ class _Walk:
         seconds = context.fleet.limits.list_seconds
 
         def request_to(link: Link) -> ApiRequest:
-            own = inbound.rewrite_query(shared, context.route.naming_in(link.cluster))
+            own = rewrite_query(shared, context.route.naming_in(link.cluster))
             query = slice_of(link.cluster).added_to(own)
             return context.request_to(link, query, seconds=seconds)
 

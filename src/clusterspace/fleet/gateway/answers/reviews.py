@@ -13,14 +13,12 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.errors import ClusterMisbehaved, RequestEntityTooLarge
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.fanout import ask_one, fan_out, find_targets
+from clusterspace.fleet.gateway import inbound
+from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.failures import Reply
-from clusterspace.fleet.gateway.names import HUB, Naming
-from clusterspace.fleet.gateway.renaming import inbound
-from clusterspace.fleet.gateway.routes import Reach, Route
+from clusterspace.fleet.gateway.routes import HUB, Naming, Reach, Route
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object, find_at
 

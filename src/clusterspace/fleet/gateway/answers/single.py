@@ -11,24 +11,22 @@ from urllib.parse import quote
 
 import msgspec
 
-from clusterspace.apiserver.http.foreign_answers import (
+from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.relays import (
+    UNKNOWN_THERE,
+    is_short,
+    refuse_stranger,
+    relay,
+    tunnel,
+)
+from clusterspace.apiserver.http.request_info import YAML, Query, read_request
+from clusterspace.apiserver.http.responses import (
+    as_yaml,
     clean_event,
     clean_table,
     headers_to_return,
     require_fit,
 )
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.negotiation import YAML
-from clusterspace.apiserver.http.relays import (
-    UNKNOWN_THERE,
-    is_short,
-    open_answer,
-    refuse_stranger,
-    relay,
-    tunnel,
-)
-from clusterspace.apiserver.http.request_info import Query, read_request
-from clusterspace.apiserver.http.responses import as_yaml
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     ApiError,
@@ -38,17 +36,21 @@ from clusterspace.errors import (
     NotServed,
     Unauthorized,
 )
-from clusterspace.fleet.gateway import responses
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link
-from clusterspace.fleet.gateway.fanout import ask_one, fan_out, find_targets
+from clusterspace.fleet.gateway import inbound, renaming
+from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets, send_one
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import read_cluster_list
-from clusterspace.fleet.gateway.names import HUB, Naming, Subject
-from clusterspace.fleet.gateway.renaming import inbound, outbound
-from clusterspace.fleet.gateway.renaming.rules import NOT_OBJECTS
-from clusterspace.fleet.gateway.routes import Reach, path_in_cluster
+from clusterspace.fleet.gateway.renaming import NOT_OBJECTS
+from clusterspace.fleet.gateway.routes import (
+    HUB,
+    Naming,
+    Reach,
+    Subject,
+    path_in_cluster,
+    rewrite_query,
+)
 from clusterspace.fleet.gateway.streams import lines_of
 from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import UNREADABLE
@@ -82,7 +84,7 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         version_for = await context.version_for(
             naming.cluster, query.get("resourceVersion").encode()
         )
-        query = inbound.rewrite_query(query, naming, version_for=version_for)
+        query = rewrite_query(query, naming, version_for=version_for)
     passage = context.passage(link, query)
     if http.request.is_upgrade:
         path, _, inner_query = passage.target.partition("?")
@@ -119,10 +121,10 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     http.weigh(reply.body)
 
     def respond_renamed() -> Response:
-        rewritten = outbound.rewrite(reply.body, naming, subject)
+        rewritten = renaming.rewrite_answer(reply.body, naming, subject)
         if context.representation.is_table and not link.is_hub and reply.status < 400:
             rewritten = clean_table(link.cluster, rewritten)
-        return responses.send_one(http, reply, rewritten, link.speaker)
+        return send_one(http, reply, rewritten, link.speaker)
 
     response = await http.run(respond_renamed)
     is_yaml = context.representation.media_type == YAML and bool(response.body)
@@ -148,16 +150,18 @@ async def _relay_events(
         return renamed_event(fit, naming, subject)
 
     async with AsyncExitStack() as stack:
-        answer = await open_answer(stack, link.connection, request)
+        answer = await link.connection.open(stack, request)
         require_fit(http, link.cluster, answer.status)
         if is_short(answer):
             whole = await answer.read(_SHORT_BYTES, request.hold)
             refuse_stranger(link.cluster, whole)
             reply = Reply(link.cluster, whole.status, dict(whole.headers), whole.body)
-            body = outbound.rewrite(whole.body, naming, subject) if whole.status >= 400 else b""
+            body = (
+                renaming.rewrite_answer(whole.body, naming, subject) if whole.status >= 400 else b""
+            )
             if whole.status < 400:
                 body = b"".join(map(shown, whole.body.split(b"\n")))
-            return responses.send_one(http, reply, body, link.speaker)
+            return send_one(http, reply, body, link.speaker)
         stream = http.request.start_stream(
             200, headers_to_return(http, answer.headers, link.speaker)
         )
@@ -191,7 +195,7 @@ def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:
         event = _events.decode(line)
     except UNREADABLE as error:
         raise ClusterMisbehaved(naming.cluster, f"its event cannot be read: {error}") from error
-    renamed = outbound.rewrite(bytes(event.object), naming, subject)
+    renamed = renaming.rewrite_answer(bytes(event.object), naming, subject)
     return b'{"type":%b,"object":%b}\n' % (msgspec.json.encode(event.type), renamed.rstrip())
 
 

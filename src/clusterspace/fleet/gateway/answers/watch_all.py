@@ -14,9 +14,8 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.apiserver.http.negotiation import JSON
-from clusterspace.apiserver.http.request_info import Query
-from clusterspace.apiserver.http.responses import headers_for
+from clusterspace.apiserver.http.context import headers_for
+from clusterspace.apiserver.http.request_info import JSON, Query
 from clusterspace.errors import (
     ApiError,
     BadRequest,
@@ -32,15 +31,14 @@ from clusterspace.fleet.gateway.answers.cluster_feeds import (
     MergedStream,
 )
 from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER
-from clusterspace.fleet.gateway.context import FleetContext
-from clusterspace.fleet.gateway.directory import Link, Membership
-from clusterspace.fleet.gateway.fanout import fan_out, find_targets
+from clusterspace.fleet.gateway.clusters import Link, Membership
+from clusterspace.fleet.gateway.fanout import FleetContext, fan_out, find_targets
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.events import PlainStyle, TableStyle
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.gateway.streams import ClientStream
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.resources import GroupKind

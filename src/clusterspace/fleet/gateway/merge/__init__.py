@@ -1,7 +1,6 @@
 """Many replies to one answer; pure, synchronous, no I/O.
 
-lists.py      each cluster's list taken apart once, its items unread; many lists to one
-tables.py     many Tables to one, on one set of columns and a column for the cluster
+lists.py      each cluster's list or Table taken apart once, its items unread; many to one
 failures.py   when some clusters fail: fail, or answer and warn
 versions.py   per-cluster resourceVersions in one opaque string, and where a list goes on
 watches.py    many event streams to one, with vectors that can be gone on from

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from clusterspace.fleet.gateway import names
-from clusterspace.fleet.gateway.names import HUB
+from clusterspace.fleet.gateway import routes
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import (
@@ -50,7 +50,7 @@ def merge(served: Mapping[str, Iterable[ResourceInfo]]) -> FleetApi:
     """Return the union of what each cluster serves, in an order that depends on nothing else."""
     # Who has each resource; resources are in the order in which clusters list them.
     owners: dict[GroupVersionResource, dict[str, ResourceInfo]] = {}
-    for cluster in names.in_order(served):
+    for cluster in routes.in_order(served):
         for info in served[cluster]:
             owners.setdefault(info.group_version_resource, {}).setdefault(cluster, info)
 
@@ -143,7 +143,7 @@ def merge_releases(versions: Mapping[str, Object]) -> Object | None:
     """Return the fleet's answer at /version: that of the oldest member, else the hub's."""
     members = [
         (read_release(versions[cluster]), versions[cluster])
-        for cluster in names.in_order(versions)
+        for cluster in routes.in_order(versions)
         if cluster != HUB
     ]
     known = [each for each in members if each[0] != UNKNOWN]
@@ -210,7 +210,7 @@ def _best_first(
     """Yield all documents; an entry that leads anywhere but to its own document is left out."""
     # Sorting keeps the order of equals, in reverse too.
     ordered = sorted(
-        names.in_order(indexes), key=lambda cluster: releases.get(cluster, UNKNOWN), reverse=True
+        routes.in_order(indexes), key=lambda cluster: releases.get(cluster, UNKNOWN), reverse=True
     )
     for cluster in ordered:
         paths: Any = indexes[cluster].get("paths")

@@ -11,12 +11,11 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from clusterspace.errors import ClusterMisbehaved, MalformedObject
-from clusterspace.fleet.gateway.merge import tables
+from clusterspace.fleet.gateway import renaming
+from clusterspace.fleet.gateway.merge import lists
 from clusterspace.fleet.gateway.merge.lists import VERSION, ClusterList, read_cluster_list
-from clusterspace.fleet.gateway.names import Naming, Subject
-from clusterspace.fleet.gateway.renaming import edits
-from clusterspace.fleet.gateway.renaming.edits import Fields
-from clusterspace.fleet.gateway.renaming.rules import renamer
+from clusterspace.fleet.gateway.renaming import Fields, renamer
+from clusterspace.fleet.gateway.routes import Naming, Subject
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
 from clusterspace.kube.tables import META_VERSION
@@ -100,7 +99,7 @@ def read_event(line: bytes, naming: Naming, columns: Sequence[Object] = ()) -> E
             (item,) = _items_of(replace(table, columns=table.columns or tuple(columns)))
             return Event(change, item)
         _require_version(headed.metadata)
-        items = () if change is None else (edits.read_object(frame.object),)
+        items = () if change is None else (renaming.read_object(frame.object),)
         listed = ClusterList(naming, headed.kind, headed.api_version, items=items)
         return Event(change, Item(headed.metadata, listed))
     except _UNREADABLE as error:
@@ -122,7 +121,7 @@ def gone(head: Head, like: ClusterList) -> Item:
     kind = _PARTIAL_KIND if like.is_table else like.kind.removesuffix("List")
     typed = {"kind": kind, "apiVersion": META_VERSION if like.is_table else like.api_version}
     metadata = {key: value for key, value in msgspec.to_builtins(head).items() if value}
-    fields = {**typed, "metadata": msgspec.Raw(edits.encode(metadata))}
+    fields = {**typed, "metadata": msgspec.Raw(renaming.encode(metadata))}
     return Item(head, ClusterList(like.naming, kind, typed["apiVersion"], items=(fields,)))
 
 
@@ -208,12 +207,12 @@ class TableStyle:
     def learn(self, listed: ClusterList) -> None:
         """Let a cluster have its columns shown, until they are declared."""
         if not self._has_declared:
-            self._agreed = tables.agreed_columns((listed,), self._subject, self._agreed)
+            self._agreed = lists.agreed_columns((listed,), self._subject, self._agreed)
 
     def write(self, change: Change, item: Item, vector: str) -> bytes:
         """Return the event: a Table of one row."""
         self.learn(item.listed)
-        (row,) = tables.merged_rows(item.listed, self._subject, self._agreed)
+        (row,) = lists.merged_rows(item.listed, self._subject, self._agreed)
         return self._table(change.value, row, vector)
 
     def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
@@ -221,12 +220,12 @@ class TableStyle:
         if not self._agreed:
             return b""
         beside = _bookmark(_PARTIAL, vector, ends_initial=ends_initial)
-        row = {"cells": tables.empty_cells(self._agreed), "object": beside}
+        row = {"cells": lists.empty_cells(self._agreed), "object": beside}
         return self._table("BOOKMARK", row, vector)
 
     def _table(self, kind: str, row: Fields, vector: str) -> bytes:
         beside = _stamped(_taken_apart(row["object"]), vector) if self._shows_objects else None
-        columns = None if self._has_declared else tables.with_cluster(self._agreed)
+        columns = None if self._has_declared else lists.with_cluster(self._agreed)
         self._has_declared = True
         table = {
             "kind": "Table",
@@ -244,7 +243,7 @@ def _stamped(fields: Fields, vector: str) -> Fields:
 
 
 def _taken_apart(value: Any) -> Fields:
-    return edits.read_object(value) if isinstance(value, msgspec.Raw) else cast("Fields", value)
+    return renaming.read_object(value) if isinstance(value, msgspec.Raw) else cast("Fields", value)
 
 
 def _bookmark(kind: Mapping[str, str], vector: str, *, ends_initial: bool) -> Fields:
@@ -255,4 +254,4 @@ def _bookmark(kind: Mapping[str, str], vector: str, *, ends_initial: bool) -> Fi
 
 
 def _line(kind: str, shown: Fields) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (kind.encode(), edits.encode(shown))
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), renaming.encode(shown))

@@ -27,7 +27,7 @@ from clusterspace.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from clusterspace.fleet.gateway import names
+from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.kube import statuses
 
@@ -173,12 +173,12 @@ def judge_search(
     if any_will_do:
         return Verdict((found,))
     if len(answered) > 1:
-        candidates = _enumerated([names.qualify(name, each.cluster) for each in answered])
+        candidates = _enumerated([routes.qualify(name, each.cluster) for each in answered])
         why = f"{name} is in {len(answered)} clusters; say which one: {candidates}"
         return Verdict(error=BadRequest(why))
     losses = [each for each in missing if each.loss in _COUNTED]
     note = _missing_from(losses, len(answered) + len(losses))
-    where = f"{name} was found in cluster {found.cluster}: {names.qualify(name, found.cluster)}"
+    where = f"{name} was found in cluster {found.cluster}: {routes.qualify(name, found.cluster)}"
     return Verdict((found,), f"{where}; {note}" if note else where)
 
 
@@ -221,7 +221,7 @@ def _sort_out(
     replies: Iterable[Reply], skipped: Iterable[Skipped]
 ) -> tuple[tuple[Reply, ...], list[_Missing]]:
     """Tell those who answered from those who did not, each in the order answers have."""
-    ordered = sorted(replies, key=lambda reply: names.position(reply.cluster))
+    ordered = sorted(replies, key=lambda reply: routes.position(reply.cluster))
     failed = [
         _Missing(reply.cluster, _loss_of(error), error)
         for reply in ordered
@@ -232,7 +232,7 @@ def _sort_out(
         error = each.error or ClusterError(each.cluster, each.why)
         loss = _Loss.OUT_OF_REACH if isinstance(error, Forbidden) else _loss_of(error)
         left_out.append(_Missing(each.cluster, loss, error))
-    missing = sorted([*failed, *left_out], key=lambda each: names.position(each.cluster))
+    missing = sorted([*failed, *left_out], key=lambda each: routes.position(each.cluster))
     return tuple(reply for reply in ordered if _failure_of(reply) is None), missing
 
 

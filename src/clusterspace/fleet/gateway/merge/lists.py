@@ -1,4 +1,10 @@
-"""Many lists to one: each taken apart once, its items unread; only what holds a name is changed."""
+"""Many lists to one: each taken apart once, its items unread; only what holds a name is changed.
+
+Of many Tables becomes one: one set of columns, cells matched by column, and a column for the
+cluster. kubectl prints the header again whenever the columns differ from the last ones, be it by a
+word in a description. So the columns of a built-in kind are always our own, whatever clusters
+answer; those that only some clusters know come behind them. For other kinds the widest Table leads.
+"""
 
 import re
 from collections import Counter
@@ -9,14 +15,16 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterspace.apiserver.http.foreign_answers import require_elements
+from clusterspace.apiserver.http.responses import require_elements
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved
-from clusterspace.fleet.gateway.names import MARKER, Naming, Subject
-from clusterspace.fleet.gateway.renaming.edits import Fields, encode
-from clusterspace.fleet.gateway.renaming.rules import renamer
+from clusterspace.fleet.gateway import renaming
+from clusterspace.fleet.gateway.renaming import Fields, encode, qualifier, renamer
+from clusterspace.fleet.gateway.routes import MARKER, Naming, Subject
 from clusterspace.kube import plain_text
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
+from clusterspace.kube.plain_text import cell as printable
+from clusterspace.kube.tables import META_VERSION, Column
 
 _PIECE_BYTES: Final = 512 * 1024
 """What is written in one go: about a millisecond of work, and little beside a long list."""
@@ -296,3 +304,101 @@ def renamed_items(listed: ClusterList, subject: Subject) -> Iterator[Fields]:
     if listed.naming.is_plain:
         return iter(listed.items)
     return map(renamer(listed.naming, subject), listed.items)
+
+
+# -- Tables ----------------------------------------------------------------------------------------
+
+CLUSTER: Final[Object] = Column("Cluster", description="The cluster the object is in.").definition
+"""Our own column. It stands second: kubectl writes the kind in front of the first cell."""
+
+_CLUSTER_AT: Final = 1
+_NOTHING: Final = "<none>"
+"""In a column its cluster does not have, as Kubernetes shows what is not there."""
+
+
+def merge_tables(
+    lists: Sequence[ClusterList],
+    *,
+    subject: Subject,
+    metadata: ListMetadata,
+    columns: Sequence[Object] = (),
+) -> Iterable[bytes]:
+    """Yield the text of one Table; lists stay in the order given.
+
+    A plain list, from a server that knows no Tables, shows its names. `columns`
+    are those of an earlier page or event, without the cluster's: they are kept, and kept first.
+    """
+    shown = agreed_columns(lists, subject, columns)
+    opening = {
+        "kind": "Table",
+        "apiVersion": next((each.api_version for each in lists if each.is_table), META_VERSION),
+        "metadata": written_metadata(metadata),
+        "columnDefinitions": with_cluster(shown),
+    }
+    rows = (row for each in lists for row in merged_rows(each, subject, shown))
+    return write_list(opening, "rows", rows)
+
+
+def agreed_columns(
+    lists: Iterable[ClusterList], subject: Subject, columns: Sequence[Object] = ()
+) -> tuple[Object, ...]:
+    """Return the columns that all lists are shown in, without the one for the cluster."""
+    widest_first = sorted((each.columns for each in lists), key=len, reverse=True)
+    agreed: dict[str, Object] = {}
+    for known in (columns or renaming.own_columns(subject), *widest_first):
+        for column in known:
+            agreed.setdefault(_name(column), plain_text.lines_of_json(column))
+    return tuple(agreed.values())
+
+
+def with_cluster(columns: Sequence[Object]) -> list[Object]:
+    """Return columns as clients are told of them, the one for the cluster among them."""
+    return [*columns[:_CLUSTER_AT], CLUSTER, *columns[_CLUSTER_AT:]]
+
+
+def empty_cells(columns: Sequence[Object]) -> list[Any]:
+    """Return the cells of a row that stands for no object."""
+    return [_NOTHING] * len(with_cluster(columns))
+
+
+def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
+    """Yield the rows of one cluster in the columns shown, with the names they have in the fleet."""
+    cluster = listed.cluster
+    if not listed.is_table:
+        # A server that knows no Tables: its items are shown by their names alone.
+        typed = {"kind": listed.kind.removesuffix("List"), "apiVersion": listed.api_version}
+        name_at = renaming.name_column(shown)
+        for item in renamed_items(listed, subject):
+            metadata: Any = item.get("metadata")
+            fields = (
+                renaming.read_object(metadata) if isinstance(metadata, msgspec.Raw) else metadata
+            )
+            cells: list[Any] = [_NOTHING] * len(shown)
+            if name_at is not None:
+                cells[name_at] = printable(fields.get("name", _NOTHING) if fields else _NOTHING)
+            cells.insert(_CLUSTER_AT, cluster)
+            yield {"cells": cells, "object": {**typed, **item}}
+        return
+    own = {_name(column): index for index, column in enumerate(listed.columns)}
+    order = [own.get(_name(column)) for column in shown]
+    name_at = renaming.name_column(listed.columns)
+    rename = qualifier(listed.naming, subject)
+    rename_object = renaming.object_edit(listed.naming, subject)
+    for row in listed.rows:
+        cells, count = row.cells, len(row.cells)
+        if rename is not None and name_at is not None and name_at < count:
+            cells = [*cells[:name_at], rename(str(cells[name_at])), *cells[name_at + 1 :]]
+        arranged = [
+            printable(cells[at]) if at is not None and at < count else _NOTHING for at in order
+        ]
+        arranged.insert(_CLUSTER_AT, cluster)
+        shown_row: Fields = {"cells": arranged}
+        if row.conditions is not msgspec.UNSET:
+            shown_row["conditions"] = row.conditions
+        if row.beside is not msgspec.UNSET:
+            shown_row["object"] = rename_object(row.beside)
+        yield shown_row
+
+
+def _name(column: Object) -> str:
+    return str(column.get("name", ""))

@@ -34,7 +34,7 @@ from itertools import islice, product
 from typing import Final
 
 from clusterspace.errors import BadRequest, Expired
-from clusterspace.fleet.gateway.names import in_order, position
+from clusterspace.fleet.gateway.routes import in_order, position
 
 MARK: Final = "cs1."
 """What every vector starts with: whose it is, and which edition of the format."""

@@ -37,7 +37,7 @@ from clusterspace.fleet.gateway.merge.events import (
 )
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.versions import RunningVector, placed
-from clusterspace.fleet.gateway.names import Naming
+from clusterspace.fleet.gateway.routes import Naming
 from clusterspace.kube.objects import Object
 
 

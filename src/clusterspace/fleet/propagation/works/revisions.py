@@ -26,8 +26,7 @@ from clusterspace.apis.fleet_placements import (
     parent_of,
 )
 from clusterspace.apis.interpreter.kinds import SECRET, kind_of
-from clusterspace.client.raw_objects import decode_object
-from clusterspace.client.resources import Reader
+from clusterspace.client.resources import Reader, decode_object
 from clusterspace.controllers.informers import HubCaches, IndexKeys
 from clusterspace.errors import Conflict, StaysHome
 from clusterspace.fleet.propagation.templates import (

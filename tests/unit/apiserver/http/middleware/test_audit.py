@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Headers, Response
-from clusterspace.apiserver.http.middleware.audit import Audit
+from clusterspace.apiserver.http.guards import Audit
+from clusterspace.apiserver.http.messages import Headers, Request, Response
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import User
 from clusterspace.errors import Conflict
 from clusterspace.testing.clocks import ManualClock

@@ -4,16 +4,15 @@ from typing import Any
 import pytest
 
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.messages import Headers
-from clusterspace.apiserver.http.middleware.authenticate import (
+from clusterspace.apiserver.http.guards import (
     FAILURES_A_SECOND,
     LOG_EVERY_SECONDS,
     MOST_ADDRESSES,
     MOST_FAILURES,
     FailedLogins,
 )
+from clusterspace.apiserver.http.messages import Headers, Request
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.errors import TooManyRequests
 from clusterspace.testing.clocks import ManualClock
 

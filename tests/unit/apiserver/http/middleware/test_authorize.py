@@ -1,11 +1,7 @@
 import pytest
 
 from clusterspace.apiserver.http.messages import Headers
-from clusterspace.apiserver.http.middleware.authorize import (
-    Impersonation,
-    read_account,
-    read_impersonation,
-)
+from clusterspace.apiserver.http.users import Impersonation, read_account, read_impersonation
 from clusterspace.errors import BadRequest
 
 

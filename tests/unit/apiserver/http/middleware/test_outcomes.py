@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.apiserver.http.middleware.outcomes import cluster_refusal
+from clusterspace.apiserver.http.chain import cluster_refusal
 from clusterspace.errors import (
     ClusterError,
     ClusterMisbehaved,

@@ -2,11 +2,10 @@ import asyncio
 
 import pytest
 
-from clusterspace.apiserver.http.context import RequestContext, RequestHandler, chain
-from clusterspace.apiserver.http.messages import Headers, Response
-from clusterspace.apiserver.http.middleware.recheck import RECHECK_SECONDS, Recheck
+from clusterspace.apiserver.http.chain import RECHECK_SECONDS, Recheck, chain
+from clusterspace.apiserver.http.context import RequestContext, RequestHandler
+from clusterspace.apiserver.http.messages import Headers, Request, Response
 from clusterspace.apiserver.http.request_info import read_request
-from clusterspace.apiserver.http.requests import Request
 from clusterspace.apiserver.http.users import User
 from clusterspace.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
 from clusterspace.testing.clocks import ManualClock

@@ -15,7 +15,7 @@ from clusterspace.fleet.gateway.answers.list_all import (
     without_paging,
 )
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
-from clusterspace.fleet.gateway.names import Naming
+from clusterspace.fleet.gateway.routes import Naming
 
 
 def part(cluster: str, count: int, token: str = "") -> ClusterList:

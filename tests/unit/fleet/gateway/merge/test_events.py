@@ -12,7 +12,7 @@ from clusterspace.fleet.gateway.merge.events import (
     read_items,
 )
 from clusterspace.fleet.gateway.merge.lists import read_cluster_list
-from clusterspace.fleet.gateway.names import Naming, Subject
+from clusterspace.fleet.gateway.routes import Naming, Subject
 
 PODS = Subject("", "v1", "pods")
 THINGS = Subject("example.com", "v1", "things")

@@ -12,7 +12,7 @@ from clusterspace.fleet.gateway.merge.lists import (
     merge_lists,
     read_cluster_list,
 )
-from clusterspace.fleet.gateway.names import Naming, Subject
+from clusterspace.fleet.gateway.routes import Naming, Subject
 
 POD = Subject("", "v1", "pods")
 VECTOR = ListMetadata("vector")

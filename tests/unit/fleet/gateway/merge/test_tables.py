@@ -7,9 +7,9 @@ import pytest
 from tests.corpus import load_scenario
 
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.merge import tables
+from clusterspace.fleet.gateway.merge import lists
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
-from clusterspace.fleet.gateway.names import Naming, Subject
+from clusterspace.fleet.gateway.routes import Naming, Subject
 from clusterspace.kube.tables import Column
 
 GATES = Subject("example.com", "v1", "gates")
@@ -35,7 +35,9 @@ def row(*cells: Any, **beside: Any) -> dict[str, Any]:
 
 
 def merged(*parts: ClusterList, subject: Subject = GATES, columns: tuple[Any, ...] = ()) -> Any:
-    pieces = tables.merge(parts, subject=subject, metadata=ListMetadata("vector"), columns=columns)
+    pieces = lists.merge_tables(
+        parts, subject=subject, metadata=ListMetadata("vector"), columns=columns
+    )
     return json.loads(b"".join(pieces))
 
 
@@ -90,7 +92,7 @@ def test_a_row_with_too_few_or_too_many_cells_does_no_harm() -> None:
 
 
 def test_the_columns_of_an_earlier_page_are_kept_and_kept_first() -> None:
-    first = tables.agreed_columns([table("m1", [NAME, column("Age")])], GATES)
+    first = lists.agreed_columns([table("m1", [NAME, column("Age")])], GATES)
     second = [table("m2", [NAME, column("State")], row("b", "open"))]
 
     answer = merged(*second, columns=first)

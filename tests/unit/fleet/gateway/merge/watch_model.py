@@ -11,7 +11,7 @@ from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.events import PlainStyle, Style
 from clusterspace.fleet.gateway.merge.lists import ClusterList, read_cluster_list
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.names import Naming, Subject
+from clusterspace.fleet.gateway.routes import Naming, Subject
 from clusterspace.testing.watch_histories import ClusterLog, Event, Logged, Segment, read_event
 
 MAPS = Subject("", "v1", "configmaps")

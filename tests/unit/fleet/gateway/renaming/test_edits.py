@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 
 from clusterspace.errors import MalformedObject
-from clusterspace.fleet.gateway.names import Naming, Subject
-from clusterspace.fleet.gateway.renaming import edits, rules
-from clusterspace.fleet.gateway.renaming.edits import EACH
+from clusterspace.fleet.gateway import renaming
+from clusterspace.fleet.gateway.renaming import EACH
+from clusterspace.fleet.gateway.routes import Naming, Subject
 
 POD = Subject("", "v1", "pods")
 MEMBER = Naming("member1", qualifies_names=True)
@@ -100,7 +100,7 @@ def test_any_legal_text_changes_exactly_where_decoding_and_editing_it_would(
 ) -> None:
     text = written(pod, random.Random(seed)).encode()
 
-    edited = edits.edit_object(text, rules.outward(MEMBER, POD))
+    edited = renaming.edit_object(text, renaming.outward(MEMBER, POD))
 
     assert json.loads(edited) == renamed(pod)
     assert list(json.loads(edited)) == list(pod)
@@ -111,28 +111,34 @@ def test_any_legal_text_changes_exactly_where_decoding_and_editing_it_would(
 def test_a_text_in_which_nothing_changes_stays_byte_for_byte(pod: Any, seed: int) -> None:
     text = written(pod, random.Random(seed)).encode()
 
-    assert edits.edit_object(text, {"metadata": {"no such field": str.upper}}) is text
+    assert renaming.edit_object(text, {"metadata": {"no such field": str.upper}}) is text
 
 
 def test_what_is_not_on_the_way_keeps_its_spaces_numbers_and_escapes() -> None:
     text = b'{"metadata":{"name":"a"},"spec": { "x" : 1.00, "y":"\\u003c", "z":1e2 }}'
 
-    edited = edits.edit_object(text, {"metadata": {"name": str.upper}})
+    edited = renaming.edit_object(text, {"metadata": {"name": str.upper}})
 
     assert edited == b'{"metadata":{"name":"A"},"spec":{ "x" : 1.00, "y":"\\u003c", "z":1e2 }}'
 
 
 def test_editing_leaves_what_it_was_given_alone() -> None:
-    fields = edits.read_object(b'{"metadata":{"name":"a"}}')
-    edit = edits.editor_of({"metadata": {"name": str.upper}})
+    fields = renaming.read_object(b'{"metadata":{"name":"a"}}')
+    edit = renaming.editor_of({"metadata": {"name": str.upper}})
 
-    assert edits.encode(edit(fields)) == edits.encode(edit(fields)) == b'{"metadata":{"name":"A"}}'
+    assert (
+        renaming.encode(edit(fields))
+        == renaming.encode(edit(fields))
+        == b'{"metadata":{"name":"A"}}'
+    )
 
 
 def test_lists_of_strings_and_of_lists_are_edited_as_well() -> None:
     tree = {"a": {EACH: str.upper}, "b": {EACH: {EACH: str.upper}}}
 
-    assert edits.edit_object(b'{"a":["x",1],"b":[["y"],2]}', tree) == b'{"a":["X",1],"b":[["Y"],2]}'
+    assert (
+        renaming.edit_object(b'{"a":["x",1],"b":[["y"],2]}', tree) == b'{"a":["X",1],"b":[["Y"],2]}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_lists_of_strings_and_of_lists_are_edited_as_well() -> None:
 )
 def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedObject, match="body"):
-        edits.edit_object(body, {})
+        renaming.edit_object(body, {})
 
 
 @pytest.mark.parametrize(
@@ -155,4 +161,4 @@ def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
     ],
 )
 def test_a_path_leads_to_what_changes_below_it(steps: tuple[str, ...], leads_to: Any) -> None:
-    assert edits.below({"list": {EACH: {"name": str.upper}}}, steps) == leads_to
+    assert renaming.below({"list": {EACH: {"name": str.upper}}}, steps) == leads_to

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.kube.protobuf.recordings import KUBECTL, Recording
 
 from clusterspace.errors import BadRequest, Expired, MalformedObject, UnsupportedMediaType
-from clusterspace.fleet.gateway.names import BodyNames, Naming, Subject
-from clusterspace.fleet.gateway.renaming import inbound, outbound
+from clusterspace.fleet.gateway import inbound, renaming
+from clusterspace.fleet.gateway.routes import BodyNames, Naming, Subject
 from clusterspace.kube.objects import name_of, with_metadata
 from clusterspace.kube.protobuf.bodies import decode
 from clusterspace.kube.protobuf.encoding import encode
@@ -264,7 +264,7 @@ def test_what_kubectl_remembers_comes_back_letter_for_letter(
     raw = json.dumps(body).encode()
 
     stored = inbound.rewrite(raw, JSON, naming, DEPLOYMENT, version_for=version_for)
-    answered = json.loads(outbound.rewrite(stored, naming, DEPLOYMENT))
+    answered = json.loads(renaming.rewrite_answer(stored, naming, DEPLOYMENT))
 
     assert json.loads(stored)["metadata"]["annotations"][APPLIED] == applied("web")
     assert answered["metadata"]["annotations"][APPLIED] == remembered

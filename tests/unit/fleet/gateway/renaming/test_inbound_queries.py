@@ -4,8 +4,8 @@ import pytest
 
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import MalformedSelector
-from clusterspace.fleet.gateway.names import Naming
-from clusterspace.fleet.gateway.renaming import inbound
+from clusterspace.fleet.gateway import routes
+from clusterspace.fleet.gateway.routes import Naming
 
 NAMES = Naming("m1", qualifies_names=True)
 
@@ -13,7 +13,7 @@ NAMES = Naming("m1", qualifies_names=True)
 def rewritten(key: str, value: str) -> str:
     query = Query((("limit", "500"), (key, value)))
 
-    answer = inbound.rewrite_query(query, NAMES, version_for=lambda version: f"native of {version}")
+    answer = routes.rewrite_query(query, NAMES, version_for=lambda version: f"native of {version}")
 
     assert answer.get("limit") == "500"
     return answer.get(key)

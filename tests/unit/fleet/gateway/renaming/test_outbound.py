@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.names import Naming, Subject
-from clusterspace.fleet.gateway.renaming import outbound
+from clusterspace.fleet.gateway import renaming
+from clusterspace.fleet.gateway.routes import Naming, Subject
 
 POD = Subject("", "v1", "pods")
 DEPLOYMENT = Subject("apps", "v1", "deployments")
@@ -17,7 +17,7 @@ APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def rewritten(answer: Any, naming: Naming, subject: Subject = POD) -> Any:
-    return json.loads(outbound.rewrite(json.dumps(answer).encode(), naming, subject))
+    return json.loads(renaming.rewrite_answer(json.dumps(answer).encode(), naming, subject))
 
 
 def pod(**metadata: Any) -> dict[str, Any]:
@@ -65,14 +65,14 @@ def test_an_event_names_what_it_is_about(field: str) -> None:
 def test_plain_names_leave_every_byte_as_it_was() -> None:
     body = b'{ "kind": "Pod", "metadata": {"name": "web"} }'
 
-    assert outbound.rewrite(body, Naming("m1"), POD) is body
+    assert renaming.rewrite_answer(body, Naming("m1"), POD) is body
 
 
 @pytest.mark.parametrize("subresource", ["log", "proxy", "exec"])
 def test_bytes_that_are_not_objects_are_not_read(subresource: str) -> None:
     subject = Subject("", "v1", "pods", subresource)
 
-    assert outbound.rewrite(b"any text", NAMES, subject) == b"any text"
+    assert renaming.rewrite_answer(b"any text", NAMES, subject) == b"any text"
 
 
 def test_a_scale_has_the_name_it_was_asked_by() -> None:
@@ -182,4 +182,4 @@ def test_an_annotation_of_kubectls_that_holds_no_object_stays() -> None:
 
 def test_an_answer_that_is_no_json_is_the_clusters_fault() -> None:
     with pytest.raises(ClusterMisbehaved, match="m1"):
-        outbound.rewrite(b"<html>", NAMES, POD)
+        renaming.rewrite_answer(b"<html>", NAMES, POD)

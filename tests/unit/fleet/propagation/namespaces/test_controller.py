@@ -5,7 +5,7 @@ import pytest
 
 from clusterspace.apis import stamps
 from clusterspace.apis.works import manifests_of
-from clusterspace.client.raw_objects import decode_object
+from clusterspace.client.resources import decode_object
 from clusterspace.controllers.controller import Request
 from clusterspace.controllers.informers import Update
 from clusterspace.fleet.propagation.namespaces.controller import (

@@ -5,12 +5,10 @@ from tests.unit.fleet.propagation.works.work_objects import work
 
 from clusterspace.apis.clusters import WORKS
 from clusterspace.client.connection import Connection
-from clusterspace.client.raw_objects import read_raw_object
-from clusterspace.client.reflector import Batch, ObjectChange
 from clusterspace.client.requests import resource_path_of
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import ClusterClient, read_raw_object
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.watch import EventType
+from clusterspace.client.watch import Batch, EventType, ObjectChange
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.propagation.works.writing import KnownWorks
 from clusterspace.kube.objects import Object, resource_version_of

@@ -1,12 +1,9 @@
-"""What a client sends, in the words of the one cluster it goes to: bodies, and the query of a URL.
+"""The body that a client sends, in the words of the one cluster it goes to.
 
 Names lose the suffix of that cluster, aggregated resourceVersions become the cluster's own. A
 body that needs neither is passed on exactly as it came, so that the cluster judges what the client
 wrote: doubled keys, unknown fields, odd numbers. Protobuf is changed field by field; what is not
 understood is kept as it was sent.
-
-In a selector a value with another cluster's suffix stays: nothing in this cluster is called that,
-so `=` matches nothing here and `!=` everything, which is the truth.
 """
 
 from collections.abc import Callable
@@ -16,13 +13,11 @@ from typing import Final, cast
 import msgspec
 
 from clusterspace.apiserver.http.bodies import media_type_of, read_yaml, refuse_shape
-from clusterspace.apiserver.http.negotiation import JSON, PROTOBUF, YAML
-from clusterspace.apiserver.http.request_info import Query
+from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, YAML
 from clusterspace.errors import MalformedPatch, UnsupportedMediaType
-from clusterspace.fleet.gateway.names import NAME_LABELS, BodyNames, Naming, Subject
-from clusterspace.fleet.gateway.renaming import edits, rules
-from clusterspace.fleet.gateway.renaming.edits import EACH, Change, Fields, Node, Tree
-from clusterspace.fleet.gateway.renaming.rules import unqualifier
+from clusterspace.fleet.gateway import renaming
+from clusterspace.fleet.gateway.renaming import EACH, Change, Fields, Node, Tree
+from clusterspace.fleet.gateway.routes import BodyNames, Naming, Subject
 from clusterspace.kube import statuses
 from clusterspace.kube.json_patches import read_pointer
 from clusterspace.kube.protobuf.messages import Message, Shape, find_kind, get_message
@@ -33,15 +28,6 @@ from clusterspace.kube.protobuf.wire import (
     text_of,
     write_envelope,
     write_field,
-)
-from clusterspace.kube.selectors import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    SET_SIGNS,
-    FieldSelector,
-    Term,
-    parse_field_selector,
-    read_terms,
 )
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -69,14 +55,14 @@ def rewrite(
     Raises BadRequest when a name is of another cluster or the body cannot be read,
     UnsupportedMediaType for a type that is not understood, and whatever `version_for` raises.
     """
-    if not body or subject.subresource in rules.NOT_OBJECTS:
+    if not body or subject.subresource in renaming.NOT_OBJECTS:
         return body
     refuse_shape(body, media_type_of(content_type))
-    tree = rules.inward(naming, subject, version_for)
+    tree = renaming.inward(naming, subject, version_for)
     media_type = media_type_of(content_type)
     if media_type == JSON_PATCH:
         return _rewrite_json_patch(body, tree)
-    options = rules.inward_delete_options(naming, version_for)
+    options = renaming.inward_delete_options(naming, version_for)
     takes_options = media_type in (JSON, YAML, PROTOBUF)
 
     def tree_for(kind: str) -> Tree:
@@ -105,7 +91,7 @@ def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
 
         return note
 
-    tree = edits.tree_of((steps, noting(steps[-1])) for steps in rules.naming_places(subject))
+    tree = renaming.tree_of((steps, noting(steps[-1])) for steps in renaming.naming_places(subject))
     _edit(body, media_type, lambda _: tree)
     return BodyNames(*(seen.get(key, "") for key in ("name", "namespace", "generateName")))
 
@@ -117,32 +103,32 @@ def _edit(body: bytes, media_type: str, tree_for: Callable[[str], Tree]) -> byte
         raise statuses.unsupported_media_type(_ACCEPTED)
     text = body
     if media_type in _AS_YAML and body[:1] != b"{":
-        text = edits.encode(read_yaml(body).value)
-    fields = edits.read_object(text)
-    edited = edits.editor_of(tree_for(edits.text_at(fields, "kind")))(fields)
-    return body if edited is fields else edits.encode(edited)
+        text = renaming.encode(read_yaml(body).value)
+    fields = renaming.read_object(text)
+    edited = renaming.editor_of(tree_for(renaming.text_at(fields, "kind")))(fields)
+    return body if edited is fields else renaming.encode(edited)
 
 
 def _rewrite_json_patch(body: bytes, tree: Tree) -> bytes:
     """Change the value of each operation by what the tree says of the place it is meant for."""
     operations: list[Fields] = []
     is_changed = False
-    for index, text in enumerate(edits.read_list(body, place="the patch")):
-        operation = edits.read_object(text, place=f"operation {index} of the patch")
+    for index, text in enumerate(renaming.read_list(body, place="the patch")):
+        operation = renaming.read_object(text, place=f"operation {index} of the patch")
         operations.append(operation)
-        path, value = edits.text_at(operation, "path"), operation.get("value")
+        path, value = renaming.text_at(operation, "path"), operation.get("value")
         try:
-            below = edits.below(tree, read_pointer(path))
+            below = renaming.below(tree, read_pointer(path))
         except ValueError as error:
             why = f"the patch has an unreadable path: {error}"
             raise MalformedPatch(why, place=path) from error
         if below is None or not isinstance(value, msgspec.Raw):
             continue
-        edited = edits.edit_of(below)(value)
+        edited = renaming.edit_of(below)(value)
         if edited is not value:
             operation["value"] = edited
             is_changed = True
-    return edits.encode(operations) if is_changed else body
+    return renaming.encode(operations) if is_changed else body
 
 
 # -- protobuf: changed field by field --------------------------------------------------------------
@@ -206,55 +192,3 @@ def _edited_entry(tree: Tree, data: bytes, place: str) -> bytes:
         )
         for half in halves
     )
-
-
-# -- the query of a URL ----------------------------------------------------------------------------
-
-_ANY_VERSION: Final = ("", "0")
-
-
-def rewrite_query(query: Query, naming: Naming, *, version_for: Change = str) -> Query:
-    """Return the parameters in the words of `naming.cluster`; unknown ones pass untouched.
-
-    Without `version_for` versions do too, for who has taken them out. Raises MalformedSelector for
-    a selector that cannot be read, and whatever `version_for` raises.
-    """
-    unqualify = unqualifier(naming.cluster)
-
-    def field_selector(text: str) -> str:
-        # The value of every field: which of them are names, only the cluster knows.
-        asked = parse_field_selector(text)
-        changed = FieldSelector(
-            tuple(replace(each, value=unqualify(each.value)) for each in asked.requirements)
-        )
-        return text if changed == asked else str(changed)
-
-    def label_selector(text: str) -> str:
-        # The values of the few labels that hold names; others may mean anything.
-        terms = list(read_terms(text))
-        changed = [
-            replace(term, values=tuple(map(unqualify, term.values)))
-            if term.key in NAME_LABELS
-            else term
-            for term in terms
-        ]
-        return text if changed == terms else ",".join(map(_written_term, changed))
-
-    changes: dict[str, Change] = {
-        "fieldSelector": field_selector,
-        "labelSelector": label_selector,
-        "resourceVersion": lambda text: text if text in _ANY_VERSION else version_for(text),
-    }
-    return Query(
-        tuple((key, changes[key](value) if key in changes else value) for key, value in query.pairs)
-    )
-
-
-def _written_term(term: Term) -> str:
-    if term.sign == EXISTS:
-        return term.key
-    if term.sign == DOES_NOT_EXIST:
-        return f"!{term.key}"
-    if term.sign in SET_SIGNS:
-        return f"{term.key} {term.sign} ({','.join(term.values)})"
-    return f"{term.key}{term.sign}{term.values[0]}"
