@@ -45,6 +45,7 @@ STATEFUL_SET: Final = Kind("StatefulSet", "apps/v1", "statefulsets")
 DAEMON_SET: Final = Kind("DaemonSet", "apps/v1", "daemonsets")
 CONTROLLER_REVISION: Final = Kind("ControllerRevision", "apps/v1", "controllerrevisions")
 JOB: Final = Kind("Job", "batch/v1", "jobs")
+CRON_JOB: Final = Kind("CronJob", "batch/v1", "cronjobs")
 
 FOLLOWED: Final = (
     NODE,
@@ -56,6 +57,7 @@ FOLLOWED: Final = (
     DAEMON_SET,
     CONTROLLER_REVISION,
     JOB,
+    CRON_JOB,
     SERVICE,
     ENDPOINTS,
     ENDPOINT_SLICE,

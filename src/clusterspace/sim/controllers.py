@@ -18,7 +18,8 @@ from clusterspace.sim.services import (
     MirroringController,
 )
 from clusterspace.sim.volumes import VolumeController
-from clusterspace.sim.workloads.controller import WorkloadController
+from clusterspace.sim.workloads.controller import OrphanedJobPods, WorkloadController
+from clusterspace.sim.workloads.cron_jobs import CronJobController
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +50,8 @@ def all_controllers(mirror: Mirror) -> tuple[Controller, ...]:
     """Return the controllers that every cluster runs."""
     return (
         WorkloadController(mirror),
+        OrphanedJobPods(mirror),
+        CronJobController(mirror),
         EndpointsController(mirror),
         EndpointSliceController(mirror),
         MirroringController(mirror),

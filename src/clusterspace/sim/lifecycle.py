@@ -9,7 +9,7 @@ from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import ApiError, Conflict, NotFound
-from clusterspace.kube.objects import Object, find_at, uid_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
 from clusterspace.sim import pods as steps
 from clusterspace.sim.api import NODE, POD, Change, Key, Mirror, SimApi, key_of
 from clusterspace.sim.nodes import free_address, has_kubelet, host_address
@@ -17,6 +17,9 @@ from clusterspace.sim.pods import Pace, Stage, Step, next_step, stage_of
 from clusterspace.sim.scheduling import PodsByNode, choose_node
 
 _log = structlog.get_logger(__name__)
+
+_KILLED: Final = 137
+"""The exit code of what ends by SIGKILL."""
 
 RESCHEDULE_SECONDS: Final = 1.0
 """How soon pods that no node took are tried again after something has changed."""
@@ -124,4 +127,7 @@ class Lifecycle:
                 ended = steps.finished(pod, steps.exit_code_of(pod), now)
                 await self._kubelet.update_status(ended)
             case Step.REMOVE:
+                if metadata_of(pod).get("finalizers") and not steps.is_finished(pod):
+                    # It stays for somebody who wants to know how it ended: killed.
+                    pod = await self._kubelet.update_status(steps.finished(pod, _KILLED, now))
                 await self._kubelet.delete(pod, grace_seconds=0)

@@ -21,7 +21,7 @@ from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key
 from clusterspace.sim.controllers import Controllers, all_controllers
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.nodes import Heartbeats, NodeShape
-from clusterspace.sim.pods import Pace, is_active, is_ready
+from clusterspace.sim.pods import Pace, is_active, is_finished, is_ready
 from clusterspace.sim.scheduling import PodsByNode
 from clusterspace.testing.clocks import ManualClock
 
@@ -59,6 +59,11 @@ class PretendApi:
         generation: int = metadata_of(held)["generation"]
         if changed.get("spec") != held.get("spec"):
             generation += 1
+        metadata = metadata_of(changed)
+        is_marked = "deletionTimestamp" in metadata and not metadata["deletionGracePeriodSeconds"]
+        if is_marked and not metadata.get("finalizers"):
+            self._remove(held)
+            return changed
         return self._put("update", self._next_version(changed, generation=generation))
 
     async def update_status(self, kube_object: Object) -> Object:
@@ -72,7 +77,7 @@ class PretendApi:
         if held is None:
             return
         is_on_node = held["kind"] == POD.name and find_at(held, "spec", "nodeName")
-        if is_on_node and grace_seconds != 0:
+        if is_on_node and grace_seconds != 0 and not is_finished(held):
             if metadata_of(held).get("deletionTimestamp"):
                 return
             marked = with_metadata(
@@ -82,6 +87,18 @@ class PretendApi:
             )
             self._put("end", self._next_version(marked))
             return
+        if metadata_of(held).get("finalizers"):
+            marked = with_metadata(
+                held,
+                deletionTimestamp=format_time(self._clock.now()),
+                deletionGracePeriodSeconds=0,
+            )
+            if marked != held:
+                self._put("end", self._next_version(marked))
+            return
+        self._remove(held)
+
+    def _remove(self, held: Object) -> None:
         del self.objects[key_of(held)]
         self.history.append(f"remove {held['kind']}/{name_of(held)}")
         for listener in self._listeners:

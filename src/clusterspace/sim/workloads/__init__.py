@@ -8,7 +8,9 @@ replica_sets.py   as many pods as asked for: ReplicaSets and ReplicationControll
 deployments.py    one ReplicaSet per template, and the moves between them
 stateful_sets.py  pods with names that stay, one after the other, and their claims
 daemon_sets.py    one pod on every node that takes it
-jobs.py           pods that end
+jobs.py           pods that end, and what their ends add up to
+job_failures.py   how the end of a pod counts: failure and success policies, indexes
+cron_jobs.py      Jobs at set times
 
 Nothing here reads a clock or talks to anybody. A workload whose template is as its pods have it
 never replaces a pod, whatever else about it changes.

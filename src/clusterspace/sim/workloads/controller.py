@@ -32,9 +32,17 @@ from clusterspace.sim.api import (
     key_of,
 )
 from clusterspace.sim.plans import Claimed, Plan, claim
+from clusterspace.sim.pods import is_finished
 from clusterspace.sim.workloads.daemon_sets import plan_daemon_set
 from clusterspace.sim.workloads.deployments import plan_deployment
-from clusterspace.sim.workloads.jobs import plan_job
+from clusterspace.sim.workloads.job_failures import is_failed
+from clusterspace.sim.workloads.jobs import (
+    TRACKING,
+    Backoff,
+    has_tracking,
+    plan_job,
+    without_tracking,
+)
 from clusterspace.sim.workloads.replica_sets import plan_replica_set
 from clusterspace.sim.workloads.stateful_sets import ordinal_of, plan_stateful_set
 
@@ -67,9 +75,12 @@ class WorkloadController:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
+        self._backoffs: dict[str, Backoff] = {}
+        """The UID of a Job to how its last pods ended, which outlives the pods."""
 
     def requests(self, change: Change) -> Iterable[Key]:
         """Return the workloads that own what changed, or might."""
+        self._note_end(change)
         if change.kind in _WORKLOADS and change.after is not None:
             yield key_of(change.after)
         if change.kind == NODE.name:
@@ -87,6 +98,23 @@ class WorkloadController:
                     yield above
         if change.after is not None and controller_of(change.after) is None:
             yield from self._adopters_of(change.after)
+
+    def _note_end(self, change: Change) -> None:
+        """Remember how a pod of a Job ended, once."""
+        if change.kind == JOB.name and change.after is None:
+            self._backoffs.pop(uid_of(change.latest), None)
+        if change.kind != POD.name or change.after is None:
+            return
+        owner = self._owner_of(change.after)
+        job = self._mirror.find(owner) if owner is not None and owner.kind == JOB.name else None
+        if job is None or find_at(job, "spec", "suspend"):
+            return  # pods that a suspended Job stops have not failed
+        was, is_now = (
+            pod is not None and (is_finished(pod) or is_failed(pod, job)) for pod in change
+        )
+        if is_now and not was:
+            known = self._backoffs.get(uid_of(job), Backoff())
+            self._backoffs[uid_of(job)] = known.after(change.after, job)
 
     def _owner_of(self, kube_object: Object) -> Key | None:
         reference = controller_of(kube_object)
@@ -121,6 +149,8 @@ class WorkloadController:
                     selector,
                     may_adopt=lambda pod: ordinal_of(pod, workload) is not None,
                 )
+            case "Job":
+                pods = claim(self._mirror, workload, POD, selector, finalizer=TRACKING)
             case _:
                 pods = claim(self._mirror, workload, POD, selector)
         revisions = Claimed(())
@@ -135,7 +165,8 @@ class WorkloadController:
                 nodes = tuple(self._mirror.all(NODE))
                 return plan_daemon_set(workload, pods.owned, revisions.owned, nodes, now)
             case "Job":
-                return plan_job(workload, pods.owned, now)
+                backoff = self._backoffs.get(uid_of(workload), Backoff())
+                return plan_job(workload, pods.owned, backoff, now)
             case _:
                 return plan_replica_set(workload, pods.owned, now)
 
@@ -154,3 +185,37 @@ class WorkloadController:
                 count: int = find_at(deployment, "status", "collisionCount") or 0
                 return Plan(status=with_value(deployment, count + 1, "status", "collisionCount"))
         return plan
+
+
+class OrphanedJobPods:
+    """Lets pods go whose Job is gone: nobody else will count their end."""
+
+    name = "pods of gone jobs"
+    batch_seconds = 0.0
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def requests(self, change: Change) -> Iterable[Key]:
+        """Return pods with the finalizer of a Job that is not there."""
+        if change.kind == JOB.name and change.after is None:
+            yield from map(key_of, self._mirror.owned_by(change.latest, POD))
+        if change.kind == POD.name and change.after is not None and self._is_stray(change.after):
+            yield key_of(change.after)
+
+    def _is_stray(self, pod: Object) -> bool:
+        owner = controller_of(pod)
+        if not has_tracking(pod) or (owner is not None and owner["kind"] != JOB.name):
+            return False
+        if owner is None:
+            return True
+        job = self._mirror.find(Key(JOB.name, namespace_of(pod), str(owner["name"])))
+        return job is None or uid_of(job) != owner["uid"]
+
+    def plan(self, key: Key, now: float) -> Plan:
+        """Take the finalizer off, as long as the Job has not come back."""
+        del now
+        pod = self._mirror.find(key)
+        if pod is None or not self._is_stray(pod):
+            return Plan()
+        return Plan(update=(without_tracking(pod),))

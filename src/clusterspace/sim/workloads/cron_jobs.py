@@ -1,0 +1,288 @@
+"""Jobs at set times."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from clusterspace.errors import MalformedDuration
+from clusterspace.kube.conditions import find_condition, is_true
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from clusterspace.kube.times import format_time, parse_time, seconds_of
+from clusterspace.sim.api import CRON_JOB, JOB, Change, Key, Mirror, controller_of, key_of
+from clusterspace.sim.plans import Plan, owner_reference, with_status
+from clusterspace.sim.pods import is_ending
+
+_SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_SHORTHANDS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_BOUNDS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+_NAMES: Final[tuple[dict[str, int], ...]] = (
+    {},
+    {},
+    {},
+    {
+        name: number
+        for number, name in enumerate(
+            ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
+        )
+    },
+    {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])},
+)
+_LONGEST_SEARCH: Final = timedelta(days=5 * 366)
+_SLOW: Final = 100
+"""A CronJob that missed more times than this is not asked which."""
+
+
+# -- schedules -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A cron schedule, read; `every` is the period of those that are one."""
+
+    fields: tuple[frozenset[int], ...] = ()
+    zone: tzinfo = UTC
+    every: float = 0.0
+    any_day_of_month: bool = True
+    any_day_of_week: bool = True
+
+    @classmethod
+    def parse(cls, text: str, zone: tzinfo = UTC) -> "Schedule":
+        """Read a schedule that validation has let pass; ValueError where it has not."""
+        if text.startswith("@every "):
+            try:
+                return cls(every=max(1.0, float(int(seconds_of(text[7:].strip())))))
+            except MalformedDuration as error:
+                raise ValueError(str(error)) from error
+        parts = _SHORTHANDS.get(text, text).split()
+        if len(parts) != len(_BOUNDS):
+            raise ValueError(f"schedule {text!r} does not have five fields")
+        fields = tuple(
+            frozenset(each for piece in part.split(",") for each in _numbers(piece, bounds, names))
+            for part, bounds, names in zip(parts, _BOUNDS, _NAMES, strict=True)
+        )
+        return cls(
+            fields,
+            zone,
+            any_day_of_month=parts[2].startswith(("*", "?")),
+            any_day_of_week=parts[4].startswith(("*", "?")),
+        )
+
+    def after(self, moment: float) -> float | None:
+        """Return the first time after a moment; None when there is none for years."""
+        if self.every:
+            return float(int(moment) + self.every)
+        minutes, hours, _, months, _ = self.fields
+        at = datetime.fromtimestamp(moment, self.zone).replace(second=0, microsecond=0)
+        at += timedelta(minutes=1)
+        latest = at + _LONGEST_SEARCH
+        while at < latest:
+            if at.month not in months:
+                day = at.replace(day=1, hour=0, minute=0)
+                at = (day + timedelta(days=32)).replace(day=1)
+            elif not self._is_on_day(at):
+                at = at.replace(hour=0, minute=0) + timedelta(days=1)
+            elif at.hour not in hours:
+                at = at.replace(minute=0) + timedelta(hours=1)
+            elif at.minute not in minutes:
+                at += timedelta(minutes=1)
+            else:
+                return at.timestamp()
+        return None
+
+    def _is_on_day(self, at: datetime) -> bool:
+        in_month = at.day in self.fields[2]
+        in_week = at.isoweekday() % 7 in self.fields[4]
+        if self.any_day_of_month or self.any_day_of_week:
+            return in_month and in_week
+        return in_month or in_week
+
+
+def _numbers(piece: str, bounds: tuple[int, int], names: dict[str, int]) -> Iterator[int]:
+    span, _, step = piece.partition("/")
+    low, dash, high = span.partition("-")
+    if low in ("*", "?"):
+        first, last = bounds
+    else:
+        first = names[low.lower()] if low.lower() in names else int(low)
+        # `5/10` goes on to the end; `5` alone does not.
+        last = bounds[1] if step else first
+        if dash:
+            last = names[high.lower()] if high.lower() in names else int(high)
+    yield from range(first, min(last, bounds[1]) + 1, int(step or 1))
+
+
+def schedule_of(cron_job: Object) -> Schedule | None:
+    """Read the schedule of a CronJob; None when it, or its time zone, makes no sense."""
+    text = str(find_at(cron_job, "spec", "schedule") or "").strip()
+    name = find_at(cron_job, "spec", "timeZone")
+    first, _, rest = text.partition(" ")
+    if first.startswith(("TZ=", "CRON_TZ=")):
+        name, text = first.partition("=")[2], rest.strip()
+    try:
+        return Schedule.parse(text, ZoneInfo(str(name)) if name else UTC)
+    except (ValueError, ZoneInfoNotFoundError, OSError):
+        return None
+
+
+# -- the controller ------------------------------------------------------------------------------
+
+
+class CronJobController:
+    """Makes Jobs when their time has come, and forgets old ones."""
+
+    name = "cron jobs"
+    batch_seconds = 0.0
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def requests(self, change: Change) -> Iterable[Key]:
+        """Return the CronJob that changed, or that the changed Job belongs to."""
+        if change.kind == CRON_JOB.name and change.after is not None:
+            yield key_of(change.after)
+        if change.kind == JOB.name:
+            owner = controller_of(change.latest)
+            if owner is not None and owner["kind"] == CRON_JOB.name:
+                yield Key(CRON_JOB.name, namespace_of(change.latest), str(owner["name"]))
+
+    def plan(self, key: Key, now: float) -> Plan:
+        """Decide whether a Job is due, and which are of no interest any more."""
+        cron_job = self._mirror.find(key)
+        if cron_job is None or is_ending(cron_job):
+            return Plan()
+        return plan_cron_job(cron_job, self._mirror.owned_by(cron_job, JOB), now)
+
+
+def _end_of(job: Object) -> str:
+    conditions: list[Object] = find_at(job, "status", "conditions") or []
+    return next((each for each in ("Complete", "Failed") if is_true(conditions, each)), "")
+
+
+def plan_cron_job(cron_job: Object, jobs: Sequence[Object], now: float) -> Plan:
+    """Decide for one CronJob."""
+    running = [job for job in jobs if not _end_of(job)]
+    status: Object = dict(cron_job.get("status") or {})
+    known: list[Object] = status.get("active") or []
+    status["active"] = _references(running, {str(each.get("uid")): each for each in known})
+    for job in jobs:
+        if _end_of(job) == "Complete":
+            done = find_condition(find_at(job, "status", "conditions"), "Complete") or {}
+            stamp = str(find_at(job, "status", "completionTime") or done["lastTransitionTime"])
+            if stamp > str(status.get("lastSuccessfulTime") or ""):
+                status["lastSuccessfulTime"] = stamp
+    delete = [*_surplus(jobs, "Complete", cron_job), *_surplus(jobs, "Failed", cron_job)]
+    schedule = schedule_of(cron_job)
+    if schedule is None or find_at(cron_job, "spec", "suspend"):
+        return Plan(delete=tuple(delete), status=with_status(cron_job, status))
+
+    due = _due(cron_job, schedule, now)
+    following = schedule.after(now)
+    # A moment late rather than early: a time that has not come is no time to start at.
+    wait = None if following is None else max(0.1, following - now + 0.01)
+    policy = find_at(cron_job, "spec", "concurrencyPolicy") or "Allow"
+    deadline = find_at(cron_job, "spec", "startingDeadlineSeconds")
+    is_late = due is not None and deadline is not None and now - due > float(deadline)
+    if due is None or is_late or (policy == "Forbid" and running):
+        return Plan(delete=tuple(delete), status=with_status(cron_job, status), again_after=wait)
+    if policy == "Replace":
+        delete += [job for job in running if not is_ending(job)]
+        status["active"] = []
+    new = _new_job(cron_job, due)
+    status["lastScheduleTime"] = format_time(due)
+    return Plan(
+        create=(new,),
+        delete=tuple(delete),
+        status=with_status(cron_job, status),
+        again_after=wait,
+    )
+
+
+def _references(jobs: Iterable[Object], known: Mapping[str, Object]) -> list[Object]:
+    """Return the references to Jobs; one that is there stays, whatever version it names."""
+    return [
+        known.get(uid_of(job))
+        or {
+            "kind": "Job",
+            "apiVersion": "batch/v1",
+            "namespace": namespace_of(job),
+            "name": name_of(job),
+            "uid": uid_of(job),
+            "resourceVersion": metadata_of(job).get("resourceVersion"),
+        }
+        for job in sorted(jobs, key=name_of)
+    ]
+
+
+def _due(cron_job: Object, schedule: Schedule, now: float) -> float | None:
+    """Return the last time that has come and was not used; None when there is none."""
+    last = find_at(cron_job, "status", "lastScheduleTime")
+    since = parse_time(str(last or metadata_of(cron_job)["creationTimestamp"]))
+    deadline = find_at(cron_job, "spec", "startingDeadlineSeconds")
+    if deadline is not None:
+        since = max(since, now - float(deadline))
+    due: float | None = None
+    for _ in range(_SLOW):
+        following = schedule.after(since)
+        if following is None or following > now:
+            return due
+        due = since = following
+    # Very many were missed, after a stop of days: the latest is found from the end.
+    span = 60.0
+    while (following := schedule.after(now - span)) is not None and following > now:
+        span *= 2
+    start = now - span
+    while (following := schedule.after(start)) is not None and following <= now:
+        due = start = following
+    return due
+
+
+def _new_job(cron_job: Object, due: float) -> Object:
+    template: Object = find_at(cron_job, "spec", "jobTemplate") or {}
+    zone = find_at(cron_job, "spec", "timeZone")
+    at = datetime.fromtimestamp(due, ZoneInfo(str(zone)) if zone else UTC)
+    stamp = format_time(due) if not zone else at.isoformat(timespec="seconds")
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            # The name says for which time it is: made twice, it is made once.
+            "name": f"{name_of(cron_job)}-{int(due) // 60}",
+            "namespace": namespace_of(cron_job),
+            "labels": dict(labels_of(template)),
+            "annotations": {**annotations_of(template), _SCHEDULED: stamp},
+            "ownerReferences": [owner_reference(cron_job)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+def _surplus(jobs: Sequence[Object], end: str, cron_job: Object) -> list[Object]:
+    """Return the finished Jobs beyond the history that is kept, the oldest first."""
+    field, otherwise = (
+        ("successfulJobsHistoryLimit", 3) if end == "Complete" else ("failedJobsHistoryLimit", 1)
+    )
+    limit = find_at(cron_job, "spec", field)
+    ended = sorted(
+        (job for job in jobs if _end_of(job) == end and not is_ending(job)),
+        key=lambda job: (str(find_at(job, "status", "startTime") or ""), name_of(job)),
+    )
+    return ended[: max(0, len(ended) - (otherwise if limit is None else int(limit)))]
