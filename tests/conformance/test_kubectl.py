@@ -286,6 +286,23 @@ def test_a_pod_that_runs_elsewhere_is_named_as_such(
     assert runs_no_pods(stream) in ran.error
 
 
+def test_a_custom_resource_does_not_take_the_name_of_a_built_in_one(
+    open_stage: Callable[..., Stage],
+) -> None:
+    stage = open_stage()
+    (stage.directory / "crd.json").write_text(json.dumps(widget_definition("cronjobs")))
+
+    assert stage.kubectl("apply -f DIR/crd.json").exit_code == 0
+    awaited = f"wait --for=condition=Established crd/cronjobs.{GROUP} --timeout={LONG}"
+    assert stage.kubectl(awaited).exit_code == 0
+    made = stage.kubectl("-n NS create cronjob mine --image=i --schedule=@daily")
+    assert "cronjob.batch/mine created" in made.output
+
+    assert stage.kubectl("-n NS get cronjobs -o name").output.strip() == "cronjob.batch/mine"
+    assert stage.kubectl(f"-n NS get cronjobs.{GROUP} -o name").output.strip() == ""
+    assert stage.kubectl(f"delete crd/cronjobs.{GROUP}").exit_code == 0
+
+
 def test_a_kind_of_ones_own_is_a_kind_like_any_other(open_stage: Callable[..., Stage]) -> None:
     stage = open_stage()
     (stage.directory / "crd.json").write_text(json.dumps(widget_definition("doodads")))
@@ -297,6 +314,8 @@ def test_a_kind_of_ones_own_is_a_kind_like_any_other(open_stage: Callable[..., S
         (f"wait --for=condition=Established crd/doodads.{GROUP} --timeout={LONG}", "condition met"),
         ("api-resources --api-group=shop.example.com", "Doodad"),
         ("explain doodads.spec.size", "FIELD: size <integer>"),
+        ("explain doodads.spec --output=plaintext-openapiv2", "size\t<integer>"),
+        ("explain pods.spec --output=plaintext-openapiv2", "containers\t<[]Object> -required-"),
         ("-n NS apply -f DIR/one.json", "doodad.shop.example.com/one created"),
         ("-n NS apply --server-side -f DIR/one.json", "one serverside-applied"),
         ("-n NS get doodads", "NAME   SIZE\none    3"),

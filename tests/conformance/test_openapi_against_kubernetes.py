@@ -3,17 +3,27 @@
 What differs on purpose is named in the constants; everything else must be equal.
 """
 
+import asyncio
+import ssl
+import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import pytest
-from tests.conformance.real_kubernetes import RealKubernetes, running_kubernetes, wait_until
+from tests.conformance.real_kubernetes import (
+    TOKEN,
+    RealKubernetes,
+    running_kubernetes,
+    wait_until,
+)
 from tests.unit.apiserver.openapi_subjects import WIDGET_SCHEMA, asking, operations_of, widgets
 
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.openapi import OpenApi
+from clusterspace.apiserver.openapi_documents import gnostic
 from clusterspace.builtins.resources import all_groups
 
 Document = Mapping[str, Any]
@@ -42,6 +52,7 @@ GROUP_VERSIONS = [
     for version in group.versions
 ]
 SHOP = "apis/shop.example.com/v1"
+WIDGET = "com.example.shop.v1.Widget"
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +110,88 @@ def widget_crd() -> dict[str, Any]:
             ],
         },
     }
+
+
+@pytest.fixture(scope="module")
+def their_swagger(kubernetes: RealKubernetes) -> Document:
+    wait_until(lambda: WIDGET in kubernetes.get("/openapi/v2")["definitions"])
+    return kubernetes.get("/openapi/v2")
+
+
+@pytest.fixture(scope="module")
+def our_swagger() -> Document:
+    catalog = Catalog(builtin_resources())
+    catalog.replace_custom([widgets()])
+    answered = asyncio.run(OpenApi(catalog).answer_v2(asking("/openapi/v2")))
+    assert isinstance(answered.body, bytes)
+    return msgspec.json.decode(answered.body)
+
+
+def test_version_2_defines_what_kubernetes_defines(
+    their_swagger: Document, our_swagger: Document
+) -> None:
+    wanted, present = their_swagger["definitions"], our_swagger["definitions"]
+
+    assert wanted.keys() - present.keys() <= FOR_WATCH_PATHS
+    assert present.keys() <= wanted.keys()
+    for name, schema in present.items():
+        assert facts_of(schema, wanted[name]) == facts_of(wanted[name], schema), name
+
+
+def test_version_2_offers_what_kubernetes_offers(
+    their_swagger: Document, our_swagger: Document
+) -> None:
+    def named(document: Document) -> dict[tuple[str, str], Any]:
+        return {
+            (path, method): (
+                operation["operationId"],
+                operation["tags"],
+                operation.get("x-kubernetes-action"),
+                {code: each.get("schema") for code, each in operation["responses"].items()},
+                {
+                    parameter(document, each)
+                    for place in (operation, document["paths"][path])
+                    for each in place.get("parameters", ())
+                },
+            )
+            for path, method, operation in operations_of(document)
+            if DEPRECATED not in path
+            if not path.endswith(STREAMS)
+            if path.strip("/") not in NOT_SERVED
+            if "shop.example.com" not in path
+        }
+
+    def parameter(document: Document, given: Any) -> tuple[Any, ...]:
+        shared = given.get("$ref", "").removeprefix("#/parameters/")
+        described = document["parameters"][shared] if shared else given
+        schema = described.get("schema", {}).get("$ref")
+        return described["name"], described["in"], described.get("type"), schema
+
+    assert named(our_swagger) == named(their_swagger)
+
+
+def test_version_2_is_written_as_kubernetes_writes_it(kubernetes: RealKubernetes) -> None:
+    asked = urllib.request.Request(
+        f"{kubernetes.url}/openapi/v2",
+        headers={
+            "Authorization": f"Bearer {TOKEN}",
+            "Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        },
+    )
+    trust = ssl._create_unverified_context()
+    with urllib.request.urlopen(asked, context=trust, timeout=30) as answered:
+        theirs = answered.read()
+    document: Any = kubernetes.get("/openapi/v2")
+
+    ours = gnostic.document(
+        document,
+        [gnostic.named_path(*each) for each in sorted(document["paths"].items())],
+        [gnostic.named_schema(*each) for each in sorted(document["definitions"].items())],
+    )
+
+    # Extensions are texts in YAML, where keys may stand in any order, and nothing has two forms.
+    assert len(ours) == len(theirs)
+    assert Counter(ours.replace(b"''", b'""')) == Counter(theirs)
 
 
 def test_the_index_names_what_kubernetes_names(theirs: Any, ours: Any) -> None:

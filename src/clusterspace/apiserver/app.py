@@ -16,7 +16,7 @@ from clusterspace.apiserver.http.request_info import (
     negotiate_stream,
 )
 from clusterspace.apiserver.http.responses import text_response, value_response
-from clusterspace.apiserver.openapi import OpenApi, answer_openapi_v2
+from clusterspace.apiserver.openapi import OpenApi
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
@@ -112,15 +112,15 @@ class HubApp:
     async def __call__(self, context: RequestContext) -> Response | None:
         """Answer a request; None when the verb wrote a stream of its own."""
         try:
-            return (
-                await self._resource(context) if context.info.is_resource else self._other(context)
-            )
+            if context.info.is_resource:
+                return await self._resource(context)
+            return await self._other(context)
         finally:
             context.end_turn()
 
     # -- everything that is not about an object ------------------------------------------------
 
-    def _other(self, context: RequestContext) -> Response:
+    async def _other(self, context: RequestContext) -> Response:
         path = context.info.path
         if context.info.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
@@ -147,7 +147,7 @@ class HubApp:
                 context, 200, {"paths": sorted((_ROOTS | versions | groups) - {"/apis/"})}
             )
         if path == "/openapi/v2":
-            return answer_openapi_v2(context)
+            return await self._openapi.answer_v2(context)
         documents = self._openapi if path.startswith("/openapi") else self._discovery
         return documents.answer(context) or text_response(context, 404, "404 page not found\n")
 

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import Form
 from clusterspace.builtins.printers.cells import Printer
+from clusterspace.builtins.resources import group_order
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.errors import Cause
 from clusterspace.kube.objects import Object
@@ -133,6 +134,10 @@ class Served:
         return self.prefix(namespace) + name
 
 
+def _place(item: tuple[GroupVersionResource, Served]) -> tuple[int, int, str]:
+    return group_order(item[0].group)
+
+
 class Catalog:
     """The resources served now. Changing it is one step: readers see all of a change or none."""
 
@@ -162,11 +167,13 @@ class Catalog:
         return None
 
     def all(self) -> tuple[Served, ...]:
-        """Return everything served, built-in resources first."""
+        """Return everything served, in the order of `group_order`."""
         return tuple(self._all.values())
 
     def replace_custom(self, resources: Iterable[Served]) -> None:
         """Serve exactly these custom resources; a built-in one is never hidden by a custom one."""
         self._custom = {each.info.group_version_resource: each for each in resources}
-        self._all = {**self._custom, **self._builtin}
+        # In the order of discovery, which is the order in which a short name finds its resource.
+        listed = sorted({**self._custom, **self._builtin}.items(), key=_place)
+        self._all = dict(listed)
         self.revision += 1

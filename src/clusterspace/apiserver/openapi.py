@@ -1,31 +1,37 @@
-"""/openapi/v3: the index of documents, and each document under an address that never changes.
+"""What is served, described: /openapi/v3 document by document, /openapi/v2 all of it at once.
 
-The index names every document with the hash of what it is made from. kubectl keeps a document as
-long as the index names the same hash, so a document with the right hash may be kept for good, and
-one with a wrong hash leads to the right one. /openapi/v2 is a document that describes nothing.
+The index of version 3 names every document with the hash of what it is made from. kubectl keeps a
+document as long as the index names the same hash, so a document with the right hash may be kept for
+good, and one with a wrong hash leads to the right one. Version 2 is one document of everything,
+joined from parts that are kept with the pages they are made from.
 """
 
+import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
 import msgspec
 
-from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import JSON, read_accept
-from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.openapi_documents.documents import (
     digest_of_resources,
     digest_of_root,
     group_version_document,
     root_document,
     roots_above,
+)
+from clusterspace.apiserver.openapi_documents.swagger import (
+    Swagger,
+    SwaggerPart,
+    join_parts,
+    part_of,
 )
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
@@ -36,24 +42,34 @@ _JSON_RANGES: Final = frozenset({JSON, "application/*", "*/*"})
 _FOR_GOOD: Final = "public, immutable, max-age=31536000"
 """A year: as long as caches are asked to keep anything."""
 
-_ASKED: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_ANSWERED: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_TITLE: Final = "Clusterspace"
+_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_PROTOBUF_RANGES: Final = frozenset(
+    {_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+)
+"""The second is how everybody asks for it: the name it had before it was noticed to be none."""
 
 
 class _Page:
     """One document, made when somebody first reads it."""
 
-    def __init__(self, path: str, digest: str, make: Callable[[], Object]) -> None:
+    def __init__(
+        self, path: str, digest: str, make: Callable[[], Object], resources: Sequence[Served] = ()
+    ) -> None:
         self.path = path
         self.digest = digest
         self.url = f"{_INDEX}/{path}?hash={digest}"
         self._make = make
+        self._resources = resources
 
     @cached_property
     def body(self) -> bytes:
         """The document as JSON."""
         return msgspec.json.encode(self._make())
+
+    @cached_property
+    def swagger(self) -> SwaggerPart:
+        """What the document says, as its part of /openapi/v2."""
+        return part_of(self._make(), self._resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,34 @@ class OpenApi:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._edition = _Edition(revision=-1, pages={}, index=b"", digest="")
+        self._swagger: tuple[_Edition, Swagger] | None = None
+        self._joining = asyncio.Lock()
+
+    async def answer_v2(self, context: RequestContext) -> Response:
+        """Answer a GET of /openapi/v2, in JSON or in protobuf."""
+        for media_range in read_accept(context.header("accept") or "*/*"):
+            if media_range.type in _JSON_RANGES or media_range.type in _PROTOBUF_RANGES:
+                is_protobuf = media_range.type in _PROTOBUF_RANGES
+                break
+        else:
+            return Response(406)
+        # One at a time: after a change many clients come at once, and it is made for all of them.
+        async with self._joining:
+            edition = self._current()
+            if self._swagger is None or self._swagger[0] is not edition:
+                context.is_heavy = True
+                pages = tuple(edition.pages.values())
+                joined = await context.run(lambda: join_parts(page.swagger for page in pages))
+                self._swagger = (edition, joined)
+            swagger = self._swagger[1]
+        headers = [
+            *headers_for(context, _PROTOBUF if is_protobuf else JSON),
+            ("ETag", swagger.etag),
+            ("Vary", "Accept"),
+        ]
+        if _is_known(context, swagger.etag.strip('"')):
+            return Response(304, headers)
+        return Response(200, headers, swagger.protobuf if is_protobuf else swagger.json)
 
     def answer(self, context: RequestContext) -> Response | None:
         """Answer a GET below /openapi; None when there is no such document."""
@@ -112,6 +156,7 @@ class OpenApi:
                 version.path.strip("/"),
                 digest_of_resources(together),
                 partial(group_version_document, version, together),
+                together,
             )
             for version, together in by_version.items()
         ]
@@ -134,29 +179,3 @@ def _is_known(context: RequestContext, digest: str) -> bool:
     """Whether the client has this already."""
     known = [tag.strip().removeprefix("W/") for tag in context.header("if-none-match").split(",")]
     return f'"{digest}"' in known
-
-
-def answer_openapi_v2(context: RequestContext) -> Response:
-    """Answer GET /openapi/v2: a document that describes nothing, in protobuf for who asks for it.
-
-    Clients that check manifests themselves use version 3 of the format; kubectl still reads
-    version 2 when a file holds a `kind: List`, or a kind nobody serves, and will not go on without
-    it. An empty document lets it go on, and the server checks objects as strictly as it is asked.
-    """
-    ranges = [each.type for each in read_accept(context.header("accept"))]
-    if JSON not in ranges and _ASKED in ranges:
-        # A protobuf message by hand: 1 swagger, 2 info {1 title, 2 version}.
-        info = _text_field(1, _TITLE.encode()) + _text_field(2, __version__.encode())
-        message = _text_field(1, b"2.0") + _text_field(2, info)
-        return Response(200, headers_for(context, _ANSWERED), message)
-    body = {
-        "swagger": "2.0",
-        "info": {"title": _TITLE, "version": __version__},
-        "paths": {},
-        "definitions": {},
-    }
-    return value_response(context, 200, body)
-
-
-def _text_field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2, len(content)]) + content

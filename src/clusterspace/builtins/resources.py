@@ -542,6 +542,27 @@ def all_groups() -> tuple[ApiGroup, ...]:
     return tuple(ApiGroup(name, tuple(listed)) for name, listed in versions.items())
 
 
+def group_order(name: str) -> tuple[int, int, str]:
+    """Return the place of a group among others: the first that has a name is who it means.
+
+    Clients take `cronjobs` for the resource of the first group that has one. Built-in groups come
+    first, as Kubernetes orders them; then those of Karmada, whose words the fleet speaks; then all
+    others by name. docs/decisions/0024 says why.
+
+    >>> sorted(["work.karmada.io", "a.example.com", "batch", ""], key=group_order)
+    ['', 'batch', 'work.karmada.io', 'a.example.com']
+    """
+    place = _places_of_groups().get(name)
+    if place is not None:
+        return (0, place, name)
+    return (1 if name.endswith(".karmada.io") else 2, 0, name)
+
+
+@cache
+def _places_of_groups() -> Mapping[str, int]:
+    return {group.name: place for place, group in enumerate(all_groups())}
+
+
 def find_resource(group: str, version: str, plural: str) -> BuiltinResource | None:
     """Return the resource that a URL names, or None when it is not built in."""
     return _by_resource().get(GroupVersionResource(group, version, plural))

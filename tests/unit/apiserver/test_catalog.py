@@ -86,3 +86,18 @@ def test_a_cluster_scoped_object_has_no_namespace_in_its_key(catalog: Catalog) -
 
     assert nodes.key("ignored", "n1") == nodes.key("", "n1") == nodes.prefix() + "n1"
     assert PODS.key("default", "p") == PODS.prefix("default") + "p"
+
+
+def test_a_name_means_the_built_in_resource_before_karmadas_before_any_other(
+    catalog: Catalog,
+) -> None:
+    fleet, karmada = "placement.kubernetes-fleet.io", "work.karmada.io"
+    catalog.replace_custom(
+        [custom("cronjobs", "a.example.com"), custom("works", fleet), custom("works", karmada)]
+    )
+
+    def groups_with(plural: str) -> list[str]:
+        return [each.info.group for each in catalog.all() if each.info.plural == plural]
+
+    assert groups_with("cronjobs") == ["batch", "a.example.com"]
+    assert groups_with("works") == [karmada, fleet]

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -174,3 +175,136 @@ def test_the_hash_of_a_custom_schema_does_not_depend_on_the_order_of_its_fields(
     second.replace_custom([widgets(turned)])
 
     assert read_index(OpenApi(first)) == read_index(OpenApi(second))
+
+
+# -- version 2 -------------------------------------------------------------------------------------
+
+SWAGGER = "/openapi/v2"
+GNOSTIC = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+async def read_swagger(openapi: OpenApi) -> Any:
+    answered = await openapi.answer_v2(asking(SWAGGER))
+    assert isinstance(answered.body, bytes)
+    return msgspec.json.decode(answered.body)
+
+
+async def test_version_2_describes_everything_served() -> None:
+    catalog = small_catalog()
+    openapi = OpenApi(catalog)
+    catalog.replace_custom([widgets()])
+
+    document = await read_swagger(openapi)
+
+    assert document["swagger"] == "2.0"
+    assert "/apis/apps/v1/namespaces/{namespace}/deployments/{name}" in document["paths"]
+    widget = document["definitions"]["com.example.shop.v1.Widget"]
+    assert widget["properties"]["spec"]["properties"]["replicas"] == {
+        "type": "integer",
+        "minimum": 0,
+    }
+    catalog.replace_custom([])
+    assert "com.example.shop.v1.Widget" not in (await read_swagger(openapi))["definitions"]
+
+
+async def test_every_reference_of_version_2_leads_somewhere() -> None:
+    catalog = small_catalog()
+    catalog.replace_custom([widgets()])
+    document = await read_swagger(OpenApi(catalog))
+
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                yield value["$ref"]
+            for each in value.values():
+                yield from references(each)
+        elif isinstance(value, list):
+            for each in value:
+                yield from references(each)
+
+    for reference in set(references(document)):
+        _, section, name = reference.split("/", 2)
+        assert name in document[section], reference
+
+
+@pytest.mark.parametrize(
+    ("schema", "published"),
+    [
+        ({"type": "string", "nullable": True}, {}),
+        ({"type": "object", "nullable": True, "properties": {"b": {}}}, {}),
+        ({"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {}}, {
+            "x-kubernetes-preserve-unknown-fields": True}),
+        ({"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}, {
+            "x-kubernetes-int-or-string": True}),
+        ({"type": "object", "required": ["b", "c"], "properties": {
+            "b": {"type": "string", "nullable": True}, "c": {"type": "string"}}}, {
+            "type": "object", "required": ["c"], "properties": {"b": {}, "c": {"type": "string"}}}),
+        ({"type": "integer", "minimum": 0, "default": 1, "nullable": False}, {
+            "type": "integer", "minimum": 0}),
+        ({"type": "object", "x-kubernetes-embedded-resource": True}, {
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {
+                    "$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}},
+            "required": ["kind", "apiVersion"]}),
+    ],
+)  # fmt: skip
+async def test_version_2_leaves_out_what_it_would_get_wrong(schema: Any, published: Any) -> None:
+    catalog = small_catalog()
+    catalog.replace_custom([widgets({"type": "object", "properties": {"a": schema}})])
+
+    document = await read_swagger(OpenApi(catalog))
+
+    widget = document["definitions"]["com.example.shop.v1.Widget"]
+    assert widget["properties"]["a"] == published
+
+
+async def test_a_kind_that_keeps_unknown_fields_lists_none() -> None:
+    catalog = small_catalog()
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    catalog.replace_custom([widgets(schema)])
+
+    document = await read_swagger(OpenApi(catalog))
+
+    assert document["definitions"]["com.example.shop.v1.Widget"].keys() == {
+        "type",
+        "x-kubernetes-group-version-kind",
+    }
+
+
+async def test_version_2_is_sent_once_to_those_who_keep_it() -> None:
+    catalog = small_catalog()
+    openapi = OpenApi(catalog)
+    first = await openapi.answer_v2(asking(SWAGGER))
+    tag = header(first, "ETag") or ""
+
+    again = await openapi.answer_v2(asking(SWAGGER, if_none_match=tag))
+    catalog.replace_custom([widgets()])
+    changed = await openapi.answer_v2(asking(SWAGGER, if_none_match=tag))
+
+    assert (first.status, again.status, changed.status) == (200, 304, 200)
+    assert header(changed, "ETag") != tag
+
+
+@pytest.mark.parametrize(
+    ("accept", "answered"),
+    [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        (GNOSTIC, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+        (f"{GNOSTIC}, */*", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"),
+    ],
+)
+async def test_version_2_comes_in_both_forms(accept: str, answered: str) -> None:
+    answer = await OpenApi(small_catalog()).answer_v2(asking(SWAGGER, accept=accept))
+
+    assert header(answer, "Content-Type") == answered
+
+
+async def test_version_2_in_no_form_we_have_is_not_acceptable() -> None:
+    answer = await OpenApi(small_catalog()).answer_v2(asking(SWAGGER, accept="text/csv"))
+
+    assert answer.status == 406

@@ -18,6 +18,7 @@ _STREAMS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 _ANSWERS: Final = ("application/json", "application/yaml")
 _STREAM: Final = "application/json;stream=watch"
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _ANY: Final = ("*/*",)
 _PATCHES: Final = (
     "application/apply-patch+yaml",
@@ -72,7 +73,8 @@ class Subject:
     list_kind: str = ""
     deleted: str = names.STATUS
     """The definition of what a delete answers with."""
-    has_strategic_patch: bool = True
+    is_builtin: bool = True
+    """Whether the kind has a protobuf form, and patches that know its lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,11 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
     "deletecollection": _Action("delete", "deletecollection", "delete", (*_SELECT, *_DELETE)),
 }
 """By the verb of discovery. A watch is a list with a parameter, and has no operation."""
+
+PARAMETERS: Final = tuple(
+    sorted({"name", "namespace", "pretty"}.union(*(each.parameters for each in _ACTIONS.values())))
+)
+"""The names of all parameters that operations or paths have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +173,7 @@ def _subject(served: Served) -> Subject:
         words=f"Namespaced{info.kind}" if info.namespaced else info.kind,
         list_kind=info.list_kind,
         deleted=names.definition_name(kind) if served.returns_deleted else names.STATUS,
-        has_strategic_patch=not served.is_custom,
+        is_builtin=not served.is_custom,
     )
 
 
@@ -218,9 +225,11 @@ def _operation(verb: str, action: _Action, subject: Subject) -> Object:
     elif taken:
         accepted = _ANY
         if verb == "patch":
-            accepted = (*_PATCHES, _STRATEGIC) if subject.has_strategic_patch else _PATCHES
+            accepted = (*_PATCHES, _STRATEGIC) if subject.is_builtin else _PATCHES
         operation["requestBody"] = {"content": _content(accepted, taken), "required": True}
-    media_types = (*_ANSWERS, _STREAM) if verb == "list" else _ANSWERS
+    answers = (*_ANSWERS, _PROTOBUF) if subject.is_builtin else _ANSWERS
+    streams = (_STREAM, f"{_PROTOBUF};stream=watch") if subject.is_builtin else (_STREAM,)
+    media_types = (*answers, *streams) if verb == "list" else answers
     return {
         **operation,
         "responses": _responses(action.codes, _answered(verb, subject), media_types),

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
+from clusterspace.builtins.resources import group_order
 from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube.discovery_documents import ServedGroup, ServedVersion
@@ -71,7 +72,8 @@ def merge(served: Mapping[str, Iterable[ResourceInfo]]) -> FleetApi:
             disagreements.append(f"clusters disagree about {what}: {said}")
 
     groups: list[ServedGroup] = []
-    for name, versions in by_group.items():
+    for name in sorted(by_group, key=group_order):
+        versions = by_group[name]
         # As clients are to try them: the most widely served, then by maturity. A version that every
         # cluster has is the most widely served there can be.
         by_maturity = sorted(versions, key=version_priority)

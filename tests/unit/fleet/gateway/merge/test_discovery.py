@@ -175,3 +175,20 @@ def test_every_resource_is_there_once_and_nothing_is_empty(
     }
     assert len(served) == len(set(served))
     assert all(each.resources for _, each in versions)
+
+
+def test_a_members_custom_group_stands_behind_built_in_groups_that_it_lacks() -> None:
+    """Whatever order clusters list their groups in: `kubectl get jobs` means those of batch."""
+    api = merge(
+        {
+            "east": [resource("jobs", "a.example.com"), resource("works", "work.karmada.io")],
+            "west": [resource("jobs", "batch"), resource("works", "b.example.com")],
+        }
+    )
+
+    assert [group.name for group in api.groups] == [
+        "batch",
+        "work.karmada.io",
+        "a.example.com",
+        "b.example.com",
+    ]
