@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.conformance.controller_stage import ELSEWHERE, Room, nodeless_cluster
 
 from clusterspace.client.resources import ClusterClient
-from clusterspace.kube.objects import Object, find_at, metadata_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
 from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -432,3 +432,56 @@ async def test_a_namespace_with_a_claim_in_it_ends(room: Room) -> None:
     await room.delete("Namespace", room.namespace)
 
     await until(lambda: _is_gone(room, "Namespace", room.namespace), PATIENCE)
+
+
+# -- disruption budgets --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "desired", "allowed"),
+    [
+        ({"minAvailable": 2}, 2, 1),
+        ({"minAvailable": "50%"}, 2, 1),
+        ({"maxUnavailable": 1}, 3, 0),
+        ({"maxUnavailable": "50%"}, 2, 1),
+        ({"minAvailable": 4}, 4, 0),
+    ],
+    ids=["least", "least-percent", "most", "most-percent", "all"],
+)
+async def test_a_budget_counts_healthy_pods(
+    room: Room, spec: Object, desired: int, allowed: int
+) -> None:
+    await room.create(workload("ReplicaSet", replicas=4))
+    await until_equal(
+        lambda: counts(room, "ReplicaSet", "web", "replicas"), {"replicas": 4}, PATIENCE
+    )
+    for each in (await room.all("Pod"))[:3]:
+        await room.run_pod(name_of(each))
+    await room.create(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"matchLabels": LABELS}, **spec},
+        }
+    )
+
+    async def status() -> Any:
+        told = (await room.get("PodDisruptionBudget", "web"))["status"]
+        said = [(each["status"], each["reason"]) for each in told.pop("conditions", ())]
+        return {**told, "conditions": said}
+
+    await until_equal(
+        status,
+        {
+            "currentHealthy": 3,
+            "desiredHealthy": desired,
+            "disruptionsAllowed": allowed,
+            "expectedPods": 4,
+            "observedGeneration": 1,
+            "conditions": [
+                ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+            ],
+        },
+        PATIENCE,
+    )

@@ -15,6 +15,7 @@ plans.py            what a controller may ask for; adoption and release
 workloads/          Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods, as plain decisions
 services.py         Endpoints and EndpointSlices of Services, and slices of Endpoints made by hand
 volumes.py          claims and volumes: binding, and protection while they are in use
+disruption.py       how many pods may be evicted: PodDisruptionBudgets
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, and which pods are on which node
 lifecycle.py        carries out what happens to pods next

@@ -28,6 +28,7 @@ POD: Final = Kind("Pod", "v1", "pods")
 NODE: Final = Kind("Node", "v1", "nodes", namespaced=False)
 NAMESPACE: Final = Kind("Namespace", "v1", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("ConfigMap", "v1", "configmaps")
+DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
 SERVICE: Final = Kind("Service", "v1", "services")
 ENDPOINTS: Final = Kind("Endpoints", "v1", "endpoints")
 ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
@@ -58,6 +59,7 @@ FOLLOWED: Final = (
     CONTROLLER_REVISION,
     JOB,
     CRON_JOB,
+    DISRUPTION_BUDGET,
     SERVICE,
     ENDPOINTS,
     ENDPOINT_SLICE,

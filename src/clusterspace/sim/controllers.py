@@ -11,6 +11,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
 from clusterspace.sim.api import Change, Key, Mirror, SimApi
+from clusterspace.sim.disruption import DisruptionController
 from clusterspace.sim.plans import Plan
 from clusterspace.sim.services import (
     EndpointsController,
@@ -56,6 +57,7 @@ def all_controllers(mirror: Mirror) -> tuple[Controller, ...]:
         EndpointSliceController(mirror),
         MirroringController(mirror),
         VolumeController(mirror),
+        DisruptionController(mirror),
     )
 
 
