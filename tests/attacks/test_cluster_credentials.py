@@ -25,7 +25,7 @@ from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo
 from clusterspace.errors import CredentialsUnusable, Forbidden, Invalid, NotFound
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import settings_of
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import find_condition
@@ -46,7 +46,7 @@ CORDONS = "jane-token"
 JOINS = "carl-token"
 """May also say where credentials go, but not read or write Secrets."""
 
-CLUSTERS = names.cluster_place("west").collection
+CLUSTERS = manifests.cluster_path("west").collection
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "join-push.md"
 
 
@@ -91,7 +91,7 @@ async def hub_as(site: Site, token: str) -> AsyncGenerator[ClusterClient]:
 
 async def patch(site: Site, token: str, spec: Object, name: str = "west") -> Object:
     async with hub_as(site, token) as client:
-        return await merge(client, names.cluster_place(name), {"spec": spec})
+        return await merge(client, manifests.cluster_path(name), {"spec": spec})
 
 
 async def merge(client: ClusterClient, place: ResourcePath, change: Object) -> Object:
@@ -128,7 +128,7 @@ def decoy(trap: Trap, name: str = "decoy", **spec: Any) -> Object:
 async def lead_everybody_to(site: Site, name: str) -> list[Answer]:
     """Have gateway and hub pass a request on to a cluster, and the controllers look at it."""
     before = await site.fleet.cluster(name)
-    relayed = f"{names.cluster_place(name).path}/proxy/api/v1/namespaces"
+    relayed = f"{manifests.cluster_path(name).path}/proxy/api/v1/namespaces"
     answers = [
         await site.connection(ROOT).exchange(
             ApiRequest("POST", f"/clusterspaces/{name}/api/v1/namespaces")
@@ -145,7 +145,7 @@ async def lead_everybody_to(site: Site, name: str) -> list[Answer]:
 
 
 async def remove(site: Site, name: str) -> None:
-    place = names.cluster_place(name)
+    place = manifests.cluster_path(name)
     held = await site.hub.client.get(place)
     await merge(site.hub.client, place, {"metadata": {"finalizers": None}})
     try:
@@ -187,7 +187,7 @@ async def test_who_may_patch_clusters_cordons_labels_and_edits_them(site: Site) 
     await patch(site, CORDONS, {"taints": [], "region": "eu-1", "apiEndpoint": west(site)})
     async with hub_as(site, CORDONS) as client:
         labels = {"metadata": {"labels": {"tier": "gold"}}}
-        labelled = await merge(client, names.cluster_place("west"), labels)
+        labelled = await merge(client, manifests.cluster_path("west"), labels)
 
     assert labelled["metadata"]["labels"]["tier"] == "gold"
 
@@ -233,7 +233,7 @@ async def test_a_decoy_that_takes_the_name_of_a_cluster_that_left_is_sent_nothin
     gone = {**manifests.owner_of_secrets(await site.fleet.cluster("west")), "name": "north"}
     left = manifests.credentials_secret("north", {"token": b"north's token"})
     owned = with_metadata(left, ownerReferences=[gone], finalizers=["attacks.test/kept"])
-    await hub.create(names.secret_place("north").collection, owned)
+    await hub.create(manifests.secret_path("north").collection, owned)
     ref = {"namespace": "karmada-cluster", "name": "north"}
     async with hub_as(site, JOINS) as client:
         lookalike = decoy(trap, "north", secretRef=ref, impersonatorSecretRef=ref)
@@ -246,7 +246,7 @@ async def test_a_decoy_that_takes_the_name_of_a_cluster_that_left_is_sent_nothin
     assert all(b"belongs to another Cluster" in each.body for each in answers)
     await remove(site, "north")
     freed = {"metadata": {"finalizers": None}}
-    await merge(hub, names.secret_place("north"), freed)
+    await merge(hub, manifests.secret_path("north"), freed)
 
 
 async def test_a_cluster_that_is_moved_takes_no_token_along_until_its_secrets_agree(
@@ -318,7 +318,7 @@ async def test_a_join_as_karmada_does_it_is_used_from_the_moment_its_secrets_are
     values = {"caBundle": loopback_tls().authority, "token": b"north's own"}
     for name in ("stock", "stock-impersonator"):
         await hub.create(
-            names.secret_place(name).collection, manifests.credentials_secret(name, values)
+            manifests.secret_path(name).collection, manifests.credentials_secret(name, values)
         )
     endpoint = manifests.Endpoint(trap.url)
     made = manifests.cluster("stock", "stock", endpoint, manifests.NOWHERE)
@@ -330,7 +330,7 @@ async def test_a_join_as_karmada_does_it_is_used_from_the_moment_its_secrets_are
     heard_early = list(trap.heard)
     owner = {"metadata": {"ownerReferences": [manifests.owner_of_secrets(cluster)]}}
     for name in ("stock", "stock-impersonator"):
-        owned = await merge(hub, names.secret_place(name), owner)
+        owned = await merge(hub, manifests.secret_path(name), owner)
         assert annotations_of(owned)[USED_WITH] == trap.url
     await until(lambda: can_be_asked(site, "stock"))
     await lead_everybody_to(site, "stock")

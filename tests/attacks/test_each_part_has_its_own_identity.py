@@ -23,7 +23,7 @@ from clusterspace.apis.identities import AGENT_SIGNER, COMPONENTS, CONTROLLERS_U
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
 from clusterspace.fleet.gateway.fanout import exchange
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.roots.installation import Installation
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.stage import Fleet, Side, running_fleet
@@ -528,7 +528,7 @@ async def test_a_role_that_grants_more_than_the_controllers_hold_is_placed_all_t
         "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
     }
     policy = named("policy.karmada.io/v1alpha1", "ClusterPropagationPolicy", "owner", spec=spec)
-    place = names.role_place("owner")
+    place = manifests.role_path("owner")
 
     async def is_placed() -> bool:
         return await theft.member.client.find(place) is not None

@@ -10,7 +10,7 @@ from tests.component.gateway.fleet_site import Site, fleet_site, grant, reaching
 
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hostile import listing
 
@@ -37,7 +37,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
         for side in (running.hub, *running.members.values()):
             await side.client.create(ResourcePath(NAMESPACES), namespace("tenant-e"))
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
-            await side.client.create(ResourcePath(names.SERVICE_ACCOUNTS, "tenant-e"), account)
+            await side.client.create(ResourcePath(manifests.SERVICE_ACCOUNTS, "tenant-e"), account)
         await grant(running.hub, ROBOT, reaching(), "robot-reaches")
         await grant(running.hub, "root", reaching(), "root-reaches")
         for side in running.members.values():

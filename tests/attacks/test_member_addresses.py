@@ -36,7 +36,7 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import AddressNotAllowed, ClusterError, Invalid, UnusableKubeconfig
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.roots.clients import command_rules, member_rules
@@ -176,14 +176,16 @@ async def test_no_cluster_is_where_only_the_hub_can_reach(
     fleet: StrictFleet, endpoint: str
 ) -> None:
     with pytest.raises(Invalid, match=r"spec\.apiEndpoint"):
-        await fleet.hub.create(names.cluster_place("odd").collection, cluster(apiEndpoint=endpoint))
+        await fleet.hub.create(
+            manifests.cluster_path("odd").collection, cluster(apiEndpoint=endpoint)
+        )
 
 
 @pytest.mark.parametrize("endpoint", FINE_ENDPOINTS)
 async def test_members_are_in_private_networks_behind_names_and_behind_paths(
     fleet: StrictFleet, endpoint: str
 ) -> None:
-    place = names.cluster_place("odd").collection
+    place = manifests.cluster_path("odd").collection
     made = await fleet.hub.connection.ask(
         ApiRequest(
             "POST",
@@ -214,7 +216,7 @@ async def test_no_proxy_leads_astray_or_carries_lines_of_its_own(
     odd = cluster(apiEndpoint="https://10.0.0.7", **spec)
 
     with pytest.raises(Invalid, match=place):
-        await fleet.hub.create(names.cluster_place("odd").collection, odd)
+        await fleet.hub.create(manifests.cluster_path("odd").collection, odd)
 
 
 async def test_a_name_that_leads_to_this_machine_is_connected_to_by_nobody(
@@ -227,7 +229,7 @@ async def test_a_name_that_leads_to_this_machine_is_connected_to_by_nobody(
             run_controllers(quick(fleet.hub.connection.settings, member_cidrs=()), SystemClock())
         )
         try:
-            relayed = f"{names.cluster_place('rebound').path}/proxy/api/v1/namespaces"
+            relayed = f"{manifests.cluster_path('rebound').path}/proxy/api/v1/namespaces"
             answers = [
                 await fleet.gateway.connection.exchange(
                     ApiRequest("POST", "/clusterspaces/rebound/api/v1/namespaces")
@@ -262,7 +264,7 @@ async def ready_message(fleet: StrictFleet, name: str) -> str:
 
     async def is_told() -> bool:
         nonlocal found
-        held = await fleet.hub.get(names.cluster_place(name))
+        held = await fleet.hub.get(manifests.cluster_path(name))
         found = find_condition(find_at(held, "status", "conditions"), "Ready") or {}
         return bool(found)
 
@@ -478,7 +480,7 @@ async def test_a_hub_that_is_told_a_range_lets_members_be_there(tmp_path: Path) 
     async with running_hub(settings):
         reached = read_kubeconfig([tmp_path / "kubeconfig"]).settings(cluster="hub")
         async with client_for_test(reached) as hub:
-            place = names.cluster_place("near").collection
+            place = manifests.cluster_path("near").collection
             made = manifests.Endpoint("https://127.0.0.2:6443")
             await hub.create(place, manifests.cluster("near", "n", made, manifests.NOWHERE))
             other = manifests.cluster(

@@ -31,7 +31,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, ready_status
 from clusterspace.kube.objects import Object, find_at, name_of, resource_version_of
@@ -143,7 +143,7 @@ async def measure_change(fleet: Fleet) -> None:
                 "metadata": {"name": f"{name}-late-{number}"},
             }
             async with open_client(settings) as member:
-                await member.create(ResourcePath(names.NODES), node)
+                await member.create(ResourcePath(manifests.NODES), node)
 
         await at_once(fleet.members, add_node)
         seconds = await until_told(fleet, counts)

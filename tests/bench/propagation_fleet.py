@@ -18,7 +18,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Trust
 from clusterspace.client.watch import EventType, WatchOptions, watch
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.objects import Object
@@ -127,7 +127,7 @@ async def settled(fleet: Fleet) -> None:
         return all(ready_status(each) == "True" for each in clusters)
 
     async def has_space() -> bool:
-        space = ResourcePath(names.NAMESPACES, name=SPACE)
+        space = ResourcePath(manifests.NAMESPACES, name=SPACE)
         return all([await member.find(space) for member in fleet.members.values()])
 
     await until(is_ready)
@@ -164,7 +164,7 @@ def policy(policy_name: str, members: Iterable[str], **selector: str) -> Object:
 
 async def create_space(fleet: Fleet) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-    await fleet.hub.create(ResourcePath(names.NAMESPACES), space)
+    await fleet.hub.create(ResourcePath(manifests.NAMESPACES), space)
 
 
 async def create_templates(fleet: Fleet, prefix: str, number: int) -> None:

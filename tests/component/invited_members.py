@@ -19,9 +19,14 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists, Conflict
-from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import RenewalSettings
+from clusterspace.fleet.membership.manifests import (
+    CONFIG_MAPS,
+    SERVICE_ACCOUNTS,
+    cluster_path,
+    namespace_path,
+)
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
 from clusterspace.kube.conditions import find_condition
@@ -87,7 +92,7 @@ class Invited:
         await self.until_condition("Joined", "True", name)
 
         async def is_usable() -> bool:
-            cluster = await self.hub.find(names.cluster_place(name)) or {}
+            cluster = await self.hub.find(cluster_path(name)) or {}
             ready = find_condition(find_at(cluster, "status", "conditions"), "Ready") or {}
             role = manifests.role_place(name, execution_namespace(name))
             return ready.get("status") == "True" and await self.hub.find(role) is not None
@@ -98,7 +103,7 @@ class Invited:
         await edit_at(self.hub, manifests.member_cluster_place(name), edit)
 
     async def change_cluster(self, edit: Callable[[Object], Object], name: str = "west") -> None:
-        await edit_at(self.hub, names.cluster_place(name), edit)
+        await edit_at(self.hub, cluster_path(name), edit)
 
     async def let_go(self, name: str = "west") -> None:
         """Delete the MemberCluster."""
@@ -129,8 +134,8 @@ class Invited:
 
     async def identity_settings(self, name: str = "west") -> ConnectionSettings:
         """Return how the agent of a member reaches the hub: by its service account's token."""
-        await self._ensure(names.namespace_place(ACCOUNTS), "Namespace")
-        account = ResourcePath(names.SERVICE_ACCOUNTS, ACCOUNTS, f"agent-{name}")
+        await self._ensure(namespace_path(ACCOUNTS), "Namespace")
+        account = ResourcePath(SERVICE_ACCOUNTS, ACCOUNTS, f"agent-{name}")
         await self._ensure(account, "ServiceAccount")
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         answer = await self.hub.create(account.with_subresource("token"), wanted)
@@ -188,7 +193,7 @@ async def edit_at(
 async def placed(invited: Invited, name: str) -> set[str]:
     """Return the ConfigMaps in the default namespace of a member, without the one all have."""
     member = invited.members[name]
-    return await member.names_of(ResourcePath(names.CONFIG_MAPS, "default")) - {"kube-root-ca.crt"}
+    return await member.names_of(ResourcePath(CONFIG_MAPS, "default")) - {"kube-root-ca.crt"}
 
 
 def work_for(cluster: str, *config_maps: str) -> Object:

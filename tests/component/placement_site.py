@@ -24,13 +24,13 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.execution.controller import Execution
-from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
-from clusterspace.fleet.propagation.detector.controller import Detector
-from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
+from clusterspace.fleet.propagation.dependencies import DependencyDistributor
+from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
-from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle
+from clusterspace.fleet.propagation.policies import PolicyLifecycle
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
-from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of, with_value

@@ -18,7 +18,7 @@ from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.fanout import FleetLimits
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.roots.sim import SimSettings, running_sim
@@ -214,7 +214,7 @@ async def fall_silent(site: Site, moves: Moves) -> None:
     for name in ("a", "b", "c", "d", "e"):
         made = manifests.cluster(name, name, manifests.Endpoint(""), manifests.NOWHERE)
         made["spec"]["syncMode"] = "Pull"
-        await site.hub.client.create(names.cluster_place(name).collection, made)
+        await site.hub.client.create(manifests.cluster_path(name).collection, made)
 
     def suspects() -> bool:
         return "clusterspace_hub_suspects_itself" in moves.moved

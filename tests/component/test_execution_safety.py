@@ -25,7 +25,7 @@ from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.fleet.execution import prune
-from clusterspace.fleet.execution.deletion_budget import PAUSED, is_paused
+from clusterspace.fleet.execution.prune import PAUSED, is_paused
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,

@@ -12,7 +12,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest, Headers, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import Forbidden, NotFound
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import find_at
 from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.sim import running_sim
@@ -65,7 +65,7 @@ async def bind(side: Side, user: str, role: str) -> None:
         },
         "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
     }
-    await side.client.create(ResourcePath(names.CLUSTER_ROLE_BINDINGS), binding)
+    await side.client.create(ResourcePath(manifests.CLUSTER_ROLE_BINDINGS), binding)
 
 
 async def allow_proxy(side: Side, user: str) -> None:
@@ -81,7 +81,7 @@ async def allow_proxy(side: Side, user: str) -> None:
             }
         ],
     }
-    await side.client.create(ResourcePath(names.CLUSTER_ROLES), role)
+    await side.client.create(ResourcePath(manifests.CLUSTER_ROLES), role)
     await bind(side, user, f"reach-{user}")
 
 

@@ -23,7 +23,7 @@ from clusterspace.controllers.controller import Request, RequeueAfter, Result
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import Invalid
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.manifests import SERVICE_ACCOUNTS, cluster_path
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
 from clusterspace.fleet.membership.member_clusters.controller import (
@@ -144,7 +144,7 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
     assert (await doorway.condition("Joined"))["status"] == "True"
 
     doorway.clock.shift = 11
-    cluster = await doorway.hub.get(names.cluster_place("west"))
+    cluster = await doorway.hub.get(cluster_path("west"))
     assert find_at(cluster, "metadata", "deletionTimestamp")
     await doorway.report()
     await doorway.look()
@@ -173,7 +173,7 @@ async def test_an_agent_told_what_no_agent_does_goes_on_as_before(doorway: Doorw
 
 async def test_a_cluster_that_is_no_longer_ours_is_left_alone_and_said(doorway: Doorway) -> None:
     await doorway.join()
-    place = names.cluster_place("west")
+    place = cluster_path("west")
     before = await doorway.hub.get(place)
     foreign = await commit(doorway.hub, place, before, with_metadata(before, ownerReferences=None))
     held = await doorway.get()
@@ -205,7 +205,7 @@ async def test_an_identity_that_is_replaced_loses_its_rights(doorway: Doorway) -
 async def test_reporting_on_a_cluster_changes_nothing_but_its_status(doorway: Doorway) -> None:
     await doorway.join()
     async with client_for_test(await _as_agent(doorway)) as agent:
-        place = names.cluster_place("west")
+        place = cluster_path("west")
         before = await agent.get(place)
         bold = with_metadata(before, labels={"region": "mars"}, finalizers=["mine/forever"])
         bold = {
@@ -224,7 +224,7 @@ async def test_reporting_on_a_cluster_changes_nothing_but_its_status(doorway: Do
 
 async def _as_agent(doorway: Doorway) -> ConnectionSettings:
     await make_namespace(doorway.hub, ACCOUNTS)
-    account = ResourcePath(names.SERVICE_ACCOUNTS, ACCOUNTS, "agent-west")
+    account = ResourcePath(SERVICE_ACCOUNTS, ACCOUNTS, "agent-west")
     body: Object = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -15,7 +15,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
-from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
+from clusterspace.fleet.propagation.scheduler.filters import candidate_of
 from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test

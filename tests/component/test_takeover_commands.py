@@ -17,8 +17,8 @@ from clusterspace.cli.commands.workloads import promote, resume
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.errors import CannotPromote
-from clusterspace.fleet.execution.deletion_budget import is_paused
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
+from clusterspace.fleet.execution.prune import is_paused
 from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
 from clusterspace.roots import workloads
 from clusterspace.roots.clients import hub_settings

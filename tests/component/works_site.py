@@ -21,8 +21,8 @@ from clusterspace.controllers.controller import Controller
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import Conflict, NotFound
-from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
-from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.namespaces import NamespaceWorks
+from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.templates import TemplateInformers
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.kube.objects import Object, namespace_of, uid_of

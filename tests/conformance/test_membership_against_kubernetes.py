@@ -7,8 +7,8 @@ import pytest
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
-from clusterspace.fleet.membership import identity, names
-from clusterspace.fleet.membership.identity import Creation, PropertyApi
+from clusterspace.fleet.membership import manifests, member_access
+from clusterspace.fleet.membership.member_access import Creation, PropertyApi
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
 from clusterspace.testing.stage import Fleet, Side, running_fleet
@@ -33,7 +33,7 @@ async def member(fleet: Fleet, tmp_path: Path) -> AsyncGenerator[Side]:
 
 
 async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, member: Side) -> None:
-    assert (await identity.read_identity(member.client)).api is PropertyApi.MISSING
+    assert (await member_access.read_identity(member.client)).api is PropertyApi.MISSING
     async with fleet.controllers():
         await fleet.join("west", member, creation=Creation.CREATE)
         assert any("fills no token Secrets; its token ends" in each for each in fleet.messages)
@@ -43,7 +43,7 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
 
         await until(is_ready)
         cluster = await fleet.cluster("west")
-        own = await identity.read_identity(member.client)
+        own = await member_access.read_identity(member.client)
         assert find_at(cluster, "spec", "id") == own.properties["id.k8s.io"] == own.kube_system_uid
         enabled = {each["groupVersion"] for each in find_at(cluster, "status", "apiEnablements")}
         assert {"v1", "apps/v1", "about.k8s.io/v1beta1"} <= enabled
@@ -51,26 +51,28 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
         await fleet.unjoin("west", member=member.settings)
 
     # Nobody runs there who ends namespaces, so it stays, ending; all else is gone.
-    assert await member.names_of(ResourcePath(names.SERVICE_ACCOUNTS, "karmada-cluster")) == set()
-    roles = await member.names_of(ResourcePath(names.CLUSTER_ROLES))
+    assert (
+        await member.names_of(ResourcePath(manifests.SERVICE_ACCOUNTS, "karmada-cluster")) == set()
+    )
+    roles = await member.names_of(ResourcePath(manifests.CLUSTER_ROLES))
     assert not [each for each in roles if each.startswith("karmada-")]
-    assert (await identity.read_identity(member.client)).declared == own.kube_system_uid
+    assert (await member_access.read_identity(member.client)).declared == own.kube_system_uid
 
 
 async def test_a_cluster_with_an_older_property_api_is_asked_to_upgrade(
     fleet: Fleet, member: Side
 ) -> None:
-    definition = identity.property_definition()
+    definition = member_access.property_definition()
     older = [
         {**each, "storage": True}
         for each in definition["spec"]["versions"]
         if each["name"] == "v1alpha1"
     ]
     body = {**definition, "spec": {**definition["spec"], "versions": older}}
-    await member.client.create(identity.definition_place().collection, body)
+    await member.client.create(member_access.definition_path().collection, body)
 
     async def is_older() -> bool:
-        return (await identity.read_identity(member.client)).api is PropertyApi.OLDER
+        return (await member_access.read_identity(member.client)).api is PropertyApi.OLDER
 
     await until(is_older)
 

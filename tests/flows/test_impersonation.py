@@ -10,7 +10,7 @@ import pytest
 from clusterspace.apis.clusters import CLUSTERS, PULL, PUSH
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.errors import CannotJoin, Forbidden
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.member_access import Journal, Tokens, obtain_token
 from clusterspace.fleet.membership.push_join import endpoint_of, secrets_for
 from clusterspace.kube.conditions import find_condition
@@ -60,36 +60,38 @@ async def join_by_karmadactl(fleet: Fleet, west: Side, mode: str = PUSH) -> None
     def unmarked(kube_object: Object) -> Object:
         return with_metadata(kube_object, annotations=None, ownerReferences=None)
 
-    account, role = names.service_account("west"), names.role("west")
+    account, role = manifests.account_name("west"), manifests.role_name("west")
     member, hub = west.client, fleet.hub.client
     await member.create(
-        ResourcePath(names.NAMESPACES), unmarked(manifests.namespace("karmada-cluster"))
+        ResourcePath(manifests.NAMESPACES), unmarked(manifests.namespace("karmada-cluster"))
     )
     full = await member.create(
-        ResourcePath(names.CLUSTER_ROLES), unmarked(manifests.full_role("west", ""))
+        ResourcePath(manifests.CLUSTER_ROLES), unmarked(manifests.full_role("west", ""))
     )
-    for each in (account, names.IMPERSONATOR):
+    for each in (account, manifests.IMPERSONATOR):
         body = unmarked(manifests.service_account(each, "", full))
-        await member.create(names.account_place(each).collection, body)
+        await member.create(manifests.account_path(each).collection, body)
     bound = unmarked(manifests.role_binding(full, account, ""))
-    await member.create(names.role_binding_place(role).collection, bound)
+    await member.create(manifests.role_binding_path(role).collection, bound)
     journal, clock = Journal("west"), member.connection.clock
     tokens = Tokens(
         await obtain_token(member, account, journal, clock),
-        await obtain_token(member, names.IMPERSONATOR, journal, clock),
+        await obtain_token(member, manifests.IMPERSONATOR, journal, clock),
     )
     endpoint = endpoint_of(west.settings)
-    await hub.create(ResourcePath(names.NAMESPACES), manifests.namespace("karmada-cluster"))
+    await hub.create(ResourcePath(manifests.NAMESPACES), manifests.namespace("karmada-cluster"))
     secrets = secrets_for("west", endpoint, tokens)
     for secret in secrets:
-        await hub.create(names.secret_place("").collection, secret)
-    uid = uid_of(await member.get(names.namespace_place("kube-system")))
+        await hub.create(manifests.secret_path("").collection, secret)
+    uid = uid_of(await member.get(manifests.namespace_path("kube-system")))
     desired = with_value(manifests.cluster("west", uid, endpoint), mode, "spec", "syncMode")
     cluster = await hub.create(ResourcePath(CLUSTERS), desired)
     owner = manifests.owner_of_secrets(cluster)
     for name in ("west", "west-impersonator"):
         await edit(
-            hub, names.secret_place(name), lambda each: with_metadata(each, ownerReferences=[owner])
+            hub,
+            manifests.secret_path(name),
+            lambda each: with_metadata(each, ownerReferences=[owner]),
         )
 
 
@@ -99,10 +101,10 @@ async def make_karmadas_role(west: Side, rules: list[dict[str, Any]]) -> Object:
     body = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": names.IMPERSONATOR, "labels": labels},
+        "metadata": {"name": manifests.IMPERSONATOR, "labels": labels},
         "rules": rules,
     }
-    return await west.client.create(ResourcePath(names.CLUSTER_ROLES), body)
+    return await west.client.create(ResourcePath(manifests.CLUSTER_ROLES), body)
 
 
 async def is_ready(fleet: Fleet) -> bool:
@@ -125,10 +127,10 @@ async def test_a_cluster_that_karmadactl_joined_shows_itself(fleet: Fleet, west:
         # It leaves as it came, and what the controllers made for it goes.
         await fleet.unjoin("west")
 
-    roles = await west.names_of(ResourcePath(names.CLUSTER_ROLES))
-    bindings = await west.names_of(ResourcePath(names.CLUSTER_ROLE_BINDINGS))
+    roles = await west.names_of(ResourcePath(manifests.CLUSTER_ROLES))
+    bindings = await west.names_of(ResourcePath(manifests.CLUSTER_ROLE_BINDINGS))
     assert BESIDE not in roles | bindings
-    assert names.role("west") in roles, "karmadactl made it, and removes it"
+    assert manifests.role_name("west") in roles, "karmadactl made it, and removes it"
 
 
 async def test_a_pull_cluster_whose_agent_reports_credentials_shows_itself(
@@ -150,29 +152,31 @@ async def test_a_role_that_karmada_writes_is_left_to_karmada(fleet: Fleet, west:
         # Karmada's controllers write it again, with other subjects, and nobody answers back.
         await edit(
             west.client,
-            names.role_place(names.IMPERSONATOR),
+            manifests.role_path(manifests.IMPERSONATOR),
             lambda role: {**role, "rules": [{**KARMADAS_RULES[0], "resourceNames": ["carl"]}]},
         )
-        rewritten = await west.client.get(names.role_place(names.IMPERSONATOR))
-        beside = await west.client.get(names.role_place(BESIDE))
+        rewritten = await west.client.get(manifests.role_path(manifests.IMPERSONATOR))
+        beside = await west.client.get(manifests.role_path(BESIDE))
         await settled()
-        assert await west.client.get(names.role_place(names.IMPERSONATOR)) == rewritten
-        assert await west.client.get(names.role_place(BESIDE)) == beside
+        assert await west.client.get(manifests.role_path(manifests.IMPERSONATOR)) == rewritten
+        assert await west.client.get(manifests.role_path(BESIDE)) == beside
         assert await shows_itself(fleet)
         await fleet.unjoin("west", member=west.settings)
 
-    roles = await west.names_of(ResourcePath(names.CLUSTER_ROLES))
-    assert names.IMPERSONATOR in roles
+    roles = await west.names_of(ResourcePath(manifests.CLUSTER_ROLES))
+    assert manifests.IMPERSONATOR in roles
     assert BESIDE not in roles
-    assert uid_of(written) == uid_of(await west.client.get(names.role_place(names.IMPERSONATOR)))
+    assert uid_of(written) == uid_of(
+        await west.client.get(manifests.role_path(manifests.IMPERSONATOR))
+    )
 
 
 async def test_rights_that_somebody_takes_away_come_back(fleet: Fleet, west: Side) -> None:
     await fleet.join("west", west)
     async with fleet.controllers():
-        await delete(west.client, names.role_binding_place(names.IMPERSONATOR))
+        await delete(west.client, manifests.role_binding_path(manifests.IMPERSONATOR))
         await until(lambda: shows_itself(fleet))
-        await edit(west.client, names.role_place(BESIDE), lambda role: {**role, "rules": []})
+        await edit(west.client, manifests.role_path(BESIDE), lambda role: {**role, "rules": []})
         await until(lambda: shows_itself(fleet))
         await fleet.unjoin("west")
 
@@ -186,21 +190,21 @@ async def test_a_cluster_whose_users_stay_away_is_left_alone(fleet: Fleet, west:
     await join_by_karmadactl(fleet, west)
     await edit(
         fleet.hub.client,
-        names.cluster_place("west"),
+        manifests.cluster_path("west"),
         lambda cluster: with_value(cluster, None, "spec", "impersonatorSecretRef"),
     )
     async with fleet.controllers():
         await until(lambda: is_ready(fleet))
         await settled()
 
-    assert BESIDE not in await west.names_of(ResourcePath(names.CLUSTER_ROLES))
+    assert BESIDE not in await west.names_of(ResourcePath(manifests.CLUSTER_ROLES))
 
 
 async def test_a_token_that_the_member_does_not_accept_is_told_and_so_is_its_return(
     fleet: Fleet, west: Side
 ) -> None:
     await fleet.join("west", west)
-    place = names.secret_place("west-impersonator")
+    place = manifests.secret_path("west-impersonator")
     good = (await fleet.hub.client.get(place))["data"]["token"]
     async with fleet.controllers():
 
@@ -231,17 +235,17 @@ async def test_a_join_that_users_could_not_use_says_what_is_missing(
     other = with_metadata(
         manifests.impersonation_role("west", "another-hub", None), ownerReferences=None
     )
-    await west.client.create(ResourcePath(names.CLUSTER_ROLES), {**other, "rules": []})
+    await west.client.create(ResourcePath(manifests.CLUSTER_ROLES), {**other, "rules": []})
     await make_karmadas_role(west, KARMADAS_RULES)
 
     with pytest.raises(CannotJoin, match="another-hub"):
         await fleet.join("west", west)
 
-    assert await fleet.hub.client.find(names.cluster_place("west")) is None
-    await delete(west.client, names.role_place(BESIDE))
+    assert await fleet.hub.client.find(manifests.cluster_path("west")) is None
+    await delete(west.client, manifests.role_path(BESIDE))
 
     async def is_taken_back() -> bool:
-        return "karmada-cluster" not in await west.names_of(ResourcePath(names.NAMESPACES))
+        return "karmada-cluster" not in await west.names_of(ResourcePath(manifests.NAMESPACES))
 
     await until(is_taken_back)
     await fleet.join("west", west)

@@ -14,7 +14,13 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Forbidden, Invalid
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.manifests import (
+    NODES,
+    SECRETS,
+    cluster_path,
+    lease_path,
+    namespace_path,
+)
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
 from clusterspace.testing.faults import Drop, fault_proxy
@@ -59,7 +65,7 @@ async def test_before_any_agent_namespace_role_binding_and_orders_are_there(
         assert each["metadata"]["ownerReferences"][0]["uid"] == uid_of(member_cluster)
     assert labels_of(member_cluster)["kubernetes-fleet.io/member-name"] == "west"
     assert (await invited.condition("Joined"))[0] != "True"
-    assert await hub.find(names.cluster_place("west")) is None
+    assert await hub.find(cluster_path("west")) is None
 
 
 @pytest.mark.parametrize("kind", SIM_FIRST)
@@ -77,13 +83,13 @@ async def test_an_invited_cluster_joins_and_is_a_pull_cluster_too(
         await invited.until_joined()
 
         cluster = await invited.fleet.cluster("west")
-        kube_system = await member.client.get(names.namespace_place("kube-system"))
+        kube_system = await member.client.get(namespace_path("kube-system"))
         assert await invited.condition("Joined") == ("True", "MemberClusterJoined")
         assert await invited.condition("ReadyToJoin") == ("True", "MemberClusterReadyToJoin")
         assert find_at(cluster, "spec", "syncMode") == "Pull"
         assert find_at(cluster, "spec", "id") == kube_system["metadata"]["uid"]
         member_cluster = await invited.get()
-        nodes = len(await member.client.list_objects(ResourcePath(names.NODES)))
+        nodes = len(await member.client.list_objects(ResourcePath(NODES)))
         count = "kubernetes-fleet.io/node-count"
         assert find_at(member_cluster, "status", "properties", count, "value") == str(nodes)
         assert find_at(member_cluster, "status", "resourceUsage", "available", "cpu")
@@ -209,7 +215,7 @@ async def test_the_same_cluster_under_a_second_name_is_refused_and_the_first_is_
                 return any("cluster west has this ID" in each["message"] for each in conditions)
 
             await until(is_told)
-        assert await invited.hub.find(names.cluster_place("east")) is None
+        assert await invited.hub.find(cluster_path("east")) is None
 
 
 async def test_a_name_that_a_cluster_has_is_refused_to_a_membercluster(invited: Invited) -> None:
@@ -232,7 +238,7 @@ async def test_a_name_that_a_membercluster_has_is_refused_to_other_doors(
         await invited.fleet.join("west", member)
     with pytest.raises(CannotJoin, match="a MemberCluster of this name is how this cluster joins"):
         await register(invited.fleet, "west", member)
-    assert await invited.hub.find(names.cluster_place("west")) is None
+    assert await invited.hub.find(cluster_path("west")) is None
 
 
 async def test_the_agent_of_a_registration_may_be_the_one_that_is_invited(
@@ -274,25 +280,25 @@ async def test_an_agent_reaches_its_own_and_nothing_of_other_members(invited: In
         await invited.until_joined("west")
         await invited.until_joined("east")
         async with client_for_test(await invited.identity_settings("west")) as agent:
-            await agent.get(names.cluster_place("west"))
-            await agent.get(names.lease_place("west"))
+            await agent.get(cluster_path("west"))
+            await agent.get(lease_path("west"))
             await agent.list_objects(ResourcePath(WORKS, execution_namespace("west")))
             for forbidden in (
-                names.cluster_place("east"),
-                names.lease_place("east"),
+                cluster_path("east"),
+                lease_path("east"),
                 manifests.internal_place("east"),
                 manifests.member_cluster_place("west"),
-                ResourcePath(names.SECRETS, CLUSTER_NAMESPACE, "west"),
+                ResourcePath(SECRETS, CLUSTER_NAMESPACE, "west"),
             ):
                 with pytest.raises(Forbidden):
                     await agent.get(forbidden)
             for place in (ResourcePath(WORKS, execution_namespace("east")), ResourcePath(CLUSTERS)):
                 with pytest.raises(Forbidden):
                     await agent.list_objects(place)
-            own = await agent.get(names.cluster_place("west"))
+            own = await agent.get(cluster_path("west"))
             untainted = with_value(own, [], "spec", "taints")
             with pytest.raises(Forbidden):
-                await commit(agent, names.cluster_place("west"), own, untainted)
+                await commit(agent, cluster_path("west"), own, untainted)
             named = ListOptions(field_selector="metadata.name=west")
             assert len(await agent.list_objects(ResourcePath(CLUSTERS), named)) == 1
 
@@ -305,10 +311,10 @@ async def test_a_cluster_deleted_by_hand_comes_back_for_its_membercluster_is_sti
     async with invited.controllers(), invited.agent(member):
         await invited.until_joined()
         before = await invited.fleet.cluster("west")
-        await invited.hub.delete(names.cluster_place("west"), DeleteOptions(uid_of(before)))
+        await invited.hub.delete(cluster_path("west"), DeleteOptions(uid_of(before)))
 
         async def is_another() -> bool:
-            found = await invited.hub.find(names.cluster_place("west"))
+            found = await invited.hub.find(cluster_path("west"))
             return found is not None and uid_of(found) != uid_of(before)
 
         await until(is_another)

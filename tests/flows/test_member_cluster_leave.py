@@ -12,7 +12,13 @@ from clusterspace.apis.clusters import execution_namespace
 from clusterspace.apis.member_clusters import FORCE_LEAVE, KEEP_ON_LEAVE, member_namespace
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotLeave, Unauthorized
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership.manifests import (
+    CONFIG_MAPS,
+    cluster_path,
+    lease_path,
+    left_behind_path,
+    namespace_path,
+)
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
@@ -32,9 +38,9 @@ async def leftovers(invited: Invited, name: str = "west") -> list[str]:
     """Return what the hub still has of a member."""
     found = [
         manifests.member_namespace_place(name),
-        names.namespace_place(execution_namespace(name)),
-        names.cluster_place(name),
-        names.lease_place(name),
+        namespace_path(execution_namespace(name)),
+        cluster_path(name),
+        lease_path(name),
         manifests.member_cluster_place(name),
         *manifests.shared_rights(name),
     ]
@@ -138,7 +144,7 @@ async def test_a_silent_agent_is_given_up_after_the_time_set_and_may_join_again(
         await invited.let_go()
         await until_forgotten(invited)
         assert await placed(invited, "west") == {"stranded"}
-        written = await invited.hub.get(names.left_behind_place("west"))
+        written = await invited.hub.get(left_behind_path("west"))
         assert "placed: ConfigMap default/stranded" in written["data"]["left-behind"]
 
         await invited.invite()
@@ -212,9 +218,7 @@ async def test_two_hundred_objects_and_an_agent_killed_ten_times_come_to_the_sam
             for start in range(0, 200, 5):
                 await invited.order(work_for("west", *wanted[start : start + 5]))
             await invited.until_placed(*wanted)
-        await member.client.create(
-            ResourcePath(names.CONFIG_MAPS, "default"), _config_map("bystander")
-        )
+        await member.client.create(ResourcePath(CONFIG_MAPS, "default"), _config_map("bystander"))
         await invited.let_go()
         for life in range(10):
             async with invited.agent(member):
@@ -223,7 +227,7 @@ async def test_two_hundred_objects_and_an_agent_killed_ten_times_come_to_the_sam
             await until_forgotten(invited)
         left = await placed(invited, "west")
         assert left - {"bystander"} == (set(wanted) if keeps else set())
-        assert await member.client.find(ResourcePath(names.CONFIG_MAPS, "default", "bystander"))
+        assert await member.client.find(ResourcePath(CONFIG_MAPS, "default", "bystander"))
 
 
 def _config_map(name: str) -> Object:
@@ -274,4 +278,4 @@ async def test_a_registered_agent_that_was_invited_leaves_and_its_certificate_en
         assert await placed(invited, "west") == set()
         async with as_agent(member) as agent:
             with pytest.raises(Unauthorized):
-                await agent.get(names.cluster_place("west"))
+                await agent.get(cluster_path("west"))

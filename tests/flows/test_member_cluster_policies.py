@@ -8,7 +8,7 @@ from tests.component.invited_members import Invited, placed
 
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.testing.settled import settled
 from clusterspace.testing.stage import running_fleet
@@ -56,7 +56,7 @@ async def place(joined: Invited, name: str, *tolerations: Object) -> None:
             },
         },
     }
-    await joined.hub.create(ResourcePath(names.CONFIG_MAPS, "default"), config_map)
+    await joined.hub.create(ResourcePath(manifests.CONFIG_MAPS, "default"), config_map)
     await joined.hub.create(ResourcePath(PROPAGATION_POLICIES, "default"), policy)
 
 

@@ -21,11 +21,10 @@ from clusterspace.errors import (
     ClusterUnreachable,
     NotFound,
 )
-from clusterspace.fleet.membership import identity, names
-from clusterspace.fleet.membership.identity import Creation
+from clusterspace.fleet.membership import manifests, member_access
 from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.manifests import Location
-from clusterspace.fleet.membership.member_access import Journal, MemberAccess
+from clusterspace.fleet.membership.member_access import Creation, Journal, MemberAccess
 from clusterspace.kube.objects import find_at, uid_of
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
@@ -111,7 +110,7 @@ async def test_the_hub_cleans_a_member_with_its_own_rights(fleet: Fleet, west: S
 async def test_joining_again_replaces_the_credentials(fleet: Fleet, west: Side) -> None:
     await fleet.join("west", west)
     before = await fleet.cluster("west")
-    place = names.secret_place("west")
+    place = manifests.secret_path("west")
     secret = await fleet.hub.client.get(place)
     broken = {**secret, "data": {**secret["data"], "token": "bm8="}}
     await commit(fleet.hub.client, place, secret, broken)
@@ -223,7 +222,7 @@ async def test_a_kubeconfig_whose_certificate_has_expired_is_refused(
 
 async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: Side) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
-    place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
+    place = ResourcePath(manifests.SERVICE_ACCOUNTS, "default")
     await west.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     issued = await west.client.create(place.named("nobody").with_subresource("token"), asked)
@@ -240,7 +239,7 @@ async def test_a_user_without_rights_cannot_join_a_cluster(fleet: Fleet, west: S
 
 async def test_a_join_that_fails_half_way_takes_back_what_it_made(fleet: Fleet, west: Side) -> None:
     # The hub has no room for the execution namespace: an old one is still going away.
-    place = names.namespace_place("karmada-es-west")
+    place = manifests.namespace_path("karmada-es-west")
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -268,15 +267,15 @@ async def test_a_cluster_may_be_told_to_say_who_it_is(fleet: Fleet, tmp_path: Pa
         await fleet.join("west", member, creation=Creation.REFUSE)
     await fleet.join("west", member, creation=Creation.CREATE)
 
-    found = await identity.read_identity(member.client)
+    found = await member_access.read_identity(member.client)
     assert found.properties == {"id.k8s.io": found.kube_system_uid}
     await fleet.unjoin("west", member=member.settings)
-    assert (await identity.read_identity(member.client)).declared == found.kube_system_uid
+    assert (await member_access.read_identity(member.client)).declared == found.kube_system_uid
 
 
 async def test_a_cluster_is_known_by_what_it_says_of_itself(fleet: Fleet, west: Side) -> None:
-    said = identity.property_object("cluster-of-west")
-    await west.client.create(ResourcePath(identity.PROPERTIES), said)
+    said = member_access.property_object("cluster-of-west")
+    await west.client.create(ResourcePath(member_access.PROPERTIES), said)
 
     await fleet.join("west", west)
 
@@ -312,7 +311,7 @@ async def test_a_cluster_that_dies_is_tainted_and_leaves_by_force(
 
     with pytest.raises(NotFound):
         await fleet.cluster("west")
-    written = await fleet.hub.client.get(names.left_behind_place("west"))
+    written = await fleet.hub.client.get(manifests.left_behind_path("west"))
     assert "placed: ConfigMap default/settings" in written["data"]["left-behind"]
     assert "the member could not be cleaned" in written["data"]["left-behind"]
     assert "karmada-controller-manager:karmada-west" in written["data"]["left-behind"]
@@ -329,7 +328,7 @@ async def test_a_work_that_nobody_withdraws_is_named_and_holds_the_cluster(
 
     assert "  ConfigMap default/settings" in fleet.messages
     assert "1 placed objects stay on the member:" in fleet.messages
-    work = await fleet.hub.client.get(names.works_place("west").named("settings"))
+    work = await fleet.hub.client.get(manifests.works_path("west").named("settings"))
     assert work["spec"]["preserveResourcesOnDeletion"] is True
     assert await west.everything_of_ours() == ON_THE_MEMBER
 
@@ -358,7 +357,7 @@ async def test_a_member_of_two_hubs_keeps_what_the_other_hub_needs(
 async def test_a_join_that_was_killed_half_way_is_completed_by_the_next(
     fleet: Fleet, west: Side
 ) -> None:
-    hub = await fleet.hub.client.get(names.namespace_place("kube-system"))
+    hub = await fleet.hub.client.get(manifests.namespace_path("kube-system"))
     killed = MemberAccess("west", west.client, Journal("west"), SystemClock())
     await killed.prepare(uid_of(hub))
 
@@ -393,7 +392,7 @@ async def test_dead_credentials_are_no_proof_that_a_member_is_clean(
     fleet: Fleet, west: Side
 ) -> None:
     await fleet.join("west", west)
-    place = names.secret_place("west")
+    place = manifests.secret_path("west")
     secret = await fleet.hub.client.get(place)
     dead = {**secret, "data": {**secret["data"], "token": "bm8="}}
     await commit(fleet.hub.client, place, secret, dead)
@@ -423,7 +422,7 @@ async def _place_something(fleet: Fleet) -> None:
         "metadata": {"name": "settings", "finalizers": ["karmada.io/execution-controller"]},
         "spec": {"workload": {"manifests": [manifest]}},
     }
-    await fleet.hub.client.create(names.works_place("west"), work)
+    await fleet.hub.client.create(manifests.works_path("west"), work)
 
 
 def _another_authority() -> Pem:

@@ -9,7 +9,7 @@ import pytest
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.kube.times import format_micro_time
@@ -27,7 +27,7 @@ async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
             "kind": "Namespace",
             "metadata": {"name": "karmada-cluster"},
         }
-        await running.hub.client.create(ResourcePath(names.NAMESPACES), namespace)
+        await running.hub.client.create(ResourcePath(manifests.NAMESPACES), namespace)
         yield running
 
 
@@ -46,11 +46,11 @@ class Agent:
             "metadata": {"name": self.name},
             "spec": {"syncMode": "Pull", "id": f"id-of-{self.name}"},
         }
-        stored = await self._hub.create(names.cluster_place(""), cluster)
+        stored = await self._hub.create(manifests.cluster_path(""), cluster)
         ready = set_condition([], Condition("Ready", "True", "ClusterReady"), 1_700_000_000.0)
         reported = with_value(stored, ready.conditions, "status", "conditions")
-        await commit(self._hub, names.cluster_place(self.name), stored, reported)
-        await self._hub.create(names.lease_place("").collection, self._lease(0))
+        await commit(self._hub, manifests.cluster_path(self.name), stored, reported)
+        await self._hub.create(manifests.lease_path("").collection, self._lease(0))
 
     async def beat(self) -> None:
         count = 0
@@ -58,7 +58,7 @@ class Agent:
             await asyncio.sleep(BEAT_SECONDS)
             count += 1
             if not self.is_silent:
-                place = names.lease_place(self.name)
+                place = manifests.lease_path(self.name)
                 present = await self._hub.get(place)
                 await commit(
                     self._hub, place, present, {**present, "spec": self._lease(count)["spec"]}
@@ -128,7 +128,7 @@ async def test_a_cluster_that_never_reported_is_given_time_and_then_unknown(
         "metadata": {"name": "mute"},
         "spec": {"syncMode": "Pull"},
     }
-    await fleet.hub.client.create(names.cluster_place(""), cluster)
+    await fleet.hub.client.create(manifests.cluster_path(""), cluster)
     async with fleet.controllers(monitor=SOON_UNKNOWN):
 
         async def is_tainted() -> bool:
@@ -142,4 +142,4 @@ async def test_a_cluster_that_never_reported_is_given_time_and_then_unknown(
         await until(is_unknown)
     held = await fleet.cluster("mute")
     assert find_at(held, "metadata", "finalizers") == ["karmada.io/cluster-controller"]
-    assert "karmada-es-mute" in await fleet.hub.names_of(ResourcePath(names.NAMESPACES))
+    assert "karmada-es-mute" in await fleet.hub.names_of(ResourcePath(manifests.NAMESPACES))

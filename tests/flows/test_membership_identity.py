@@ -7,8 +7,8 @@ import pytest
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotJoin
-from clusterspace.fleet.membership import identity, manifests
-from clusterspace.fleet.membership.identity import Creation
+from clusterspace.fleet.membership import manifests, member_access
+from clusterspace.fleet.membership.member_access import Creation
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.stage import Fleet, Side, register, running_fleet
 
@@ -24,7 +24,7 @@ async def fleet(tmp_path: Path) -> AsyncGenerator[Fleet]:
 async def say_who(member: Side, cluster_id: str = SAID) -> None:
     """Let a cluster say who it is, by its property."""
     await member.client.create(
-        ResourcePath(identity.PROPERTIES), identity.property_object(cluster_id)
+        ResourcePath(member_access.PROPERTIES), member_access.property_object(cluster_id)
     )
 
 
@@ -38,7 +38,7 @@ async def test_a_cluster_that_says_who_it_is_joins_as_that_whatever_the_flag(
     await fleet.join("west", west, creation=creation)
 
     assert find_at(await fleet.cluster("west"), "spec", "id") == SAID
-    assert (await identity.read_identity(west.client)).properties == {"id.k8s.io": SAID}
+    assert (await member_access.read_identity(west.client)).properties == {"id.k8s.io": SAID}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ async def test_a_cluster_that_does_not_say_who_it_is_joins_by_its_kube_system(
 
     await fleet.join("west", west, creation=creation)
 
-    found = await identity.read_identity(west.client)
+    found = await member_access.read_identity(west.client)
     assert find_at(await fleet.cluster("west"), "spec", "id") == found.kube_system_uid
     expected = {"id.k8s.io": found.kube_system_uid} if is_given_a_property else {}
     assert found.properties == expected

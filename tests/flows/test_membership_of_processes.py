@@ -10,7 +10,7 @@ from tests.flows.members import SIM_FIRST, Member, running_member
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, NotFound
-from clusterspace.fleet.membership import leave, manifests, names
+from clusterspace.fleet.membership import leave, manifests
 from clusterspace.kube.objects import find_at
 from clusterspace.testing.stage import Fleet, register, running_agent, running_fleet, unregister
 from clusterspace.testing.steps import until
@@ -48,7 +48,7 @@ async def left_on(member: Member) -> set[str]:
     left = await member.everything_of_ours()
     if member.ends_namespaces:
         return left
-    namespaces = await member.client.list_objects(ResourcePath(names.NAMESPACES))
+    namespaces = await member.client.list_objects(ResourcePath(manifests.NAMESPACES))
     ending = {
         f"namespaces/{each['metadata']['name']}"
         for each in namespaces
@@ -105,8 +105,8 @@ async def test_a_member_that_hangs_leaves_by_force_within_ten_seconds(
     async with asyncio.timeout(FORCED_SECONDS):
         await fleet.unjoin("west", is_forced=True)
 
-    assert await fleet.hub.client.find(names.cluster_place("west")) is None
-    written = await fleet.hub.client.get(names.left_behind_place("west"))
+    assert await fleet.hub.client.find(manifests.cluster_path("west")) is None
+    written = await fleet.hub.client.get(manifests.left_behind_path("west"))
     for place in (*leave.own_places("west"), *leave.shared_places()):
         assert f"on the member: {place}" in written["data"]["left-behind"]
 
@@ -142,5 +142,5 @@ async def test_a_member_registers_is_heard_stops_returns_and_is_unregistered(
         await unregister(fleet, "west", member)
         await asyncio.wait_for(agent, BACK_SECONDS)
     assert await member.client.find(manifests.REGISTRATION_PLACE) is None
-    assert await fleet.hub.client.find(names.cluster_place("west")) is None
-    assert await fleet.hub.client.find(names.lease_place("west")) is None
+    assert await fleet.hub.client.find(manifests.cluster_path("west")) is None
+    assert await fleet.hub.client.find(manifests.lease_path("west")) is None

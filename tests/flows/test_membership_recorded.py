@@ -8,7 +8,7 @@ import pytest
 from tests.corpus import load_scenario
 
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
@@ -44,7 +44,7 @@ def by_name(objects: list[Object], kind: str) -> dict[str, Object]:
 async def test_the_hub_holds_the_same_secrets(joined: tuple[Fleet, Side]) -> None:
     fleet, _ = joined
     for name, theirs in by_name(recorded("hub: secrets"), "Secret").items():
-        ours = await fleet.hub.client.get(names.secret_place(name))
+        ours = await fleet.hub.client.get(manifests.secret_path(name))
         assert ours["type"] == theirs["type"]
         assert labels_of(ours) == labels_of(theirs)
         assert set(ours["data"]) == set(theirs["data"])
@@ -55,7 +55,7 @@ async def test_the_hub_holds_the_same_execution_namespace(joined: tuple[Fleet, S
     fleet, _ = joined
     theirs = by_name(recorded("hub: ns"), "Namespace")[f"karmada-es-{NAME}"]
 
-    ours = await fleet.hub.client.get(names.namespace_place(name_of(theirs)))
+    ours = await fleet.hub.client.get(manifests.namespace_path(name_of(theirs)))
 
     assert labels_of(ours) == labels_of(theirs)
     assert ours["spec"] == theirs["spec"]
@@ -83,10 +83,10 @@ async def test_the_member_holds_the_same_accounts_and_token_secrets(
     # `default` is the member's own, as in every namespace.
     theirs = [each for each in recorded("member1: sa,secrets") if name_of(each) != "default"]
     for name, account in by_name(theirs, "ServiceAccount").items():
-        ours = await member.client.get(names.account_place(name))
+        ours = await member.client.get(manifests.account_path(name))
         assert labels_of(ours) == labels_of(account)
     for name, secret in by_name(theirs, "Secret").items():
-        ours = await member.client.get(names.secret_place(name))
+        ours = await member.client.get(manifests.secret_path(name))
         assert ours["type"] == secret["type"]
         assert set(ours["data"]) == set(secret["data"])
         assert set(annotations_of(ours)) == set(annotations_of(secret))
@@ -95,14 +95,14 @@ async def test_the_member_holds_the_same_accounts_and_token_secrets(
 async def test_the_member_gives_the_same_rights(joined: tuple[Fleet, Side]) -> None:
     _, member = joined
     theirs = recorded("member1: clusterroles,clusterrolebindings")
-    role, binding = names.role(NAME), names.role(NAME)
+    role, binding = manifests.role_name(NAME), manifests.role_name(NAME)
 
-    ours = await member.client.get(names.role_place(role))
+    ours = await member.client.get(manifests.role_path(role))
     assert ours["rules"] == by_name(theirs, "ClusterRole")[role]["rules"]
     assert labels_of(ours) == labels_of(by_name(theirs, "ClusterRole")[role])
 
-    for name in (binding, names.IMPERSONATOR):
-        ours = await member.client.get(names.role_binding_place(name))
+    for name in (binding, manifests.IMPERSONATOR):
+        ours = await member.client.get(manifests.role_binding_path(name))
         expected = by_name(theirs, "ClusterRoleBinding")[name]
         assert ours["roleRef"] == expected["roleRef"]
         assert ours["subjects"] == expected["subjects"]
@@ -118,10 +118,10 @@ async def test_leaving_takes_the_same_from_the_hub(joined: tuple[Fleet, Side]) -
 
     await fleet.unjoin(NAME)
 
-    ours = await fleet.hub.names_of(ResourcePath(names.NAMESPACES))
+    ours = await fleet.hub.names_of(ResourcePath(manifests.NAMESPACES))
     assert {each for each in ours if each.startswith("karmada-")} == {"karmada-cluster"}
-    assert await fleet.hub.names_of(names.cluster_place("")) == set()
-    assert await fleet.hub.names_of(ResourcePath(names.SECRETS, "karmada-cluster")) == set()
+    assert await fleet.hub.names_of(manifests.cluster_path("")) == set()
+    assert await fleet.hub.names_of(ResourcePath(manifests.SECRETS, "karmada-cluster")) == set()
 
 
 async def test_a_cordon_leaves_the_same_taint(joined: tuple[Fleet, Side]) -> None:

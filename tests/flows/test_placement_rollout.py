@@ -16,7 +16,7 @@ from tests.component.placement_site import (
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership.names import NODES
+from clusterspace.fleet.membership.manifests import NODES
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import name_of
 from clusterspace.kube.resources import GroupVersionResource

@@ -25,7 +25,7 @@ from clusterspace.errors import (
     NotFound,
     Unauthorized,
 )
-from clusterspace.fleet.membership import leave, manifests, names
+from clusterspace.fleet.membership import leave, manifests
 from clusterspace.fleet.membership.pull_join import RegisterRequest
 from clusterspace.fleet.membership.registration import (
     REGISTRATION_PLACE,
@@ -75,8 +75,8 @@ async def test_a_cluster_registers_from_nothing_and_is_ready_with_its_lease(flee
         await until(is_untainted)
 
     cluster = await fleet.cluster("west")
-    kube_system = await member.client.get(names.namespace_place("kube-system"))
-    lease = await fleet.hub.client.get(names.lease_place("west"))
+    kube_system = await member.client.get(manifests.namespace_path("kube-system"))
+    lease = await fleet.hub.client.get(manifests.lease_path("west"))
     assert find_at(cluster, "spec", "syncMode") == "Pull"
     assert find_at(cluster, "spec", "id") == kube_system["metadata"]["uid"]
     assert find_at(cluster, "status", "kubernetesVersion")
@@ -150,7 +150,12 @@ async def _lead_through(member: Side, hub: ConnectionSettings, proxy: Connection
 
 
 async def _everything(member: Side) -> list[Object]:
-    resources = (names.NAMESPACES, names.SECRETS, names.CONFIG_MAPS, names.CLUSTER_ROLES)
+    resources = (
+        manifests.NAMESPACES,
+        manifests.SECRETS,
+        manifests.CONFIG_MAPS,
+        manifests.CLUSTER_ROLES,
+    )
     return [
         each for kind in resources for each in await member.client.list_objects(ResourcePath(kind))
     ]
@@ -251,7 +256,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
 
         async def is_refused() -> bool:
             try:
-                await former.find(names.cluster_place("west"))
+                await former.find(manifests.cluster_path("west"))
             except (Unauthorized, Forbidden):
                 return True
             return False
@@ -259,9 +264,9 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
         await until(is_refused)
 
     hub = fleet.hub.client
-    assert await hub.find(names.cluster_place("west")) is None
-    assert await hub.find(names.lease_place("west")) is None
-    assert await hub.find(names.namespace_place("karmada-es-west")) is None
+    assert await hub.find(manifests.cluster_path("west")) is None
+    assert await hub.find(manifests.lease_path("west")) is None
+    assert await hub.find(manifests.namespace_path("karmada-es-west")) is None
 
     async def is_clean() -> bool:
         return not any([await member.client.find(place) for place in _agent_places()])
@@ -284,11 +289,11 @@ def _agent_places() -> list[ResourcePath]:
 async def test_unregister_leaves_what_others_keep_beside_the_agent(fleet: Fleet) -> None:
     member = await fleet.add_member("west")
     await register(fleet, "west", member, image=IMAGE)
-    place = ResourcePath(names.CONFIG_MAPS, manifests.AGENT_NAMESPACE, "karmada-agent-notes")
+    place = ResourcePath(manifests.CONFIG_MAPS, manifests.AGENT_NAMESPACE, "karmada-agent-notes")
     notes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}}
     await member.client.create(place.collection, notes)
     role = await member.client.get(manifests.AGENT_ROLE_PLACE)
-    foreign = with_value(role, "another", "metadata", "annotations", names.HUB_MARK)
+    foreign = with_value(role, "another", "metadata", "annotations", manifests.HUB_MARK)
     await commit(member.client, manifests.AGENT_ROLE_PLACE, role, foreign)
 
     async with fleet.controllers():
@@ -318,7 +323,7 @@ async def test_unregister_refuses_the_wrong_member_before_it_touches_anything(
     with pytest.raises(CannotLeave, match="registered as east"):
         await unregister(fleet, "west", east)
 
-    assert await fleet.hub.client.find(names.cluster_place("west")) is not None
+    assert await fleet.hub.client.find(manifests.cluster_path("west")) is not None
     assert await east.client.find(REGISTRATION_PLACE) is not None
 
 
@@ -346,14 +351,14 @@ async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
 
     for place in leave.agent_places():
         assert await member.client.find(place) is None
-    assert await fleet.hub.client.list_objects(names.cluster_place("").collection) == []
+    assert await fleet.hub.client.list_objects(manifests.cluster_path("").collection) == []
     # None of them used the token up.
     await register_cluster(asked, settings, fleet.messages.append)
 
 
 async def _token_of_nobody(member: Side) -> str:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody"}}
-    place = ResourcePath(names.SERVICE_ACCOUNTS, "default")
+    place = ResourcePath(manifests.SERVICE_ACCOUNTS, "default")
     await member.client.create(place, account)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     issued = await member.client.create(place.named("nobody").with_subresource("token"), asked)
@@ -375,8 +380,8 @@ async def test_a_dead_member_is_unregistered_by_force_within_ten_seconds(
         await unregister(fleet, "west", dead, is_forced=True)
         assert asyncio.get_running_loop().time() - started < 10
 
-    assert await fleet.hub.client.find(names.cluster_place("west")) is None
-    written = await fleet.hub.client.get(names.left_behind_place("west"))
+    assert await fleet.hub.client.find(manifests.cluster_path("west")) is None
+    written = await fleet.hub.client.get(manifests.left_behind_path("west"))
     left = written["data"]["left-behind"]
     assert "placed: ConfigMap default/settings" in left
     assert "the member could not be cleaned" in left
@@ -392,7 +397,7 @@ async def test_a_member_that_lives_is_cleaned_even_by_force(fleet: Fleet) -> Non
     async with fleet.controllers():
         await unregister(fleet, "west", member, is_forced=True)
 
-    assert await fleet.hub.client.find(names.left_behind_place("west")) is None
+    assert await fleet.hub.client.find(manifests.left_behind_path("west")) is None
     for place in leave.agent_places():
         found = await member.client.find(place)
         assert found is None or is_being_deleted(found)
@@ -414,7 +419,7 @@ async def test_a_name_no_agent_can_have_gets_no_token(fleet: Fleet, name: str) -
     with pytest.raises(CannotJoin):
         await create_token(name, fleet.hub.settings)
 
-    assert await fleet.hub.client.find(names.namespace_place("karmada-cluster")) is None
+    assert await fleet.hub.client.find(manifests.namespace_path("karmada-cluster")) is None
 
 
 async def test_the_longest_name_an_agent_can_have_registers(fleet: Fleet) -> None:
@@ -423,7 +428,7 @@ async def test_the_longest_name_an_agent_can_have_registers(fleet: Fleet) -> Non
     await register(fleet, name, member)
 
     async with as_agent(member) as agent:
-        assert name_of(await agent.get(names.cluster_place(name))) == name
+        assert name_of(await agent.get(manifests.cluster_path(name))) == name
 
 
 async def test_a_deleted_token_registers_nobody(fleet: Fleet) -> None:
@@ -460,7 +465,7 @@ async def test_an_agent_tells_of_its_cluster_in_events(fleet: Fleet) -> None:
 
 async def _place_something(fleet: Fleet) -> None:
     async with fleet.controllers():
-        place = names.namespace_place("karmada-es-west")
+        place = manifests.namespace_path("karmada-es-west")
 
         async def is_there() -> bool:
             return await fleet.hub.client.find(place) is not None
@@ -474,4 +479,4 @@ async def _place_something(fleet: Fleet) -> None:
         "metadata": {"name": "settings", "finalizers": ["karmada.io/execution-controller"]},
         "spec": {"workload": {"manifests": [manifest]}},
     }
-    await fleet.hub.client.create(names.works_place("west"), work)
+    await fleet.hub.client.create(manifests.works_path("west"), work)

@@ -13,7 +13,7 @@ import pytest
 from tests.corpus import load_scenario
 
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.testing.stage import (
     SOON_UNKNOWN,
@@ -101,7 +101,7 @@ async def test_a_pull_cluster_is_the_same_after_its_agent_was_killed(
 async def test_the_lease_is_the_same(registered: Registered) -> None:
     theirs = items("hub: leases -A")[NAME]
 
-    ours = await registered.fleet.hub.client.get(names.lease_place(NAME))
+    ours = await registered.fleet.hub.client.get(manifests.lease_path(NAME))
 
     assert _without(ours["spec"], "renewTime") == _without(theirs["spec"], "renewTime")
     assert _owners(ours) == _owners(theirs)
@@ -111,7 +111,7 @@ async def test_the_lease_is_the_same(registered: Registered) -> None:
 async def test_the_hub_holds_no_credentials_of_a_pull_cluster(registered: Registered) -> None:
     theirs = {name for name in items("hub: secrets -A") if name.startswith(NAME)}
 
-    ours = await registered.fleet.hub.names_of(ResourcePath(names.SECRETS, "karmada-cluster"))
+    ours = await registered.fleet.hub.names_of(ResourcePath(manifests.SECRETS, "karmada-cluster"))
 
     assert theirs == {NAME, f"{NAME}-impersonator"}
     assert ours == set()
@@ -121,8 +121,8 @@ async def test_the_hub_has_no_account_on_a_pull_cluster(registered: Registered) 
     theirs = items(f"{NAME}: sa,secrets -n karmada-cluster").keys() - {"default"}
     namespaces = items(f"{NAME}: ns")
 
-    assert theirs == {f"karmada-{NAME}", names.IMPERSONATOR}
-    found = await registered.member.names_of(ResourcePath(names.NAMESPACES))
+    assert theirs == {f"karmada-{NAME}", manifests.IMPERSONATOR}
+    found = await registered.member.names_of(ResourcePath(manifests.NAMESPACES))
     assert namespaces.keys() - found == {"karmada-cluster"}
     assert found - namespaces.keys() == set()
 
@@ -139,8 +139,8 @@ async def test_the_agents_namespace_says_who_made_it(registered: Registered) -> 
 async def test_the_hub_places_nothing_by_itself(registered: Registered) -> None:
     theirs = items(f"hub: works -n karmada-es-{NAME}")
 
-    assert any(name.startswith(names.IMPERSONATOR) for name in theirs)
-    assert await registered.fleet.hub.names_of(names.works_place(NAME)) == set()
+    assert any(name.startswith(manifests.IMPERSONATOR) for name in theirs)
+    assert await registered.fleet.hub.names_of(manifests.works_path(NAME)) == set()
 
 
 def _told(cluster: Object) -> list[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from clusterspace.client.settings import ConnectionSettings
 from clusterspace.client.watch import EventType, WatchOptions, watch
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.fanout import FleetLimits
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import FleetSettings, HubSettings
@@ -145,7 +145,7 @@ class FragileFleet:
         member.is_joined = True
 
     async def leave(self, member: Member) -> None:
-        place = names.cluster_place(member.name)
+        place = manifests.cluster_path(member.name)
         held = await self.hub.client.get(place)
         await self.hub.client.delete(place, DeleteOptions(held["metadata"]["uid"]))
         member.is_joined = False

@@ -19,7 +19,7 @@ KINDS: Final = {
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
     "clusterspace.apis.interpreter.statuses": "Job (a template on the hub)",
     "clusterspace.builtins.strategies.creation": "Pod and APIService",
-    "clusterspace.fleet.execution.deletion_budget": "Cluster",
+    "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
     "clusterspace.fleet.membership.health": "Cluster",
@@ -33,9 +33,9 @@ KINDS: Final = {
 """Whose conditions a module sets; the longest match counts."""
 
 _FAILURES: Final = (
-    "clusterspace.fleet.propagation.works.writing:SYNC_FAILED",
-    "clusterspace.fleet.propagation.works.writing:OVERRIDE_FAILED",
-    "clusterspace.fleet.propagation.works.writing:STAYS_HOME",
+    "clusterspace.fleet.propagation.works.rendering:SYNC_FAILED",
+    "clusterspace.fleet.propagation.works.rendering:OVERRIDE_FAILED",
+    "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
     ("clusterspace.builtins.definitions.acceptance", "reason"): (
@@ -50,7 +50,7 @@ INDIRECT: Final[Indirect] = {
     ),
     ("clusterspace.fleet.propagation.works.controller", "failures[0].reason"): _FAILURES,
     ("clusterspace.fleet.propagation.works.controller", "each.reason"): _FAILURES,
-    ("clusterspace.fleet.propagation.namespaces.controller", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.namespaces", "each.reason"): _FAILURES,
     # These repeat the reason of a condition, which the page says once.
     ("clusterspace.fleet.membership.status", "reason"): (),
     ("clusterspace.fleet.membership.member_clusters.controller", "condition.reason"): (

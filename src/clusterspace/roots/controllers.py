@@ -35,13 +35,13 @@ from clusterspace.fleet.membership.member_clusters.controller import (
     MemberClusterSettings,
 )
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PushStatus, StatusSettings
-from clusterspace.fleet.propagation.dependencies.controller import DependencyDistributor
-from clusterspace.fleet.propagation.detector.controller import Detector
-from clusterspace.fleet.propagation.namespaces.controller import NamespaceWorks
+from clusterspace.fleet.propagation.dependencies import DependencyDistributor
+from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
-from clusterspace.fleet.propagation.policies.controller import PolicyLifecycle
+from clusterspace.fleet.propagation.policies import PolicyLifecycle
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
-from clusterspace.fleet.propagation.statuses.controller import BindingStatuses
+from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.roots.clients import connect, member_rules
 from clusterspace.roots.connections import HubCredentials, warn_of_full_rights

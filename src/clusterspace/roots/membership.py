@@ -13,7 +13,7 @@ from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ApiError, CannotLeave, ClusterError
-from clusterspace.fleet.membership import leave, names
+from clusterspace.fleet.membership import leave, manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.membership.leave import (
     BeforeRemoval,
@@ -79,7 +79,7 @@ async def unjoin_cluster(
     """Take a cluster out, or say what that would remove."""
     async with AsyncExitStack() as stack:
         hub_client = await stack.enter_async_context(open_client(hub))
-        cluster = await hub_client.get(names.cluster_place(request.name))
+        cluster = await hub_client.get(manifests.cluster_path(request.name))
         if has_member_cluster(cluster):
             why = (
                 "it joined by a MemberCluster: delete that, "
@@ -117,7 +117,7 @@ async def unjoin_cluster(
 
 
 async def _list_placed(hub: ClusterClient, request: UnjoinRequest, progress: Progress) -> None:
-    works = await hub.list_objects(names.works_place(request.name))
+    works = await hub.list_objects(manifests.works_path(request.name))
     placed = leave.placed_objects(works)
     if not placed:
         progress("nothing is placed on the member")
@@ -184,7 +184,7 @@ async def unregister_cluster(
         async def clean_nothing(*_: object) -> None:
             """Leave the member alone: its agent must live until the hub has forgotten it."""
 
-        cluster = await hub_client.find(names.cluster_place(name))
+        cluster = await hub_client.find(manifests.cluster_path(name))
         if cluster is None:
             progress("the hub does not know the cluster any more")
             await remove_from_member()
@@ -221,7 +221,7 @@ def _report_left_behind(cluster_name: str, left: list[str], progress: Progress) 
     """Say what a forced leave could not clean, and where that is written down."""
     if not left:
         return
-    place = names.left_behind_place(cluster_name)
+    place = manifests.left_behind_path(cluster_name)
     progress(f"left behind, and written down in configmap {place.key}:")
     for each in left:
         progress(f"  {each}")

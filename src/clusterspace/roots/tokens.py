@@ -22,7 +22,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions, ListOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.pull_join import pins_of
 from clusterspace.fleet.membership.registration import refuse_name
 from clusterspace.kube.objects import Object, annotations_of, uid_of
@@ -31,7 +31,7 @@ from clusterspace.roots.clients import open_client, read_pem
 TOKEN_VARIABLE: Final = "CLUSTERSPACE_REGISTER_TOKEN"  # noqa: S105 - a name
 """What the `--token` of `register` is called in the environment."""
 
-_TOKENS: Final = ResourcePath(names.SECRETS, NAMESPACE)
+_TOKENS: Final = ResourcePath(manifests.SECRETS, NAMESPACE)
 _OF_OUR_TYPE: Final = ListOptions(field_selector=f"type={TYPE}")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH: Final = 6
@@ -80,7 +80,7 @@ async def create_token(
     secret = cluster_token_secret(token, cluster_name, clock.now(), seconds=seconds)
     async with open_client(hub) as hub_client:
         # The namespace of the heartbeats, which agents may not make.
-        namespace = names.namespace_place(CLUSTER_NAMESPACE)
+        namespace = manifests.namespace_path(CLUSTER_NAMESPACE)
         if await hub_client.find(namespace) is None:
             with suppress(AlreadyExists):
                 await hub_client.create(

@@ -18,11 +18,6 @@ from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, 
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
-from clusterspace.fleet.execution.deletion_budget import (
-    APPROVED_UNTIL,
-    is_paused,
-    resumed_condition,
-)
 from clusterspace.fleet.execution.promotion import (
     Effect,
     Promotion,
@@ -30,9 +25,13 @@ from clusterspace.fleet.execution.promotion import (
     expected_manifest,
     plan_promotion,
 )
-from clusterspace.fleet.execution.takeover import is_managed, owner_text
-from clusterspace.fleet.execution.updates import FIELD_MANAGER, plan_update
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.execution.prune import (
+    APPROVED_UNTIL,
+    is_paused,
+    resumed_condition,
+)
+from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_managed, owner_text, plan_update
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.kube.conditions import set_condition
@@ -133,7 +132,7 @@ async def promote(
 async def _open_member(
     request: PromoteRequest, hub_client: ClusterClient
 ) -> AsyncGenerator[ClusterClient]:
-    cluster = await hub_client.get(names.cluster_place(request.cluster))
+    cluster = await hub_client.get(manifests.cluster_path(request.cluster))
     settings = request.member
     if settings is None and is_pull(cluster):
         why = f"the hub has no way into {request.cluster}: --cluster-kubeconfig gives it one"
@@ -193,9 +192,9 @@ async def resume(hub: Client, name: str, clock: Clock) -> Resumed:
     The time is the hub's own, of the last Work that waits: whoever resumes may have a clock that
     is wrong, and must not approve of deletions that nobody has asked for yet.
     """
-    place = names.cluster_place(name)
+    place = manifests.cluster_path(name)
     cluster = await hub.get(place)
-    works = await hub.list_objects(names.works_place(name))
+    works = await hub.list_objects(manifests.works_path(name))
     moments = [metadata_of(each)["deletionTimestamp"] for each in works if is_being_deleted(each)]
     if not is_paused(cluster):
         return Resumed(was_paused=False, waiting=len(moments))

@@ -29,7 +29,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import MonitorSettings, RenewalSettings
 from clusterspace.fleet.membership.pull_join import RegisterRequest
@@ -108,13 +108,17 @@ class Side:
     async def everything_of_ours(self) -> set[str]:
         """Return what memberships leave on a cluster, by resource and name."""
         found: set[str] = set()
-        for resource in (names.NAMESPACES, names.CLUSTER_ROLES, names.CLUSTER_ROLE_BINDINGS):
+        for resource in (
+            manifests.NAMESPACES,
+            manifests.CLUSTER_ROLES,
+            manifests.CLUSTER_ROLE_BINDINGS,
+        ):
             found |= {
                 f"{resource.resource}/{name}"
                 for name in await self.names_of(ResourcePath(resource))
                 if name.startswith("karmada-")
             }
-        for resource in (names.SECRETS, names.SERVICE_ACCOUNTS):
+        for resource in (manifests.SECRETS, manifests.SERVICE_ACCOUNTS):
             inside = ResourcePath(resource, "karmada-cluster")
             found |= {f"{resource.resource}/{name}" for name in await self.names_of(inside)}
         return found - {"serviceaccounts/default"}
@@ -146,7 +150,7 @@ class Fleet:
         await unjoin_cluster(request, self.hub.settings, self.messages.append)
 
     async def cluster(self, name: str) -> Object:
-        return await self.hub.client.get(names.cluster_place(name))
+        return await self.hub.client.get(manifests.cluster_path(name))
 
     async def ready(self, name: str) -> tuple[str, str]:
         """Return the status and the reason of the Ready condition."""
@@ -206,11 +210,11 @@ async def move_cluster(
 
     await edit(
         hub,
-        names.cluster_place(name),
+        manifests.cluster_path(name),
         lambda existing: with_value(existing, server, "spec", "apiEndpoint"),
     )
-    for each in (name, names.impersonator_secret(name)):
-        await edit(hub, names.secret_place(each), moved)
+    for each in (name, manifests.impersonator_secret_name(name)):
+        await edit(hub, manifests.secret_path(each), moved)
 
 
 @asynccontextmanager

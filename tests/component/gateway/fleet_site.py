@@ -22,7 +22,7 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trus
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.clusters import Lapses, ListKey
 from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, uid_of, with_metadata
 from clusterspace.roots.fleet import RunningFleet, running_fleet
 from clusterspace.roots.settings import FleetSettings
@@ -206,11 +206,13 @@ async def fleet_site(
             running.fleet.lapses.__class__ = LongLapsed
             member = await stack.enter_async_context(hostile_member(KINDS[kind]))
             if (
-                await fleet.hub.client.find(ResourcePath(names.NAMESPACES, "", "karmada-cluster"))
+                await fleet.hub.client.find(
+                    ResourcePath(manifests.NAMESPACES, "", "karmada-cluster")
+                )
                 is None
             ):
                 made = manifests.namespace("karmada-cluster")
-                await fleet.hub.client.create(ResourcePath(names.NAMESPACES), made)
+                await fleet.hub.client.create(ResourcePath(manifests.NAMESPACES), made)
             await stack.enter_async_context(member_at(site, HOSTILE, member.url))
         yield site
 
@@ -277,7 +279,7 @@ async def member_at(site: Site, name: str, server: str) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await site.ask("DELETE", f"/clusterspaces/hub{names.cluster_place(name).path}")
+        await site.ask("DELETE", f"/clusterspaces/hub{manifests.cluster_path(name).path}")
         await site.wait_for(name, is_gone=True)
         await forget_secrets(site.hub.client, name)
 
@@ -288,22 +290,22 @@ async def write_member(
     """Write a Cluster and its Secrets as a join leaves them, with nobody asked over there."""
     authority = loopback_tls().authority
     made = manifests.cluster(name, name, manifests.Endpoint(server), manifests.NOWHERE)
-    cluster = await hub.create(names.cluster_place(name).collection, made)
+    cluster = await hub.create(manifests.cluster_path(name).collection, made)
     for secret, values in (
         (name, {"caBundle": authority, "token": token}),
-        (names.impersonator_secret(name), {"token": token}),
+        (manifests.impersonator_secret_name(name), {"token": token}),
     ):
         owner = manifests.owner_of_secrets(cluster)
         wanted = manifests.credentials_secret(secret, values)
         owned = with_metadata(wanted, ownerReferences=[owner])
-        await hub.create(names.secret_place(secret).collection, owned)
+        await hub.create(manifests.secret_path(secret).collection, owned)
     return cluster
 
 
 async def forget_secrets(hub: ClusterClient, name: str) -> None:
     """Delete the Secrets of a cluster that is gone, rather than wait until they are collected."""
-    for secret in (name, names.impersonator_secret(name)):
-        place = names.secret_place(secret)
+    for secret in (name, manifests.impersonator_secret_name(name)):
+        place = manifests.secret_path(secret)
         held = await hub.find(place)
         if held is not None:
             with suppress(NotFound):
@@ -318,7 +320,7 @@ async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -
         "metadata": {"name": name},
         "rules": rules,
     }
-    await side.client.create(ResourcePath(names.CLUSTER_ROLES), role)
+    await side.client.create(ResourcePath(manifests.CLUSTER_ROLES), role)
     binding = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
@@ -326,7 +328,7 @@ async def grant(side: Side, user: str, rules: list[dict[str, Any]], name: str) -
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "User", "name": user, "apiGroup": RBAC}],
     }
-    await side.client.create(ResourcePath(names.CLUSTER_ROLE_BINDINGS), binding)
+    await side.client.create(ResourcePath(manifests.CLUSTER_ROLE_BINDINGS), binding)
 
 
 def reaching(*clusters: str) -> list[dict[str, Any]]:

@@ -126,17 +126,17 @@ def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
     """Edit the taints of a Cluster; return whether that changed anything."""
     from clusterspace.apis.clusters import taints_of
     from clusterspace.controllers.commit import commit
-    from clusterspace.fleet.membership.names import cluster_place
+    from clusterspace.fleet.membership.manifests import cluster_path
     from clusterspace.fleet.membership.taints import edited_taints, with_taints
     from clusterspace.roots.clients import open_client
 
     async def work() -> bool:
         async with open_client(hub.settings()) as client:
-            cluster = await client.get(cluster_place(name))
+            cluster = await client.get(cluster_path(name))
             desired = edited_taints(taints_of(cluster), edit)
             if desired == list(taints_of(cluster)):
                 return False
-            await commit(client, cluster_place(name), cluster, with_taints(cluster, desired))
+            await commit(client, cluster_path(name), cluster, with_taints(cluster, desired))
             return True
 
     return run(work)
@@ -145,7 +145,7 @@ def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
 async def _listing(client: "ClusterClient") -> Listing:
     from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
     from clusterspace.client.requests import ResourcePath
-    from clusterspace.fleet.membership.names import LEASES
+    from clusterspace.fleet.membership.manifests import LEASES
     from clusterspace.fleet.membership.overview import COLUMNS, row_of
     from clusterspace.kube.objects import find_at, name_of, without_value
 

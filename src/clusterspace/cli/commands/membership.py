@@ -63,7 +63,7 @@ def join(
       clusterspace join west --cluster-kubeconfig west.yaml
       clusterspace join west --cluster-kubeconfig west.yaml --cluster-region eu-1 --dry-run
     """
-    from clusterspace.fleet.membership.identity import Creation
+    from clusterspace.fleet.membership.member_access import Creation
     from clusterspace.fleet.membership.push_join import JoinRequest
     from clusterspace.roots.membership import join_cluster
 

@@ -3,13 +3,11 @@
     Work ──> may we? ──> apply ──> report          a Work goes ──> prune, or hand over
 
 controller.py        one cluster's Works, queued and carried out; one controller per Push cluster
-takeover.py          may we touch what is already there? conflict resolution and ownership
-updates.py           what a manifest makes of a member object: fields set, removed, left to others
+takeover.py          may we touch what is there? what a manifest makes of it, and leaves to others
 apply.py             one manifest put on the member: created, adopted, updated; drift, at a pace
 member_informers.py  the member's objects followed, and which Work a change concerns
 report.py            Work status and Events: what became of the manifests
-deletion_budget.py   how many objects may be deleted before a person has to look; the pause
-prune.py             what a Work no longer asks for: recorded, live-read, deleted by UID
+prune.py             what a Work no longer asks for: recorded, live-read, deleted by UID; its budget
 promotion.py         an object of a member made a template: what is written, what changes
 
 It holds one member's credentials at a time. It never touches what is not ours unless told to

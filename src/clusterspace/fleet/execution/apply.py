@@ -35,8 +35,15 @@ from clusterspace.fleet.execution.report import (
     conflict_text,
     drift_text,
 )
-from clusterspace.fleet.execution.takeover import TakeoverDecision, decide, is_ours, subject_text
-from clusterspace.fleet.execution.updates import FIELD_MANAGER, changes_content, plan_update
+from clusterspace.fleet.execution.takeover import (
+    FIELD_MANAGER,
+    TakeoverDecision,
+    changes_content,
+    decide,
+    is_ours,
+    plan_update,
+    subject_text,
+)
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,

@@ -43,9 +43,8 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Cache, HubCaches, Update
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.execution.apply import Applier
-from clusterspace.fleet.execution.deletion_budget import DeletionBudget
 from clusterspace.fleet.execution.member_informers import MemberInformers
-from clusterspace.fleet.execution.prune import Pruner
+from clusterspace.fleet.execution.prune import DeletionBudget, Pruner
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, is_being_deleted, name_of

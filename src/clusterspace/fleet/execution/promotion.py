@@ -13,8 +13,7 @@ from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.interpreter.kinds import kind_of
 from clusterspace.apis.interpreter.manifests import pruned
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE
-from clusterspace.fleet.execution.updates import content_difference, leaf_paths
+from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE, content_difference, leaf_paths
 from clusterspace.kube.managed_fields.field_sets import path_text
 from clusterspace.kube.objects import (
     Object,

@@ -26,8 +26,13 @@ from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import ApiError
-from clusterspace.fleet.execution.takeover import owner_text, subject_text
-from clusterspace.fleet.execution.updates import Update, leaf_paths, managers_at
+from clusterspace.fleet.execution.takeover import (
+    Update,
+    leaf_paths,
+    managers_at,
+    owner_text,
+    subject_text,
+)
 from clusterspace.kube.conditions import (
     FALSE,
     TRUE,

@@ -1,4 +1,4 @@
-"""May we touch what is already there? Conflict resolution and ownership, as pure decisions.
+"""May we touch what is already there, and what does a manifest make of it? Pure decisions.
 
     nothing is there                              create it
     it is on its way out                          wait until it is gone
@@ -11,12 +11,33 @@
 The manifest says whether to overwrite: its annotation was made from policy and template before.
 """
 
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
 from clusterspace.apis.interpreter.kinds import kind_of
+from clusterspace.apis.interpreter.manifests import retain
+from clusterspace.builtins.defaults.apply import apply_defaults
+from clusterspace.builtins.normal_form import is_built_in, normalize
+from clusterspace.builtins.schemas import schema_for
+from clusterspace.errors import Malformed
+from clusterspace.kube.managed_fields.field_sets import FIELD, FieldSet, Path
+from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
+from clusterspace.kube.managed_fields.typed_values import (
+    compare,
+    field_schema,
+    is_granular_list,
+    is_granular_map,
+    item_element,
+    item_schema,
+    merge,
+    object_schema,
+    owned_fields,
+)
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -24,8 +45,10 @@ from clusterspace.kube.objects import (
     labels_of,
     name_of,
     namespace_of,
+    with_metadata,
 )
-from clusterspace.kube.resources import GroupKind
+from clusterspace.kube.resources import GroupKind, GroupVersionKind
+from clusterspace.kube.schemas.model import ANYTHING, Schema
 
 OVERWRITE: Final = "overwrite"
 MANAGED: Final = "true"
@@ -99,3 +122,226 @@ def subject_text(manifest: Object) -> str:
     """Return kind and key of a manifest's object, as Karmada's messages name it."""
     key = f"{namespace_of(manifest)}/{name_of(manifest)}"
     return f"resource(kind={manifest.get('kind')}, {key})"
+
+
+# -- what a manifest makes of an object: fields it sets, fields that go, fields that stay ------
+
+# docs/decisions/0007-what-a-manifest-replaces.md has the reasons. A cluster notes in
+# `managedFields` who set which field. Three kinds of owners matter to us:
+#
+#     we        set it when we last wrote the object
+#     authors   own a field that the manifest sets, too: they made the object before it was ours, or
+#               go on applying it to the member; their say over it is what the manifest replaces
+#     others    share nothing with the manifest: injectors, autoscalers, controllers, people who
+#               added something. So do fields with no owner, which admission added
+#
+# What we and authors set and the manifest does not is taken out; what others set stays.
+
+
+FIELD_MANAGER: Final = "clusterspace-execution"
+"""The name members know us by in `managedFields`: what is under it, we set."""
+
+_METADATA: Final = "f:metadata"
+_NOT_CONTENT: Final = FieldSet.of((_METADATA,), ("f:status",), ("f:apiVersion",), ("f:kind",))
+"""Names and stamps have rules of their own, a status is its controllers'."""
+
+_VOLATILE: Final = FieldSet.of(
+    ("f:status",),
+    *(
+        (_METADATA, f"f:{name}")
+        for name in ("managedFields", "resourceVersion", "generation", "creationTimestamp")
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The object to PUT, and the fields of the member object that this changes."""
+
+    body: Object
+    fields: FieldSet
+
+
+def plan_update(manifest: Object, live: Object) -> Update | None:
+    """Return how to bring a member object to its manifest; None when there is nothing to do."""
+    kind = GroupVersionKind.of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
+    schema = _schema_of(kind)
+    desired = retain(manifest, live)
+    content = _content_of(desired)
+    # The manifest over what is there, without what it has dropped. An example:
+    #
+    #     there          data: {color: red, size: 9, note: x, ca: pem}
+    #     managedFields  we: color, size      kubectl: size, note      injector: ca
+    #     manifest       data: {size: 8}
+    #     sent           data: {size: 8, ca: pem}
+    #
+    # `color` was ours and is dropped. `size` makes kubectl an author, so its `note` goes too: the
+    # manifest has taken over from it. The injector has nothing in common with us, and stays.
+    # Since all of it is decided on the version that is sent along, whatever an injector adds
+    # between our look and our write is a conflict, and is decided on then.
+    #
+    # Elements without names or with the same name cannot be matched: then the manifest's content
+    # is sent as it is, and the member is to judge.
+    with suppress(Malformed):
+        fields = owned_fields(content, schema)
+        owners = owners_of(live, fields, FIELD_MANAGER)
+        # Without owners nobody knows whose anything is: the manifest is all there is.
+        if owners is not None:
+            merged = merge(_content_of(live), content, schema)
+            removal = _Removal(fields, owners.replaced, owners.others)
+            content = removal.from_map(merged, schema)
+    stamped = with_metadata(
+        live,
+        labels=dict(labels_of(desired)) or None,
+        annotations=dict(annotations_of(desired)) or None,
+    )
+    body = {
+        **content,
+        "metadata": stamped["metadata"],
+        **({"status": live["status"]} if "status" in live else {}),
+    }
+    if body == live:
+        return None
+    changed = _difference(kind, live, body)
+    return Update(body, changed) if changed else None
+
+
+def content_difference(before: Object, after: Object) -> FieldSet:
+    """Return the fields that differ between two states of an object, names and stamps aside."""
+    kind = GroupVersionKind.of(str(before.get("apiVersion")), str(before.get("kind")))
+    return _difference(kind, before, after).without(_NOT_CONTENT)
+
+
+def changes_content(update: Update | None) -> bool:
+    """Whether an update changes anything besides the labels and annotations of an object."""
+    paths = () if update is None else update.fields.paths()
+    return any(path[0] != _METADATA for path in paths)
+
+
+def leaf_paths(fields: FieldSet) -> list[Path]:
+    """Return the paths with nothing below them: a changed field, not the places it is in."""
+    paths = list(fields.paths())
+    return [
+        each for each in paths if not any(other[: len(each)] == each != other for other in paths)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The content of an object, divided by whose say over it counts."""
+
+    replaced: FieldSet
+    """What we set, or authors did: it goes unless the manifest sets it."""
+    others: FieldSet
+
+
+def owners_of(live: Object, desired: FieldSet, ourselves: str) -> Owners | None:
+    """Return who owns the content of an object; None when the member kept no record.
+
+    `desired` are the fields the manifest sets, `ourselves` is the name we write under.
+    """
+    entries = read_entries(raw_entries(live)).values()
+    if not entries:
+        return None
+    replaced, others = FieldSet(), FieldSet()
+    for entry in entries:
+        content = entry.fields.without(_NOT_CONTENT)
+        # A field in common makes an author, and so does a map at the top, such as `data`, which
+        # the manager made and the manifest writes to: its keys may all differ. Deeper down a map
+        # may well be an injector's that both happen to add to.
+        is_author = not entry.subresource and (
+            bool(content & desired) or any(content.owns(each) for each in desired.elements())
+        )
+        if entry.manager == ourselves or is_author:
+            replaced = replaced | content
+        else:
+            others = others | content
+    return Owners(replaced, others)
+
+
+def managers_at(live: Object, path: Path) -> tuple[str, ...]:
+    """Return who owns a field, or something in it, by name."""
+    found: set[str] = set()
+    for entry in read_entries(raw_entries(live)).values():
+        around = entry.fields
+        for element in path[:-1]:
+            around = around.below(element)
+        if _mentions(around, path[-1]):
+            found.add(entry.manager)
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """The fields of the manifest, of those it replaces and of others, at one place of an object."""
+
+    desired: FieldSet
+    replaced: FieldSet
+    others: FieldSet
+
+    def below(self, element: str) -> "_Removal":
+        return _Removal(
+            self.desired.below(element), self.replaced.below(element), self.others.below(element)
+        )
+
+    def from_map(self, value: Object, schema: Schema) -> Object:
+        """Return a map without what is ours in it and not desired; other values go whole."""
+        left: Object = {}
+        for name, current in value.items():
+            element, inner = FIELD + name, field_schema(schema, name)
+            if not _mentions(self.replaced, element):
+                left[name] = current
+                continue
+            rest, is_desired = current, _mentions(self.desired, element)
+            if is_granular_map(current, inner) and (current or is_desired):
+                rest = self.below(element).from_map(cast("Object", current), inner)
+                is_kept = bool(rest) or is_desired
+            elif is_granular_list(current, inner) and (current or is_desired):
+                rest = self.below(element).from_list(cast("list[Any]", current), inner)
+                is_kept = bool(rest) or is_desired
+            else:
+                is_kept = is_desired or _mentions(self.others, element)
+            if is_kept:
+                left[name] = rest
+        return left
+
+    def from_list(self, items: list[Any], schema: Schema) -> list[Any]:
+        """Return the elements that stay: they go whole, unless others have a part in them."""
+        inner = item_schema(schema)
+        left: list[Any] = []
+        for item in items:
+            element = item_element(item, schema)
+            if not _mentions(self.replaced, element):
+                left.append(item)
+            elif _mentions(self.desired, element) or _mentions(self.others, element):
+                is_map = is_granular_map(item, inner)
+                left.append(self.below(element).from_map(item, inner) if is_map else item)
+        return left
+
+
+def _mentions(fields: FieldSet, element: str) -> bool:
+    return fields.owns(element) or bool(fields.below(element))
+
+
+def _content_of(kube_object: Object) -> Object:
+    return {key: value for key, value in kube_object.items() if key not in ("metadata", "status")}
+
+
+def _difference(kind: GroupVersionKind, before: Object, after: Object) -> FieldSet:
+    """Return the fields a PUT would change; defaults it leaves out come back by themselves.
+
+    Fields that only newer servers know have no normal form here, and are compared as they are.
+    """
+    if is_built_in(kind):
+        with suppress(Malformed):
+            old, new = normalize(before, kind), normalize(after, kind)
+            if not old.unknown_fields and not new.unknown_fields:
+                before, after = apply_defaults(kind, old.object), apply_defaults(kind, new.object)
+    found = compare(before, after, _schema_of(kind)).without(_VOLATILE)
+    return found.changed | found.removed
+
+
+@lru_cache(maxsize=256)
+def _schema_of(kind: GroupVersionKind) -> Schema:
+    found = schema_for(kind.group, kind.version, kind.kind)
+    return ANYTHING if found is None else object_schema(found)

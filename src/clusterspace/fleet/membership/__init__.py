@@ -6,16 +6,14 @@ Join:
     push_join.py      the push join, step by step
     pull_join.py      the pull join, step by step, from the member's side; the hub found by its pin
     registration.py   an agent's certificate and where its hub is; renewed, and its end noticed
-    identity.py       who a cluster is; the same cluster twice is refused
-    member_access.py  the member's end of a join: what is made there, journaled; tokens for the hub
-    manifests.py      the objects a join puts on either side, as values
+    member_access.py  the member's end: who it is, what is made there, journaled; tokens for the hub
+    manifests.py      the objects on either side, as values: their names, their paths, their content
 
 Watch over:
     controller.py     finalizer, execution namespace and taints of every Cluster, and its leave
-    status.py         one look at a member into Cluster.status; by the hub, or by an agent
+    status.py         one look at a member into Cluster.status, with how much room there is
     impersonation.py  lets users reach members whoever joined them, and says where they cannot
     health.py         probes a member, and believes a change only when it lasts
-    summaries.py      nodes and pods to how much room there is
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us
     taints.py         not ready or unreachable to taints; taints people set
     overview.py       Clusters as a table for people
@@ -24,7 +22,6 @@ Leave:
     leave.py          withdraw, clean, forget; by force when a cluster is dead; agents taken down
 
 For all three:
-    names.py          what things are called on both sides, and where they are
     connections.py    a Cluster and its Secrets to a connection
     member_clusters/  the declarative door: MemberCluster and InternalMemberCluster
 

@@ -22,7 +22,7 @@ from clusterspace.errors import (
     CredentialsUnusable,
     UnusableKubeconfig,
 )
-from clusterspace.fleet.membership.names import SECRETS
+from clusterspace.fleet.membership.manifests import SECRETS
 from clusterspace.kube.objects import Object, find_at, name_of
 
 Connect: TypeAlias = Callable[[ConnectionSettings], ClusterClient]

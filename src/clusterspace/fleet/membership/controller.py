@@ -24,7 +24,7 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import AlreadyExists, CannotLeave
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import MemberClients
 from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.taints import health_taints, with_taints
@@ -60,7 +60,7 @@ class ClusterController(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Give a Cluster what it needs, or let it go."""
-        place = names.cluster_place(request.name)
+        place = manifests.cluster_path(request.name)
         # Read live: taints are written by the Ready condition that others write just now.
         cluster = await self._hub.find(place)
         if cluster is None:
@@ -86,7 +86,7 @@ class ClusterController(Reconciler):
 
     async def _ensure_execution_namespace(self, cluster: Object) -> None:
         name = execution_namespace(name_of(cluster))
-        place = names.namespace_place(name)
+        place = manifests.namespace_path(name)
         if await self._hub.find(place) is not None:
             return
         try:

@@ -42,7 +42,7 @@ from clusterspace.errors import (
     Forbidden,
     Unauthorized,
 )
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import MemberClients
 from clusterspace.fleet.membership.member_access import Journal, MemberAccess, not_impersonated
 from clusterspace.fleet.membership.status import is_reached_anew
@@ -96,13 +96,13 @@ class Impersonation(Reconciler):
         # Read live: a Cluster that is leaving gets nothing new. One that begins to leave right
         # after this line may; what is made then is owned by the very role that the leave removes,
         # and goes with it.
-        cluster = await self._hub.find(names.cluster_place(request.name))
+        cluster = await self._hub.find(manifests.cluster_path(request.name))
         if cluster is None or is_being_deleted(cluster):
             await self._impersonators.forget(request.name)
             return Done()
         if secret_ref_of(cluster) is None or impersonator_ref_of(cluster) is None:
             return Done()
-        hub_id = uid_of(await self._hub.get(names.namespace_place("kube-system")))
+        hub_id = uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
         try:
             missing = await not_impersonated(await self._impersonators.reach(cluster))
             if missing and await self._grant(cluster, hub_id):
@@ -131,9 +131,9 @@ class Impersonation(Reconciler):
     async def _grant(self, cluster: Object, hub_id: str) -> bool:
         """Grant what is missing; False when it is granted already, and does not help."""
         name, member = name_of(cluster), await self._members.reach(cluster)
-        beside = names.impersonation_role(name)
-        places = names.role_place(beside), names.role_binding_place(beside)
-        role = await member.find(names.role_place(names.role(name)))
+        beside = manifests.impersonation_role_name(name)
+        places = manifests.role_path(beside), manifests.role_binding_path(beside)
+        role = await member.find(manifests.role_path(manifests.role_name(name)))
         before = [await member.find(each) for each in places]
         access = MemberAccess(name, member, Journal(name), self._clock)
         await access.grant_impersonation(hub_id, role)
@@ -147,7 +147,7 @@ class Impersonation(Reconciler):
         changed = set_condition(conditions, condition, self._clock.now())
         if not changed.is_changed:
             return
-        place = names.cluster_place(name_of(cluster))
+        place = manifests.cluster_path(name_of(cluster))
         after = with_value(cluster, changed.conditions, "status", "conditions")
         await commit(self._hub, place, cluster, after)
         if condition.status == TRUE:

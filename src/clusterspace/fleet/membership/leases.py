@@ -31,7 +31,7 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.health import READY, silent_condition
 from clusterspace.fleet.membership.status import ready_status, record_transition
 from clusterspace.kube.conditions import UNKNOWN, find_condition, set_condition
@@ -64,12 +64,12 @@ class RenewalSettings:
 def lease_object(cluster: Object, now: float) -> Object:
     """Return the lease of a cluster; it goes away with its Cluster."""
     name = name_of(cluster)
-    place = names.lease_place(name)
+    place = manifests.lease_path(name)
     # The reference of the Secrets, without what only a controller's children have.
     secrets_owner = manifests.owner_of_secrets(cluster)
     owner = {key: secrets_owner[key] for key in ("apiVersion", "kind", "name", "uid")}
     return {
-        "apiVersion": names.LEASES.api_version,
+        "apiVersion": manifests.LEASES.api_version,
         "kind": "Lease",
         "metadata": {
             "name": place.name,
@@ -92,7 +92,7 @@ class LeaseRenewal:
     ) -> None:
         self._hub = hub
         self._name = cluster_name
-        self._place = names.lease_place(cluster_name)
+        self._place = manifests.lease_path(cluster_name)
         self._clock = clock
         self._settings = settings
         self._lease: Object | None = None
@@ -126,7 +126,7 @@ class LeaseRenewal:
         # that dies right here.
         lease = self._lease or await self._hub.find(self._place)
         if lease is None:
-            cluster = await self._hub.get(names.cluster_place(self._name))
+            cluster = await self._hub.get(manifests.cluster_path(self._name))
             if not is_being_deleted(cluster):
                 desired = lease_object(cluster, self._clock.now())
                 self._lease = await self._hub.create(self._place.collection, desired)
@@ -227,7 +227,7 @@ class LeaseMonitor(Reconciler):
     ) -> None:
         self._hub = hub
         self._clusters = caches.informer(CLUSTERS)
-        self._leases = caches.informer(names.LEASES, CLUSTER_NAMESPACE)
+        self._leases = caches.informer(manifests.LEASES, CLUSTER_NAMESPACE)
         self._events = events
         self._clock = clock
         self._settings = settings or MonitorSettings()
@@ -253,7 +253,9 @@ class LeaseMonitor(Reconciler):
         silences: dict[str, float] = {}
         for cluster in filter(is_pull, clusters):
             name = name_of(cluster)
-            heartbeat = heartbeat_of(cluster, self._leases.cache.find(names.lease_place(name).key))
+            heartbeat = heartbeat_of(
+                cluster, self._leases.cache.find(manifests.lease_path(name).key)
+            )
             last = self._observations.get(name)
             seen = last if last and last.heartbeat == heartbeat else Observation(heartbeat, now)
             observations[name] = seen
@@ -295,7 +297,7 @@ class LeaseMonitor(Reconciler):
         condition = silent_condition(was_heard=bool(ready_status(cluster)))
         conditions = set_condition(conditions_of(cluster), condition, self._clock.now())
         marked = with_value(cluster, conditions.conditions, "status", "conditions")
-        place = names.cluster_place(name_of(cluster))
+        place = manifests.cluster_path(name_of(cluster))
         try:
             # At the version in our cache: an agent that has just written its status is heard, and
             # its write makes ours a conflict.

@@ -40,7 +40,7 @@ from clusterspace.errors import (
     Unauthorized,
     UnusableKubeconfig,
 )
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.member_access import is_of_hub, others_in
 from clusterspace.kube.objects import (
     Object,
@@ -85,7 +85,7 @@ class Leave:
         self._hub = hub
         self._name = cluster_name
         self._clean = clean
-        self._place = names.cluster_place(cluster_name)
+        self._place = manifests.cluster_path(cluster_name)
 
     async def begin(self) -> None:
         """Delete the Cluster, held by its finalizer: from now on nothing new is placed there."""
@@ -121,7 +121,7 @@ class Leave:
         #
         # The controllers and a person with `unjoin` may be at it at once. Every deletion names a
         # UID and every write a version, so that one of the two is refused and tries again.
-        place = names.works_place(self._name)
+        place = manifests.works_path(self._name)
         for work in await self._hub.list_objects(place):
             if not is_being_deleted(work):
                 await _delete(self._hub, place.named(name_of(work)), work)
@@ -189,18 +189,18 @@ class Leave:
         await commit(self._hub, self._place, cluster, with_metadata(cluster, annotations=marks))
 
     async def _hub_id(self) -> str:
-        return uid_of(await self._hub.get(names.namespace_place("kube-system")))
+        return uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
 
     async def _forget_on_hub(self) -> None:
-        secrets = (self._name, names.impersonator_secret(self._name))
-        places = (*map(names.secret_place, secrets), names.lease_place(self._name))
+        secrets = (self._name, manifests.impersonator_secret_name(self._name))
+        places = (*map(manifests.secret_path, secrets), manifests.lease_path(self._name))
         for place in places:
             present = await self._hub.find(place)
             if present is not None:
                 await _delete(self._hub, place, present)
 
     async def _remove_execution_namespace(self) -> bool:
-        place = names.namespace_place(execution_namespace(self._name))
+        place = manifests.namespace_path(execution_namespace(self._name))
         present = await self._hub.find(place)
         if present is None:
             return True
@@ -218,7 +218,7 @@ class Leave:
         # Should execution be alive after all, it may be withdrawing one of them right now. Either
         # its record of what it deletes, or our taking off of the finalizer, comes second and is a
         # conflict; ours is raised, and a person who forces a leave forces it again.
-        place = names.works_place(self._name)
+        place = manifests.works_path(self._name)
         works = await self._hub.list_objects(place)
         for work in works:
             target = place.named(name_of(work))
@@ -231,7 +231,7 @@ class Leave:
         return [f"placed: {each}" for each in placed_objects(works)]
 
     async def _write_down(self, left: list[str]) -> None:
-        place = names.left_behind_place(self._name)
+        place = manifests.left_behind_path(self._name)
         body: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -263,11 +263,11 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
 
     The Cluster says so first: Works may be written anew while it leaves.
     """
-    cluster_place = names.cluster_place(cluster_name)
+    cluster_place = manifests.cluster_path(cluster_name)
     cluster = await hub.get(cluster_place)
     marks = {**annotations_of(cluster), KEEP_ON_LEAVE: "true"}
     await commit(hub, cluster_place, cluster, with_metadata(cluster, annotations=marks))
-    place = names.works_place(cluster_name)
+    place = manifests.works_path(cluster_name)
     works = await hub.list_objects(place)
     for work in works:
         kept = with_value(work, True, "spec", "preserveResourcesOnDeletion")
@@ -300,27 +300,27 @@ class Cleaned:
 
 def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return the objects on the member that one membership alone uses."""
-    role = names.role(cluster_name)
+    role = manifests.role_name(cluster_name)
     return (
         *_impersonation_places(cluster_name),
-        names.role_binding_place(role),
-        names.account_place(names.service_account(cluster_name)),
-        names.role_place(role),
+        manifests.role_binding_path(role),
+        manifests.account_path(manifests.account_name(cluster_name)),
+        manifests.role_path(role),
     )
 
 
 def _impersonation_places(cluster_name: str) -> tuple[ResourcePath, ...]:
-    beside = names.impersonation_role(cluster_name)
-    return names.role_binding_place(beside), names.role_place(beside)
+    beside = manifests.impersonation_role_name(cluster_name)
+    return manifests.role_binding_path(beside), manifests.role_path(beside)
 
 
 def shared_places() -> tuple[ResourcePath, ...]:
     """Return the objects on the member that all its memberships share."""
     return (
-        names.role_binding_place(names.IMPERSONATOR),
-        names.account_place(names.IMPERSONATOR),
-        names.role_place(names.IMPERSONATOR),
-        names.namespace_place(CLUSTER_NAMESPACE),
+        manifests.role_binding_path(manifests.IMPERSONATOR),
+        manifests.account_path(manifests.IMPERSONATOR),
+        manifests.role_path(manifests.IMPERSONATOR),
+        manifests.namespace_path(CLUSTER_NAMESPACE),
     )
 
 
@@ -334,7 +334,10 @@ def plan_removals(
     our controllers made beside it: that goes first.
     """
     if not as_administrator:
-        return (*_impersonation_places(cluster_name), names.role_place(names.role(cluster_name)))
+        return (
+            *_impersonation_places(cluster_name),
+            manifests.role_path(manifests.role_name(cluster_name)),
+        )
     return (*own_places(cluster_name), *(() if is_shared else shared_places()))
 
 
@@ -379,7 +382,12 @@ _AGENT_OBJECTS: Final = (
     manifests.AGENT_ACCOUNT_PLACE,
     manifests.REGISTRATION_PLACE,
 )
-_OCCUPANTS: Final = (manifests.DEPLOYMENTS, names.PODS, names.SECRETS, names.CONFIG_MAPS)
+_OCCUPANTS: Final = (
+    manifests.DEPLOYMENTS,
+    manifests.PODS,
+    manifests.SECRETS,
+    manifests.CONFIG_MAPS,
+)
 _EVERYWHERE: Final = frozenset({"kube-root-ca.crt"})
 """What every namespace has, whoever uses it."""
 
@@ -405,7 +413,7 @@ async def refuse_other_registration(member: Client, cluster_name: str, marks: se
     called = annotations_of(secret).get(manifests.CLUSTER_MARK, "")
     if called != cluster_name:
         raise CannotLeave(cluster_name, f"the kubeconfig leads to a member registered as {called}")
-    if annotations_of(secret).get(names.HUB_MARK) not in marks:
+    if annotations_of(secret).get(manifests.HUB_MARK) not in marks:
         raise CannotLeave(cluster_name, "the member is registered with another hub")
 
 
@@ -435,7 +443,7 @@ async def _is_in_use(member: Client) -> bool:
     for resource in _OCCUPANTS:
         for each in await member.list_objects(ResourcePath(resource, manifests.AGENT_NAMESPACE)):
             name = name_of(each)
-            is_agents = resource == names.PODS and name.startswith(f"{manifests.AGENT}-")
+            is_agents = resource == manifests.PODS and name.startswith(f"{manifests.AGENT}-")
             if not is_being_deleted(each) and name not in _EVERYWHERE and not is_agents:
                 return True
     return False

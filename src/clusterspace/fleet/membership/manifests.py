@@ -1,4 +1,6 @@
-"""The objects a join puts on either side, as values: the same that Karmada makes.
+"""The objects of a membership on either side: their names, their paths, and what a join puts in.
+
+They are the same that Karmada makes.
 
 On the member everything we make carries the mark of our hub, so that a leave removes what is ours.
 What a push join makes is owned, in the end, by the role the hub works with:
@@ -21,9 +23,18 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, cast
 
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, KIND, PULL, PUSH, SYSTEM_LABELS
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    IMPERSONATOR_SUFFIX,
+    KIND,
+    PULL,
+    PUSH,
+    SYSTEM_LABELS,
+    WORKS,
+    execution_namespace,
+)
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import names
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -33,6 +44,101 @@ from clusterspace.kube.objects import (
     with_metadata,
 )
 from clusterspace.kube.resources import GroupVersionResource
+
+# -- what things are called on both sides, and where they are ----------------------------------
+
+
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+SECRETS: Final = GroupVersionResource("", "v1", "secrets")
+CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+SERVICE_ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
+NODES: Final = GroupVersionResource("", "v1", "nodes")
+PODS: Final = GroupVersionResource("", "v1", "pods")
+CLUSTER_ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+CLUSTER_ROLE_BINDINGS: Final = GroupVersionResource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings"
+)
+LEASES: Final = GroupVersionResource("coordination.k8s.io", "v1", "leases")
+
+IMPERSONATOR: Final = "karmada-impersonator"
+"""The account, role and binding on the member through which users' own rights are used."""
+
+HUB_MARK: Final = "clusterspace.io/hub-id"
+"""Annotation on what a hub made on a member: another hub's things are not ours to remove."""
+
+
+def account_name(cluster_name: str) -> str:
+    """Return the account on the member that the hub works with."""
+    return f"karmada-{cluster_name}"
+
+
+def role_name(cluster_name: str) -> str:
+    """Return the ClusterRole on the member, and the binding of the same name."""
+    return f"karmada-controller-manager:{account_name(cluster_name)}"
+
+
+def impersonation_role_name(cluster_name: str) -> str:
+    """Return the ClusterRole on the member, and the binding of the same name, beside Karmada's."""
+    return f"{IMPERSONATOR}:{account_name(cluster_name)}"
+
+
+def impersonator_secret_name(cluster_name: str) -> str:
+    """Return the Secret on the hub that holds the impersonator's token."""
+    return cluster_name + IMPERSONATOR_SUFFIX
+
+
+def left_behind_name(cluster_name: str) -> str:
+    """Return the ConfigMap on the hub that tells what a forced leave could not clean."""
+    return f"{cluster_name}-left-behind"
+
+
+def cluster_path(cluster_name: str) -> ResourcePath:
+    """Return where the Cluster is."""
+    return ResourcePath(CLUSTERS, name=cluster_name)
+
+
+def works_path(cluster_name: str) -> ResourcePath:
+    """Return where the Works of a cluster are."""
+    return ResourcePath(WORKS, execution_namespace(cluster_name))
+
+
+def namespace_path(name: str) -> ResourcePath:
+    """Return where a namespace is."""
+    return ResourcePath(NAMESPACES, name=name)
+
+
+def account_path(name: str) -> ResourcePath:
+    """Return where an account of ours is on a member."""
+    return ResourcePath(SERVICE_ACCOUNTS, CLUSTER_NAMESPACE, name)
+
+
+def secret_path(name: str) -> ResourcePath:
+    """Return where a Secret of ours is, on the hub or on a member."""
+    return ResourcePath(SECRETS, CLUSTER_NAMESPACE, name)
+
+
+def lease_path(cluster_name: str) -> ResourcePath:
+    """Return where the heartbeat of a Pull cluster is."""
+    return ResourcePath(LEASES, CLUSTER_NAMESPACE, cluster_name)
+
+
+def role_path(name: str) -> ResourcePath:
+    """Return where a ClusterRole is."""
+    return ResourcePath(CLUSTER_ROLES, name=name)
+
+
+def role_binding_path(name: str) -> ResourcePath:
+    """Return where a ClusterRoleBinding is."""
+    return ResourcePath(CLUSTER_ROLE_BINDINGS, name=name)
+
+
+def left_behind_path(cluster_name: str) -> ResourcePath:
+    """Return where it is written what a forced leave could not clean."""
+    return ResourcePath(CONFIG_MAPS, CLUSTER_NAMESPACE, left_behind_name(cluster_name))
+
+
+# -- what is in them ---------------------------------------------------------------------------
+
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RBAC_VERSION: Final = f"{_RBAC}/v1"
@@ -75,18 +181,18 @@ class Endpoint:
 
 def namespace(name: str) -> Object:
     """Return a namespace of ours on the hub."""
-    return marked_object("v1", "Namespace", names.namespace_place(name), "")
+    return marked_object("v1", "Namespace", namespace_path(name), "")
 
 
 def member_namespace(hub_id: str, role: Object) -> Object:
     """Return our namespace on a member, for a role of the hub that is stored already."""
-    place = names.namespace_place(CLUSTER_NAMESPACE)
+    place = namespace_path(CLUSTER_NAMESPACE)
     return with_owner(marked_object("v1", "Namespace", place, hub_id), role)
 
 
 def service_account(name: str, hub_id: str, role: Object) -> Object:
     """Return an account on the member, for a role that is stored already."""
-    place = names.account_place(name)
+    place = account_path(name)
     return with_owner(marked_object("v1", "ServiceAccount", place, hub_id), role)
 
 
@@ -106,21 +212,21 @@ def token_secret(account: str) -> Object:
 
 def full_role(cluster_name: str, hub_id: str) -> Object:
     """Return the role of the account the hub works with."""
-    place = names.role_place(names.role(cluster_name))
+    place = role_path(role_name(cluster_name))
     body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     return {**body, "rules": list(_EVERYTHING)}
 
 
 def impersonator_role(hub_id: str, role: Object) -> Object:
     """Return the role of the account through which users' own rights are used."""
-    place = names.role_place(names.IMPERSONATOR)
+    place = role_path(IMPERSONATOR)
     body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     return {**with_owner(body, role), "rules": list(_IMPERSONATION)}
 
 
 def impersonation_role(cluster_name: str, hub_id: str, role: Object | None) -> Object:
     """Return the role beside the impersonator's own, where others write that and grant less."""
-    place = names.role_place(names.impersonation_role(cluster_name))
+    place = role_path(impersonation_role_name(cluster_name))
     body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
     owned = body if role is None else with_owner(body, role)
     return {**owned, "rules": list(_IMPERSONATION)}
@@ -128,7 +234,7 @@ def impersonation_role(cluster_name: str, hub_id: str, role: Object | None) -> O
 
 def lets_impersonate(role: Object, binding: Object) -> bool:
     """Whether a role and its binding let the impersonator act for whomever the hub says."""
-    account = {"kind": "ServiceAccount", "name": names.IMPERSONATOR, "namespace": CLUSTER_NAMESPACE}
+    account = {"kind": "ServiceAccount", "name": IMPERSONATOR, "namespace": CLUSTER_NAMESPACE}
     subjects = cast("list[Object]", binding.get("subjects") or [])
     is_bound = any(account.items() <= each.items() for each in subjects)
     granted: set[str] = set()
@@ -143,7 +249,7 @@ def lets_impersonate(role: Object, binding: Object) -> bool:
 
 def role_binding(role: Object, account: str, hub_id: str) -> Object:
     """Return the binding of an account to a role that is stored already."""
-    place = names.role_binding_place(name_of(role))
+    place = role_binding_path(name_of(role))
     body = marked_object(_RBAC_VERSION, "ClusterRoleBinding", place, hub_id)
     return {
         **with_owner(body, role),
@@ -173,7 +279,7 @@ def cluster(
     """Return the Cluster of a member: Push with an endpoint, and Pull when its agent reports."""
     spec: Object = {"syncMode": PULL if endpoint is None else PUSH, "id": cluster_id}
     if endpoint is not None:
-        impersonator = names.impersonator_secret(name)
+        impersonator = impersonator_secret_name(name)
         spec |= {
             "apiEndpoint": endpoint.server,
             "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": name},
@@ -229,7 +335,7 @@ def marked_object(
     annotations: dict[str, str] | None = None,
 ) -> Object:
     """Return an object with its name, our labels, and the mark of its hub; nothing else yet."""
-    mark = {names.HUB_MARK: hub_mark} if hub_mark else {}
+    mark = {HUB_MARK: hub_mark} if hub_mark else {}
     metadata: Object = {
         "name": place.name,
         "namespace": place.namespace,
@@ -248,12 +354,12 @@ REGISTRATION: Final = "karmada-kubeconfig"
 CLUSTER_MARK: Final = "clusterspace.io/cluster"
 """Annotation of the registration: what the hub calls this cluster."""
 
-AGENT_NAMESPACE_PLACE: Final = names.namespace_place(AGENT_NAMESPACE)
-AGENT_ACCOUNT_PLACE: Final = ResourcePath(names.SERVICE_ACCOUNTS, AGENT_NAMESPACE, AGENT_ACCOUNT)
-AGENT_ROLE_PLACE: Final = names.role_place(AGENT)
-AGENT_ROLE_BINDING_PLACE: Final = names.role_binding_place(AGENT)
+AGENT_NAMESPACE_PLACE: Final = namespace_path(AGENT_NAMESPACE)
+AGENT_ACCOUNT_PLACE: Final = ResourcePath(SERVICE_ACCOUNTS, AGENT_NAMESPACE, AGENT_ACCOUNT)
+AGENT_ROLE_PLACE: Final = role_path(AGENT)
+AGENT_ROLE_BINDING_PLACE: Final = role_binding_path(AGENT)
 AGENT_DEPLOYMENT_PLACE: Final = ResourcePath(DEPLOYMENTS, AGENT_NAMESPACE, AGENT)
-REGISTRATION_PLACE: Final = ResourcePath(names.SECRETS, AGENT_NAMESPACE, REGISTRATION)
+REGISTRATION_PLACE: Final = ResourcePath(SECRETS, AGENT_NAMESPACE, REGISTRATION)
 
 _APP_LABELS: Final = {"app": AGENT}
 _RESTRICTED: Final = {

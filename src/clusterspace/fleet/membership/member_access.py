@@ -1,4 +1,7 @@
-"""The member's end of a join: what is made there, by whom, and tokens for the hub.
+"""A member's end of a join: who it is, what is made there, and tokens for the hub.
+
+A cluster may say who it is with a ClusterProperty (KEP-2149). One that says nothing is known by the
+UID of its kube-system namespace, which lives as long as the cluster does.
 
 Whatever a join makes, on either side, it makes through a Journal, so that a failure half-way can
 take it back. Each entry names the object by its UID: what somebody else made meanwhile under the
@@ -9,15 +12,17 @@ which repairs what is missing, or removed by a leave.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
 from cryptography import x509
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, FINALIZER
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, FINALIZER, find_same_id, id_of
+from clusterspace.apis.crds import definition
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, Reader
 from clusterspace.client.settings import ConnectionSettings
@@ -27,15 +32,16 @@ from clusterspace.errors import (
     ApiError,
     CannotJoin,
     ClusterError,
+    ClusterTimeout,
     Conflict,
     Forbidden,
     NotFound,
     NotServed,
     Unauthorized,
 )
-from clusterspace.fleet.membership import identity, manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import secret_value
-from clusterspace.fleet.membership.identity import ClusterIdentity, PropertyApi
+from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -50,11 +56,158 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time
 
+# -- who a cluster is; the same cluster twice is refused ---------------------------------------
+
+
+PROPERTIES: Final = GroupVersionResource("about.k8s.io", "v1beta1", "clusterproperties")
+_OLDER: Final = (GroupVersionResource("about.k8s.io", "v1alpha1", "clusterproperties"),)
+_DEFINITIONS: Final = GroupVersionResource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions"
+)
+
+ID_PROPERTY: Final = "id.k8s.io"
+_ID_PROPERTIES: Final = (ID_PROPERTY, "cluster.clusterset.k8s.io")
+"""Where a cluster may say who it is; the first that is there counts."""
+
+_ESTABLISH_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.1
+
+
+class PropertyApi(Enum):
+    """Whether a cluster can hold ClusterProperties."""
+
+    MISSING = "missing"
+    OLDER = "older"
+    CURRENT = "current"
+
+
+class Creation(Enum):
+    """What to do about a cluster that does not say who it is: `--create-clusterproperty-...`."""
+
+    UNSET = "unset"
+    CREATE = "true"
+    REFUSE = "false"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """A cluster's own statements about who it is."""
+
+    kube_system_uid: str
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    api: PropertyApi = PropertyApi.MISSING
+
+    @property
+    def declared(self) -> str:
+        """The ID the cluster declares, or an empty text."""
+        return next((self.properties[key] for key in _ID_PROPERTIES if key in self.properties), "")
+
+    @property
+    def id(self) -> str:
+        """The ID the cluster is known by."""
+        return self.declared or self.kube_system_uid
+
+
+def needs_property(cluster: str, identity: ClusterIdentity, creation: Creation) -> bool:
+    """Whether the cluster must be given a ClusterProperty first; refuse when it cannot join."""
+    if identity.declared or creation is Creation.UNSET:
+        return False
+    if creation is Creation.REFUSE:
+        why = (
+            f"it has no ClusterProperty {ID_PROPERTY}: create one, "
+            "or join with --create-clusterproperty-not-exist=true"
+        )
+        raise CannotJoin(cluster, why)
+    if identity.api is PropertyApi.OLDER:
+        served = ", ".join(each.version for each in _OLDER)
+        why = (
+            f"its ClusterProperty API is of an older version ({served}): "
+            f"upgrade it to {PROPERTIES.version}, then join again"
+        )
+        raise CannotJoin(cluster, why)
+    return True
+
+
+def refuse_if_taken(name: str, cluster_id: str, present: Iterable[Object]) -> Object | None:
+    """Return the Cluster this one joined as before, if it did; refuse what would be a mix-up."""
+    clusters = list(present)
+    holder = find_same_id(clusters, cluster_id, name)
+    if holder is not None:
+        why = (
+            f"the cluster with the ID {cluster_id} has joined as {holder}: unjoin {holder} first, "
+            f"or if this is a clone of it, give it a ClusterProperty {ID_PROPERTY} of its own"
+        )
+        raise CannotJoin(name, why)
+    known = next((each for each in clusters if name_of(each) == name), None)
+    if known is not None and id_of(known) not in ("", cluster_id):
+        why = f"the name belongs to another cluster, with the ID {id_of(known)}"
+        raise CannotJoin(name, why)
+    return known
+
+
+def property_object(cluster_id: str) -> Object:
+    """Return the ClusterProperty by which a cluster says who it is."""
+    return {
+        "apiVersion": PROPERTIES.api_version,
+        "kind": "ClusterProperty",
+        "metadata": {"name": ID_PROPERTY},
+        "spec": {"value": cluster_id},
+    }
+
+
+def property_definition() -> Object:
+    """Return the definition of ClusterProperty, for clusters that have none."""
+    return definition(PROPERTIES.resource, PROPERTIES.group)
+
+
+async def read_identity(member: Reader) -> ClusterIdentity:
+    """Ask a cluster who it is."""
+    kube_system = await member.get(manifests.namespace_path("kube-system"))
+    for resource in (PROPERTIES, *_OLDER):
+        try:
+            properties = await member.list_objects(ResourcePath(resource))
+        except (NotServed, NotFound):
+            continue
+        api = PropertyApi.CURRENT if resource == PROPERTIES else PropertyApi.OLDER
+        return ClusterIdentity(uid_of(kube_system), properties_in(properties), api)
+    return ClusterIdentity(uid_of(kube_system))
+
+
+def properties_in(properties: Iterable[Object]) -> dict[str, str]:
+    """Return names and values of ClusterProperties."""
+    return {name_of(each): str(find_at(each, "spec", "value") or "") for each in properties}
+
+
+async def wait_served(member: Reader, cluster: str, clock: Clock) -> None:
+    """Wait until a member serves ClusterProperty, after its definition was installed."""
+    try:
+        async with asyncio.timeout(_ESTABLISH_SECONDS):
+            while True:
+                definition = await member.get(definition_path())
+                if is_true(find_at(definition, "status", "conditions"), "Established"):
+                    # Said to be served, and by the server that was asked for the definition; the
+                    # next one may take a moment longer.
+                    with suppress(ApiError):
+                        await member.list_objects(ResourcePath(PROPERTIES))
+                        return
+                await clock.sleep(_POLL_SECONDS)
+    except TimeoutError as error:
+        why = "does not serve ClusterProperty although it was installed"
+        raise ClusterTimeout(cluster, why) from error
+
+
+def definition_path() -> ResourcePath:
+    """Return where the definition of ClusterProperty is."""
+    return ResourcePath(_DEFINITIONS, name=name_of(property_definition()))
+
+
+# -- what a join makes there, journaled --------------------------------------------------------
+
+
 HUB: Final = "the hub"
 MEMBER: Final = "the member"
 _REVIEWS: Final = GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _PROVE_SECONDS: Final = 10.0
-_POLL_SECONDS: Final = 0.1
 
 Progress: TypeAlias = Callable[[str], None]
 """Called with each step in a sentence, as it begins."""
@@ -163,8 +316,8 @@ class Journal:
 
 async def others_in(member: Reader, cluster_name: str) -> list[str]:
     """Return the accounts on a member through which other memberships than this one work."""
-    ours = {names.service_account(cluster_name), names.IMPERSONATOR}
-    accounts = await member.list_objects(names.account_place("").collection)
+    ours = {manifests.account_name(cluster_name), manifests.IMPERSONATOR}
+    accounts = await member.list_objects(manifests.account_path("").collection)
     return sorted(
         name_of(each)
         for each in accounts
@@ -174,12 +327,12 @@ async def others_in(member: Reader, cluster_name: str) -> list[str]:
 
 def is_of_hub(kube_object: Object, hub_id: str) -> bool:
     """Whether our hub made an object on a member."""
-    return annotations_of(kube_object).get(names.HUB_MARK) == hub_id
+    return annotations_of(kube_object).get(manifests.HUB_MARK) == hub_id
 
 
 def foreign_hub(kube_object: Object, hub_id: str) -> str:
     """Return the ID of the other hub that made an object, or an empty text."""
-    mark = annotations_of(kube_object).get(names.HUB_MARK, "")
+    mark = annotations_of(kube_object).get(manifests.HUB_MARK, "")
     return "" if mark == hub_id else mark
 
 
@@ -208,7 +361,7 @@ async def obtain_token(
     Karmada makes a Secret and waits for it. Members whose controllers do not fill such Secrets any
     more, or run none, are asked for a token that lasts instead.
     """
-    place = names.secret_place(account)
+    place = manifests.secret_path(account)
     await journal.ensure(MEMBER, member, place, manifests.token_secret(account))
     with suppress(TimeoutError):
         async with asyncio.timeout(FILL_SECONDS):
@@ -223,7 +376,7 @@ async def obtain_token(
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": _TEN_YEARS},
     }
-    answer = await member.create(names.account_place(account).with_subresource("token"), request)
+    answer = await member.create(manifests.account_path(account).with_subresource("token"), request)
     requested = str(find_at(answer, "status", "token") or "")
     expires = str(find_at(answer, "status", "expirationTimestamp") or "")
     return AccountToken(requested.encode(), expires=expires)
@@ -278,7 +431,7 @@ class MemberAccess:
 
     async def ask_identity(self) -> ClusterIdentity:
         """Ask the member who it is."""
-        return await self._plainly(identity.read_identity(self._member))
+        return await self._plainly(read_identity(self._member))
 
     async def check_rights(self) -> None:
         """Refuse to begin without the rights that every step needs."""
@@ -297,43 +450,43 @@ class MemberAccess:
 
     async def install_property_api(self) -> None:
         """Let the member hold ClusterProperties."""
-        place, desired = identity.definition_place(), identity.property_definition()
+        place, desired = definition_path(), property_definition()
         await self._journal.ensure(MEMBER, self._member, place, desired)
-        await identity.wait_served(self._member, self._name, self._clock)
+        await wait_served(self._member, self._name, self._clock)
 
     async def declare_identity(self, found: ClusterIdentity) -> None:
         """Let the member say who it is from now on."""
         if found.api is PropertyApi.MISSING:
             await self.install_property_api()
-        place = ResourcePath(identity.PROPERTIES, name=identity.ID_PROPERTY)
-        desired = identity.property_object(found.kube_system_uid)
+        place = ResourcePath(PROPERTIES, name=ID_PROPERTY)
+        desired = property_object(found.kube_system_uid)
         await self._journal.ensure(MEMBER, self._member, place, desired)
 
     async def prepare(self, hub_id: str) -> None:
         """Make the role the hub works with, and all that it owns."""
-        place = names.role_place(names.role(self._name))
+        place = manifests.role_path(manifests.role_name(self._name))
         role = await self._ensure_own(place, manifests.full_role(self._name, hub_id), hub_id)
-        place = names.namespace_place(CLUSTER_NAMESPACE)
+        place = manifests.namespace_path(CLUSTER_NAMESPACE)
         await self._ensure_shared(place, manifests.member_namespace(hub_id, role), role)
         # The impersonator is shared by all hubs of a member, with an owner for each.
-        name = names.IMPERSONATOR
-        place = names.role_place(name)
+        name = manifests.IMPERSONATOR
+        place = manifests.role_path(name)
         desired = manifests.impersonator_role(hub_id, role)
         shared_role = await self._ensure_shared(place, desired, role)
         # A role that others made goes when they like, and must not take our account along.
-        owner = shared_role if names.HUB_MARK in annotations_of(shared_role) else role
-        place = names.account_place(name)
+        owner = shared_role if manifests.HUB_MARK in annotations_of(shared_role) else role
+        place = manifests.account_path(name)
         desired = manifests.service_account(name, hub_id, owner)
         await self._ensure_shared(place, desired, owner)
-        place = names.role_binding_place(name)
+        place = manifests.role_binding_path(name)
         desired = manifests.role_binding(shared_role, name, hub_id)
         binding = await self._ensure_shared(place, desired, shared_role)
         if not manifests.lets_impersonate(shared_role, binding):
             await self.grant_impersonation(hub_id, role)
-        account = names.service_account(self._name)
-        place = names.account_place(account)
+        account = manifests.account_name(self._name)
+        place = manifests.account_path(account)
         await self._ensure_own(place, manifests.service_account(account, hub_id, role), hub_id)
-        place = names.role_binding_place(names.role(self._name))
+        place = manifests.role_binding_path(manifests.role_name(self._name))
         await self._ensure_own(place, manifests.role_binding(role, account, hub_id), hub_id)
 
     async def grant_impersonation(self, hub_id: str, role: Object | None) -> None:
@@ -344,11 +497,11 @@ class MemberAccess:
         added to Karmada's would be gone after its next write, and back after ours, for ever.
         `role` is the hub's own, which it goes with; there is none where others joined the member.
         """
-        place = names.role_place(names.impersonation_role(self._name))
+        place = manifests.role_path(manifests.impersonation_role_name(self._name))
         desired = manifests.impersonation_role(self._name, hub_id, role)
         beside = await self._ensure_own(place, desired, hub_id)
-        place = names.role_binding_place(names.impersonation_role(self._name))
-        desired = manifests.role_binding(beside, names.IMPERSONATOR, hub_id)
+        place = manifests.role_binding_path(manifests.impersonation_role_name(self._name))
+        desired = manifests.role_binding(beside, manifests.IMPERSONATOR, hub_id)
         await self._ensure_own(place, desired, hub_id)
 
     async def obtain_tokens(self) -> Tokens:
@@ -360,7 +513,7 @@ class MemberAccess:
                         obtain_token(self._member, account, self._journal, self._clock),
                         name=f"token of {account}",
                     )
-                    for account in (names.service_account(self._name), names.IMPERSONATOR)
+                    for account in (manifests.account_name(self._name), manifests.IMPERSONATOR)
                 )
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # they are of one member, in one moment
@@ -374,7 +527,7 @@ class MemberAccess:
                     while True:
                         # Roles take a moment until every server of the member knows them.
                         try:
-                            seen = await as_hub.get(names.namespace_place("kube-system"))
+                            seen = await as_hub.get(manifests.namespace_path("kube-system"))
                             break
                         except (Forbidden, Unauthorized):
                             await self._clock.sleep(_POLL_SECONDS)
@@ -388,7 +541,7 @@ class MemberAccess:
     async def prove_impersonator(self, settings: ConnectionSettings, open_client: Open) -> None:
         """See that the member lets users in as the gateway will bring them; say what is missing."""
         missing: tuple[str, ...] = ()
-        account = f"account {CLUSTER_NAMESPACE}/{names.IMPERSONATOR}"
+        account = f"account {CLUSTER_NAMESPACE}/{manifests.IMPERSONATOR}"
         async with open_client(settings) as as_impersonator:
             try:
                 async with asyncio.timeout(_PROVE_SECONDS):
@@ -412,7 +565,7 @@ class MemberAccess:
     async def _ensure_shared(self, place: ResourcePath, desired: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""
         present = await self._journal.ensure(MEMBER, self._member, place, desired, is_shared=True)
-        if names.HUB_MARK not in annotations_of(present):
+        if manifests.HUB_MARK not in annotations_of(present):
             return present
         shared = manifests.with_owner(present, owner)
         return await commit(self._member, place, present, shared)

@@ -33,7 +33,7 @@ from clusterspace.errors import (
     Unauthorized,
     UnusableKubeconfig,
 )
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.manifests import NOWHERE, Location
 from clusterspace.fleet.membership.member_access import (
     HUB,
@@ -52,7 +52,7 @@ from clusterspace.fleet.membership.registration import (
 )
 from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted
 
-CLUSTER_INFO: Final = ResourcePath(names.CONFIG_MAPS, "kube-public", "cluster-info")
+CLUSTER_INFO: Final = ResourcePath(manifests.CONFIG_MAPS, "kube-public", "cluster-info")
 
 _ALGORITHM: Final = "sha256:"
 _PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -224,7 +224,7 @@ class PullJoin:
 
         self._progress(f"creating cluster {self._name} on {HUB}")
         desired = manifests.cluster(self._name, cluster_id, location=self._request.location)
-        place = names.cluster_place(self._name)
+        place = manifests.cluster_path(self._name)
         as_agent = AuthInfo(certificate=Pem(keyed.certificate), key=Pem(keyed.key))
         async with self._open_client(hub.settings(as_agent)) as agent:
             try:

@@ -25,18 +25,22 @@ from clusterspace.client.resources import Client, ClusterClient, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Invalid
-from clusterspace.fleet.membership import identity, manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import settings_of
-from clusterspace.fleet.membership.identity import ClusterIdentity, Creation
 from clusterspace.fleet.membership.manifests import NOWHERE, Endpoint, Location
 from clusterspace.fleet.membership.member_access import (
     HUB,
+    ID_PROPERTY,
     MEMBER,
+    ClusterIdentity,
+    Creation,
     Journal,
     MemberAccess,
     Open,
     Progress,
     Tokens,
+    needs_property,
+    refuse_if_taken,
 )
 from clusterspace.kube.objects import Object, annotations_of, name_of, uid_of, with_metadata
 
@@ -97,12 +101,12 @@ class PushJoin:
         refuse_request(self._request)
         self._progress(f"asking {MEMBER} who it is")
         found = await self._access.ask_identity()
-        hub_id = uid_of(await self._hub.get(names.namespace_place("kube-system")))
+        hub_id = uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
         if found.kube_system_uid == hub_id:
             raise CannotJoin(self._name, "it is the hub itself")
-        needs_property = identity.needs_property(self._name, found, self._request.creation)
+        lacks_property = needs_property(self._name, found, self._request.creation)
         clusters = await self._hub.list_objects(ResourcePath(CLUSTERS))
-        known = identity.refuse_if_taken(self._name, found.id, clusters)
+        known = refuse_if_taken(self._name, found.id, clusters)
         await self._access.check_rights()
         if known is None:
             # The hub judges the Cluster before anything is made for it.
@@ -113,7 +117,7 @@ class PushJoin:
                 )
             except Invalid as error:
                 raise CannotJoin(self._name, error.message) from error
-        return Preflight(hub_id, found, needs_property, known)
+        return Preflight(hub_id, found, lacks_property, known)
 
     async def join(self, found: Preflight) -> Joined:
         """Join; on failure take back what was made, and say what is left, if anything."""
@@ -132,7 +136,7 @@ class PushJoin:
 
     async def _join(self, found: Preflight) -> Joined:
         if found.needs_property:
-            self._progress(f"creating ClusterProperty {identity.ID_PROPERTY} on {MEMBER}")
+            self._progress(f"creating ClusterProperty {ID_PROPERTY} on {MEMBER}")
             await self._access.declare_identity(found.identity)
         self._progress(f"creating namespace {CLUSTER_NAMESPACE}, accounts and roles on {MEMBER}")
         await self._access.prepare(found.hub_id)
@@ -159,15 +163,15 @@ class PushJoin:
 
     async def _write(self, desired: Object, secrets: list[Object], known: Object | None) -> Joined:
         for name in (CLUSTER_NAMESPACE, execution_namespace(self._name)):
-            place = names.namespace_place(name)
+            place = manifests.namespace_path(name)
             await self._journal.ensure(HUB, self._hub, place, manifests.namespace(name))
         written: list[Object] = []
         for secret in secrets:
-            place = names.secret_place(name_of(secret))
+            place = manifests.secret_path(name_of(secret))
             present = await self._journal.ensure(HUB, self._hub, place, secret)
             after = {**present, "data": secret["data"]}
             written.append(await commit(self._hub, place, present, after))
-        place = names.cluster_place(self._name)
+        place = manifests.cluster_path(self._name)
         if known is None:
             # With its finalizer from the start: the controllers add it to Clusters without one,
             # and a Cluster deleted in between would go and leave all of this behind.
@@ -183,7 +187,7 @@ class PushJoin:
             owner = manifests.owner_of_secrets(stored)
             tied = {**annotations_of(each), USED_WITH: destination_of(stored)}
             claimed = with_metadata(each, ownerReferences=[owner], annotations=tied)
-            await commit(self._hub, names.secret_place(name_of(each)), each, claimed)
+            await commit(self._hub, manifests.secret_path(name_of(each)), each, claimed)
         return Joined(stored, is_new=known is None)
 
     def _cluster(self, found: ClusterIdentity, endpoint: Endpoint) -> Object:
@@ -192,13 +196,13 @@ class PushJoin:
 
 def steps_of(name: str, found: Preflight) -> list[str]:
     """Return the steps a join will take, in words."""
-    account, role = names.service_account(name), names.role(name)
-    secrets = f"{name} and {names.impersonator_secret(name)}"
+    account, role = manifests.account_name(name), manifests.role_name(name)
+    secrets = f"{name} and {manifests.impersonator_secret_name(name)}"
     cluster_id = found.identity.id
     steps = [
-        (found.needs_property, f"create ClusterProperty {identity.ID_PROPERTY} on {MEMBER}"),
+        (found.needs_property, f"create ClusterProperty {ID_PROPERTY} on {MEMBER}"),
         (True, f"create namespace {CLUSTER_NAMESPACE} on {MEMBER}"),
-        (True, f"create account {names.IMPERSONATOR} with its rights on {MEMBER}"),
+        (True, f"create account {manifests.IMPERSONATOR} with its rights on {MEMBER}"),
         (True, f"create account {account} with role {role} on {MEMBER}"),
         (True, f"obtain tokens of both accounts and check that {MEMBER} accepts them"),
         (True, f"create namespaces {CLUSTER_NAMESPACE}, {execution_namespace(name)} on {HUB}"),
@@ -238,6 +242,6 @@ def secrets_for(name: str, endpoint: Endpoint, tokens: Tokens) -> list[Object]:
     return [
         manifests.credentials_secret(name, own),
         manifests.credentials_secret(
-            names.impersonator_secret(name), {"token": tokens.impersonator.token}
+            manifests.impersonator_secret_name(name), {"token": tokens.impersonator.token}
         ),
     ]

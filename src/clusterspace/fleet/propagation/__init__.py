@@ -4,19 +4,19 @@
         ▲                   ▲                                             │
         └───── status ──────┴───────────── aggregated status ─────────────┘
 
-Controllers, each in a folder with the decisions it takes:
-    detector/        Detector: template to policy to binding
-    policies/        PolicyLifecycle: policies that begin, select something else, or end
-    dependencies/    DependencyDistributor: what a template needs, brought along
+Controllers, each with the decisions it takes; a folder where those are many:
+    detector.py      Detector: template to policy to binding
+    policies.py      PolicyLifecycle: IDs and finalizers of policies, until nothing follows one
+    dependencies.py  DependencyDistributor: what a template needs, brought along
     scheduler/       Scheduler: binding to clusters: filter, score, select, divide
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
-    namespaces/      NamespaceWorks: every namespace, on every cluster
-    statuses/        BindingStatuses: Works back to binding back to template
+    namespaces.py    NamespaceWorks: every namespace, on every cluster
+    statuses.py      BindingStatuses: Works back to binding back to template
     placements/      PlacementController: ClusterResourcePlacements to clusters and bindings
 
 What they share:
-    templates.py     which objects are templates, and the caches that follow all of them
-    bindings.py      the one binding of each template: its claim, its owner, its clusters
+    templates.py     which objects are templates, the caches that follow them, the states sent
+    bindings.py      which policy claims a template; its one binding: claim, owner, clusters
     overrides.py     what changes in a manifest on its way to one cluster
 
 For people:

@@ -28,11 +28,17 @@ from clusterspace.client.discovery import ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ListOptions, Reader
 from clusterspace.errors import NotServed
-from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, claim_of, targets_of
-from clusterspace.fleet.propagation.policies.selection import Policy, choose_policy, read_policy
-from clusterspace.fleet.propagation.scheduler.candidates import candidate_of
+from clusterspace.fleet.propagation.bindings import (
+    WORKS_WRITTEN,
+    Policy,
+    choose_policy,
+    claim_of,
+    read_policy,
+    targets_of,
+)
 from clusterspace.fleet.propagation.scheduler.decisions import SCHEDULED, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.filters import candidate_of
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,

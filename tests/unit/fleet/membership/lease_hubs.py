@@ -4,7 +4,7 @@ from typing import Any
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import ClusterUnreachable
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, with_metadata
 
 
@@ -18,7 +18,7 @@ class LeaseHub:
         self.is_reachable = True
 
     async def get(self, place: ResourcePath) -> Object:
-        assert place == names.cluster_place("west")
+        assert place == manifests.cluster_path("west")
         return self.cluster
 
     async def find(self, place: ResourcePath) -> Object | None:

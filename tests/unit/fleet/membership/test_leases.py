@@ -16,7 +16,7 @@ from clusterspace.client.resources import ClusterClient, RawObject, read_raw_obj
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.leases import (
     LeaseMonitor,
     LeaseRenewal,
@@ -144,7 +144,7 @@ async def test_an_agent_that_is_killed_is_noticed_after_forty_seconds_give_or_ta
     caches = HubCaches(ClusterClient(Connection(settings, clock=clock, random=Random(1))))
     held = cluster(ready="True", mode="Pull")
     caches.informer(CLUSTERS).cache.put(_raw(held))
-    leases = caches.informer(names.LEASES, CLUSTER_NAMESPACE).cache
+    leases = caches.informer(manifests.LEASES, CLUSTER_NAMESPACE).cache
     hub = LeaseHub(held)
     hub.is_reachable = False  # a silence is enough; nobody has to write it down
     events = EventRecorder(hub, component="test", clock=clock)

@@ -1,6 +1,6 @@
 """What a leave removes, and in which order."""
 
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.leave import placed_objects, plan_removals
 
 
@@ -8,9 +8,9 @@ def test_the_hub_ends_its_own_rights_with_its_last_request() -> None:
     order = plan_removals("west", is_shared=False, as_administrator=False)
 
     assert order == (
-        names.role_binding_place("karmada-impersonator:karmada-west"),
-        names.role_place("karmada-impersonator:karmada-west"),
-        names.role_place("karmada-controller-manager:karmada-west"),
+        manifests.role_binding_path("karmada-impersonator:karmada-west"),
+        manifests.role_path("karmada-impersonator:karmada-west"),
+        manifests.role_path("karmada-controller-manager:karmada-west"),
     )
 
 
@@ -18,14 +18,14 @@ def test_an_administrator_removes_everything_the_namespace_last() -> None:
     order = plan_removals("west", is_shared=False, as_administrator=True)
 
     assert len(order) == 9
-    assert order[-1] == names.namespace_place("karmada-cluster")
+    assert order[-1] == manifests.namespace_path("karmada-cluster")
 
 
 def test_what_another_membership_uses_stays() -> None:
     for as_administrator in (True, False):
         order = plan_removals("west", is_shared=True, as_administrator=as_administrator)
-        assert names.namespace_place("karmada-cluster") not in order
-        assert names.role_place(names.IMPERSONATOR) not in order
+        assert manifests.namespace_path("karmada-cluster") not in order
+        assert manifests.role_path(manifests.IMPERSONATOR) not in order
 
 
 def test_placed_objects_are_told_by_kind_and_name() -> None:

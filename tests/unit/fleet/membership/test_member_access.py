@@ -5,7 +5,7 @@ from typing import Any
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.errors import ClusterUnreachable, Forbidden
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.member_access import Journal, foreign_hub, is_of_hub
 from clusterspace.kube.objects import Object, name_of
 
@@ -57,7 +57,7 @@ class Shelf:
 async def make(journal: Journal, shelf: Shelf, name: str, *, is_shared: bool = False) -> None:
     body = manifests.namespace(name)
     await journal.ensure(
-        "the member", shelf, names.namespace_place(name), body, is_shared=is_shared
+        "the member", shelf, manifests.namespace_path(name), body, is_shared=is_shared
     )
 
 
@@ -98,11 +98,11 @@ async def test_what_another_membership_uses_is_not_taken_back() -> None:
     shelf, journal = Shelf(), Journal("west")
     await make(journal, shelf, "karmada-cluster", is_shared=True)
     other = {"metadata": {"name": "karmada-east", "uid": "1"}}
-    shelf.held[names.account_place("karmada-east")] = other
+    shelf.held[manifests.account_path("karmada-east")] = other
 
     assert await journal.take_back() == []
 
-    assert names.namespace_place("karmada-cluster") in shelf.held
+    assert manifests.namespace_path("karmada-cluster") in shelf.held
 
 
 def test_an_object_is_ours_only_with_our_mark() -> None:

@@ -9,8 +9,7 @@ from clusterspace.client.settings import ConnectionSettings, Pem, Trust
 from clusterspace.errors import CannotJoin, CredentialsUnusable
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import settings_of
-from clusterspace.fleet.membership.identity import ClusterIdentity
-from clusterspace.fleet.membership.member_access import AccountToken, Tokens
+from clusterspace.fleet.membership.member_access import AccountToken, ClusterIdentity, Tokens
 from clusterspace.fleet.membership.push_join import (
     JoinRequest,
     Preflight,

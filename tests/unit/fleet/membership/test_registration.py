@@ -17,7 +17,7 @@ from clusterspace.apiserver.identity.certificates.requests import (
     read_asked,
 )
 from clusterspace.errors import CannotJoin, UnusableKubeconfig
-from clusterspace.fleet.membership import manifests, names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.manifests import NOWHERE, Location
 from clusterspace.fleet.membership.pull_join import FoundHub
 from clusterspace.fleet.membership.registration import (
@@ -135,7 +135,7 @@ def test_everything_on_the_member_carries_the_mark_of_its_hub() -> None:
         registration_secret("west", HUB.server, HUB.authority, HELD, mark),
     ]
 
-    assert {annotations_of(each)[names.HUB_MARK] for each in made} == {mark}
+    assert {annotations_of(each)[manifests.HUB_MARK] for each in made} == {mark}
 
 
 def test_the_hub_is_given_no_way_into_a_pull_cluster() -> None:

@@ -14,14 +14,13 @@ from clusterspace.fleet.propagation.bindings import (
     by_claim,
     claim_of,
     is_marked,
-    is_suspended,
     kept_clusters,
     permanent_id,
-    share_completions,
     targets_of,
     with_claim,
     without_claim,
 )
+from clusterspace.fleet.propagation.works.rendering import is_suspended, share_completions
 from clusterspace.kube.objects import annotations_of, labels_of
 from clusterspace.testing.builders import config_map
 

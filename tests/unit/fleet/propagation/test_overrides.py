@@ -21,7 +21,7 @@ from clusterspace.fleet.propagation.overrides import (
     write_json,
     write_yaml,
 )
-from clusterspace.fleet.propagation.scheduler.affinities import Traits
+from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, with_value
 from clusterspace.testing.builders import config_map, deployment, pod
 

@@ -38,16 +38,15 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.health import Health
-from clusterspace.fleet.membership.identity import read_identity
+from clusterspace.fleet.membership.member_access import read_identity
 from clusterspace.fleet.membership.member_clusters.manifests import (
     fleet_works_place,
     internal_place,
 )
 from clusterspace.fleet.membership.member_clusters.status import generation_of
-from clusterspace.fleet.membership.status import Report, collect
-from clusterspace.fleet.membership.summaries import pod_requests, total
+from clusterspace.fleet.membership.status import Report, collect, pod_requests, total
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
@@ -247,11 +246,11 @@ class MembershipAgent(Reconciler):
 
     async def _find_obstacle(self, cluster_name: str) -> str:
         """Return why we cannot leave yet: Works of our Cluster are left; empty when none are."""
-        cluster = await self._hub.find(names.cluster_place(cluster_name))
+        cluster = await self._hub.find(manifests.cluster_path(cluster_name))
         if cluster is not None:
             if not is_being_deleted(cluster):
                 return "the hub has not begun to withdraw what was placed"
-            works = await self._hub.list_objects(names.works_place(cluster_name))
+            works = await self._hub.list_objects(manifests.works_path(cluster_name))
             if works:
                 shown = ", ".join(sorted(map(name_of, works))[:_MOST_NAMED])
                 more = len(works) - _MOST_NAMED

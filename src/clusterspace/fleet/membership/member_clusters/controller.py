@@ -43,9 +43,13 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists, CannotJoin, CannotLeave, Invalid
-from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leases import lease_object
-from clusterspace.fleet.membership.manifests import namespace
+from clusterspace.fleet.membership.manifests import (
+    cluster_path,
+    lease_path,
+    namespace,
+    namespace_path,
+)
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.leaving import FORCE_SECONDS, MemberLeave
 from clusterspace.fleet.membership.member_clusters.manifests import mirrored, restored
@@ -253,7 +257,7 @@ class Provider:
 
     async def invite(self) -> None:
         """Make or put back all of the invitation; CannotJoin when something stands in the way."""
-        shared = names.namespace_place(CLUSTER_NAMESPACE)
+        shared = namespace_path(CLUSTER_NAMESPACE)
         if await self._hub.find(shared) is None:
             with suppress(AlreadyExists):
                 await self._hub.create(shared.collection, namespace(CLUSTER_NAMESPACE))
@@ -267,7 +271,7 @@ class Provider:
         same cluster under two names is refused before anything is placed there. Returns whether
         all is there that the agent needs; CannotJoin when it may not be.
         """
-        place, cluster_id = names.cluster_place(self._name), cluster_id_of(internal)
+        place, cluster_id = cluster_path(self._name), cluster_id_of(internal)
         cluster = await self._hub.find(place)
         try:
             if cluster is None:
@@ -288,7 +292,7 @@ class Provider:
             raise CannotJoin(self._name, error.message) from error
 
         # The agent may renew the lease, and may not create any.
-        lease_place = names.lease_place(self._name)
+        lease_place = lease_path(self._name)
         if await self._hub.find(lease_place) is None:
             with suppress(AlreadyExists):
                 lease = lease_object(cluster, clock.now())

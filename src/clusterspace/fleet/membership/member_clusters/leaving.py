@@ -31,13 +31,13 @@ from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import CannotLeave, Conflict, NotFound
-from clusterspace.fleet.membership import names
 from clusterspace.fleet.membership.leave import (
     BeforeRemoval,
     Leave,
     keep_resources,
     placed_objects,
 )
+from clusterspace.fleet.membership.manifests import cluster_path, left_behind_path, works_path
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.status import (
     LEFT_REASON,
@@ -195,7 +195,7 @@ class MemberLeave:
 
     async def _look(self) -> _Found:
         namespace = await self._hub.find(manifests.member_namespace_place(self._name))
-        cluster = await self._hub.find(names.cluster_place(self._name))
+        cluster = await self._hub.find(cluster_path(self._name))
         return _Found(
             self._if_ours(namespace),
             await self._hub.find(manifests.internal_place(self._name)),
@@ -212,7 +212,7 @@ class MemberLeave:
         conditions: list[Condition] = []
         generation = generation_of(self._member_cluster)
         if find_condition(conditions_of(self._member_cluster), LEAVING) is None:
-            works = await self._hub.list_objects(names.works_place(self._name))
+            works = await self._hub.list_objects(works_path(self._name))
             keeps = keeps_resources(self._member_cluster)
             leaving = leaving_condition(placed_objects(works), keeps=keeps, generation=generation)
             self._events.record(self._member_cluster, "MemberClusterLeaving", leaving.message)
@@ -275,7 +275,7 @@ class MemberLeave:
         left: list[str] = []
         if cluster is not None:
             left = await Leave(self._hub, self._name, self._refuse_silent).force()
-        place = names.left_behind_place(self._name)
+        place = left_behind_path(self._name)
         message = (
             f"its agent is silent; {len(left)} things left behind are in configmap {place.key}"
         )

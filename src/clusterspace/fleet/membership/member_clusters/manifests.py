@@ -26,7 +26,7 @@ from clusterspace.apis.member_clusters import (
     period_of,
 )
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership import names
+from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.taints import with_taints
 from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
@@ -53,7 +53,7 @@ def fleet_works_place(cluster_name: str) -> ResourcePath:
 
 def member_namespace_place(cluster_name: str) -> ResourcePath:
     """Return where the namespace is that a member shares with the hub."""
-    return names.namespace_place(member_namespace(cluster_name))
+    return manifests.namespace_path(member_namespace(cluster_name))
 
 
 def role_place(cluster_name: str, namespace: str) -> ResourcePath:
@@ -68,12 +68,12 @@ def binding_place(cluster_name: str, namespace: str) -> ResourcePath:
 
 def cluster_role_place(cluster_name: str) -> ResourcePath:
     """Return where the agent's rights on its Cluster are."""
-    return names.role_place(f"fleet-role-{cluster_name}")
+    return manifests.role_path(f"fleet-role-{cluster_name}")
 
 
 def cluster_binding_place(cluster_name: str) -> ResourcePath:
     """Return where the binding to those is."""
-    return names.role_binding_place(f"fleet-rolebinding-{cluster_name}")
+    return manifests.role_binding_path(f"fleet-rolebinding-{cluster_name}")
 
 
 def shared_rights(cluster_name: str) -> tuple[ResourcePath, ...]:
@@ -88,7 +88,7 @@ def shared_rights(cluster_name: str) -> tuple[ResourcePath, ...]:
 
 def works_namespace_place(cluster_name: str) -> ResourcePath:
     """Return where the namespace of the cluster's Works is."""
-    return names.namespace_place(execution_namespace(cluster_name))
+    return manifests.namespace_path(execution_namespace(cluster_name))
 
 
 _EVERYTHING: Final = ["*"]
@@ -135,7 +135,7 @@ def lease_role(member_cluster: Object) -> Object:
     """Return the agent's right to renew its lease."""
     own = {"resourceNames": [name_of(member_cluster)]}
     verbs = [*_READ, "update", "patch"]
-    rule = {"apiGroups": [names.LEASES.group], "resources": ["leases"], **own, "verbs": verbs}
+    rule = {"apiGroups": [manifests.LEASES.group], "resources": ["leases"], **own, "verbs": verbs}
     return _role(member_cluster, CLUSTER_NAMESPACE, (rule,))
 
 
@@ -189,7 +189,7 @@ def cluster_role_binding(member_cluster: Object) -> Object:
 
 def cluster(member_cluster: Object, cluster_id: str) -> Object:
     """Return the Cluster of a member, as every other part of the fleet knows it."""
-    place = names.cluster_place(name_of(member_cluster))
+    place = manifests.cluster_path(name_of(member_cluster))
     identified = {"id": cluster_id} if cluster_id else {}
     return {
         **_body(CLUSTERS.api_version, CLUSTER_KIND, place, member_cluster),

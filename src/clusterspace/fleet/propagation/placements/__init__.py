@@ -7,10 +7,8 @@
 
 Decisions, which know nothing of a hub:
     picking.py      picks clusters by KubeFleet's rules (PickAll, PickN, PickFixed), with reasons
-    selection.py    which objects are selected, and what is placed of each
-    snapshots.py    policy and selection, written down and numbered
-    bindings.py     a placement's bindings, one for each cluster
-    rollout.py      who gets the newest state now
+    selection.py    which objects are selected, what is placed of each; numbered snapshots of it
+    rollout.py      a placement's bindings, one for each cluster; who gets the newest state now
     handover.py     the engine's binding of each object; whose an object is
     status.py       what became of it on each cluster, and what a placement says of itself
 

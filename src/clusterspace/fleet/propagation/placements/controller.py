@@ -52,10 +52,9 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
-from clusterspace.fleet.propagation.placements.bindings import snapshot_of
 from clusterspace.fleet.propagation.placements.picking import Member, member_of
-from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
-from clusterspace.fleet.propagation.placements.snapshots import index_in
+from clusterspace.fleet.propagation.placements.rollout import snapshot_of
+from clusterspace.fleet.propagation.placements.selection import Selector, index_in, read_selectors
 from clusterspace.fleet.propagation.placements.status import (
     Summary,
     placement_status,
@@ -68,8 +67,7 @@ from clusterspace.fleet.propagation.placements.steps import (
     ResourceSnapshots,
     Rollout,
 )
-from clusterspace.fleet.propagation.templates import TemplateInformers, users_part
-from clusterspace.fleet.propagation.works.revisions import PARENT_INDEX
+from clusterspace.fleet.propagation.templates import PARENT_INDEX, TemplateInformers, users_part
 from clusterspace.kube.conditions import FALSE, find_condition
 from clusterspace.kube.objects import (
     Object,

@@ -37,7 +37,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.apis.policies import ABORT, OVERWRITE
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.fleet.propagation.bindings import claim_of
-from clusterspace.fleet.propagation.works.revisions import Contents
+from clusterspace.fleet.propagation.templates import Contents
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -23,7 +23,7 @@ from clusterspace.apis.fleet_placements import (
 from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
 from clusterspace.fleet.propagation.placements.picking import Picking
-from clusterspace.fleet.propagation.works.revisions import Contents
+from clusterspace.fleet.propagation.templates import Contents
 from clusterspace.kube.conditions import (
     FALSE,
     TRUE,

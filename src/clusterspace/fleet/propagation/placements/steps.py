@@ -41,15 +41,6 @@ from clusterspace.controllers.commit import commit
 from clusterspace.controllers.informers import HubCaches, OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, permanent_id
-from clusterspace.fleet.propagation.placements.bindings import (
-    cluster_of,
-    picked_by,
-    plan_bindings,
-    rolled_out,
-    snapshot_of,
-    state_of,
-    was_bound,
-)
 from clusterspace.fleet.propagation.placements.handover import (
     PlacedObject,
     desired_binding,
@@ -70,25 +61,30 @@ from clusterspace.fleet.propagation.placements.picking import (
 from clusterspace.fleet.propagation.placements.rollout import (
     ClusterProgress,
     Steps,
+    cluster_of,
+    picked_by,
+    plan_bindings,
     plan_rollout,
     read_pace,
     read_period,
+    rolled_out,
+    snapshot_of,
+    state_of,
+    was_bound,
 )
 from clusterspace.fleet.propagation.placements.selection import (
     NAMESPACE,
     Selection,
-    manifest_of,
-    read_selectors,
-    select,
-    still_means,
-)
-from clusterspace.fleet.propagation.placements.snapshots import (
     history_limit,
     index_in,
+    manifest_of,
     outdated,
     plan_policy_snapshot,
     plan_resource_snapshot,
+    read_selectors,
+    select,
     snapshot_name,
+    still_means,
 )
 from clusterspace.fleet.propagation.placements.status import (
     AVAILABLE,
@@ -101,12 +97,13 @@ from clusterspace.fleet.propagation.placements.status import (
     report_cluster,
     scheduled_condition,
 )
-from clusterspace.fleet.propagation.templates import TemplateInformers, is_on_every_cluster
-from clusterspace.fleet.propagation.works.revisions import (
+from clusterspace.fleet.propagation.templates import (
     BY_PARENT,
     PARENT_INDEX,
     Contents,
     Revisions,
+    TemplateInformers,
+    is_on_every_cluster,
 )
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
 from clusterspace.kube.objects import (

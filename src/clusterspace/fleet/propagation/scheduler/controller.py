@@ -36,10 +36,6 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.fleet.propagation.scheduler.candidates import (
-    KnownClusters,
-    candidate_of,
-)
 from clusterspace.fleet.propagation.scheduler.decisions import (
     SCHEDULED,
     Decision,
@@ -49,6 +45,7 @@ from clusterspace.fleet.propagation.scheduler.decisions import (
     with_targets,
 )
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, candidate_of
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, resource_version_of
 

@@ -1,34 +1,36 @@
-"""Filter, score, select, divide: what a binding asks for to where it goes, or why not.
+"""Score, select, divide, and the decision: what a binding asks for to where it goes, or why not.
+
+    filters ──fit──> rank ──> select (spread over groups) ──> assign (replicas) ──> Decision
 
 The decision is written on the binding in two steps: clusters and placement, then the status.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
-from typing import Final, cast
+from fractions import Fraction
+from heapq import heapify, heapreplace
+from itertools import combinations, groupby, islice
+from typing import Final, TypeAlias, cast
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import clusters_of, placement_of
 from clusterspace.apis.stamps import fnv1a_32
 from clusterspace.errors import Malformed
-from clusterspace.fleet.propagation.scheduler.affinities import AffinityGroup
-from clusterspace.fleet.propagation.scheduler.candidates import Candidate
 from clusterspace.fleet.propagation.scheduler.demands import (
+    AffinityGroup,
     Demand,
+    Spread,
     Strategy,
     applied_text,
     read_demand,
 )
-from clusterspace.fleet.propagation.scheduler.division import Counts, allot, grow, shrink
-from clusterspace.fleet.propagation.scheduler.filters import Rejection, filter_clusters
-from clusterspace.fleet.propagation.scheduler.selection import (
-    CannotSpread,
-    Options,
-    rank,
-    select,
+from clusterspace.fleet.propagation.scheduler.filters import (
+    Candidate,
+    Rejection,
+    filter_clusters,
+    most_replicas,
 )
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, set_condition
 from clusterspace.kube.objects import (
@@ -40,6 +42,226 @@ from clusterspace.kube.objects import (
     without_value,
 )
 from clusterspace.kube.times import format_time
+
+# -- which of the clusters that may be used are used: scored, then spread over groups ----------
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A cluster that may be used, and what speaks for it."""
+
+    candidate: Candidate
+    tier: int = 0
+    """0 is the affinity group itself; the others take what it cannot hold."""
+    placed: int = 0
+    is_used: bool = False
+    free: int = 0
+    """How many replicas it could take besides those it has."""
+
+    @property
+    def name(self) -> str:
+        """What the cluster is called."""
+        return self.candidate.name
+
+    @property
+    def holds(self) -> int:
+        """How many replicas it could have in all."""
+        return self.placed + self.free
+
+
+def rank(fit: Iterable[Candidate], demand: Demand, group: AffinityGroup) -> tuple[Option, ...]:
+    """Return the clusters that may be used, the best first."""
+    options = [
+        Option(
+            each,
+            tier=group.find_tier(each.traits, may_overflow=demand.has_replicas) or 0,
+            placed=demand.placed.get(each.name, 0),
+            is_used=each.name in demand.placed,
+            free=most_replicas(each.room, demand.each_needs) if demand.has_replicas else 0,
+        )
+        for each in fit
+    ]
+    return tuple(sorted(options, key=lambda o: (o.tier, not o.is_used, -o.holds, o.name)))
+
+
+Options: TypeAlias = tuple[Option, ...]
+
+_ANY_CLUSTERS: Final = Spread("cluster", 0, 0)
+_MOST_TRIES: Final = 2000
+"""Combinations of groups looked at: the best come first, and nobody waits for the last of many."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotSpread:
+    """Why the clusters that fit are not enough for the spread that is asked for."""
+
+    message: str
+
+
+def select(options: Options, spreads: Sequence[Spread], needed: int) -> Options | CannotSpread:
+    """Choose clusters, the best first, so that every spread is met.
+
+    `needed` replicas are to find room on those chosen, if that can be; 0 when room is no matter.
+    """
+    clusters = next((each for each in spreads if each.field == "cluster"), _ANY_CLUSTERS)
+    others = [each for each in spreads if each.field != "cluster"]
+    if len(others) > 1:
+        fields = " and ".join(each.field for each in others)
+        return CannotSpread(f"the placement spreads over {fields}, and only one of them can be met")
+    if len(options) < clusters.fewest:
+        return _too_few(clusters, len(options))
+    if others:
+        return select_over_groups(options, others[0], clusters, needed)
+    # As many of the best as possible, larger ones only as far as need be.
+    count = clusters.most or len(options)
+    chosen = options[:count]
+    for kept in range(len(chosen), -1, -1):
+        rest = sorted(options[kept:], key=lambda option: -option.holds)
+        chosen = (*options[:kept], *rest[: count - kept])
+        if _hold(chosen) >= needed:
+            break
+    return chosen
+
+
+def select_over_groups(
+    options: Options, groups: Spread, clusters: Spread, needed: int
+) -> Options | CannotSpread:
+    """Choose clusters of so many groups, as many clusters as asked for, with room if possible."""
+    ranked = _ranked_groups(options, groups.field)
+    most = min(each for each in (len(ranked), groups.most, clusters.most) if each)
+    if most < groups.fewest:
+        return _too_few(groups, most)
+    # For each combination of groups, those of the best groups first: the best clusters of each,
+    # then the largest of each.
+    count = clusters.most or len(options)
+    choices: list[Options] = []
+    for combination in islice(combinations(ranked, most), _MOST_TRIES):
+        choices.append(_over_each(combination, count))
+        larger = [tuple(sorted(each, key=lambda o: -o.holds)) for each in combination]
+        choices.append(_over_each(larger, count))
+    enough = [each for each in choices if len(each) >= clusters.fewest]
+    if not enough:
+        return CannotSpread(
+            f"no {most} groups by {groups.field} have {clusters.fewest} clusters that fit"
+        )
+    return next((each for each in enough if _hold(each) >= needed), max(enough, key=_hold))
+
+
+def _over_each(groups: Sequence[Options], count: int) -> Options:
+    """Choose one cluster of every group, then the best of all others, so many in all."""
+    first = tuple(group[0] for group in groups)
+    rest = [option for group in groups for option in group[1:]]
+    ordered = sorted(rest, key=lambda option: (option.tier, not option.is_used, -option.holds))
+    return (*first, *ordered[: count - len(first)])
+
+
+def _ranked_groups(options: Options, field: str) -> list[Options]:
+    """Return the clusters by group: groups in use first, then those with more room."""
+    groups: dict[str, Options] = {}
+    for option in options:
+        name = ",".join(sorted(option.candidate.traits.values_of(field)))
+        groups[name] = (*groups.get(name, ()), option)
+
+    def order(name: str) -> tuple[int, int, int, int, str]:
+        group = groups[name]
+        used = sum(option.is_used for option in group)
+        return (min(each.tier for each in group), -used, -_hold(group), -len(group), name)
+
+    return [groups[name] for name in sorted(groups, key=order)]
+
+
+def _hold(options: Iterable[Option]) -> int:
+    return sum(option.holds for option in options)
+
+
+def _too_few(spread: Spread, there_are: int) -> CannotSpread:
+    return CannotSpread(
+        f"the placement spreads over {spread.fewest} or more by {spread.field}, "
+        f"and only {there_are} fit"
+    )
+
+
+# -- how many replicas each cluster gets: the arithmetic, alone --------------------------------
+
+# Shares are proportional by Webster's method: the next replica goes where weight / (2·given + 1) is
+# largest. Unlike rounding it never takes from one cluster because there is more to share out, so
+# scaling up only adds and scaling down only removes.
+
+Counts: TypeAlias = Mapping[str, int]
+
+
+def allot(replicas: int, weights: Counts, *, last_name_first: bool = False) -> dict[str, int]:
+    """Share out replicas by weight; a cluster without weight gets none.
+
+        allot(8, {"a": 100, "b": 80, "c": 30, "d": 20})  is  {"a": 3, "b": 3, "c": 1, "d": 1}
+
+    Of clusters with equal claims the one with fewer replicas is first, then the one whose name
+    is first, or last.
+    """
+    heavy = {name: weight for name, weight in weights.items() if weight > 0}
+    given = {**dict.fromkeys(weights, 0), **_head_start(replicas, heavy)}
+    ordered = sorted(heavy, reverse=last_name_first)
+    claims = [
+        (-Fraction(heavy[name], 2 * given[name] + 1), given[name], rank)
+        for rank, name in enumerate(ordered)
+    ]
+    heapify(claims)
+    for _ in range(replicas - sum(given.values()) if claims else 0):
+        _, count, rank = claims[0]
+        name = ordered[rank]
+        given[name] = count + 1
+        heapreplace(claims, (-Fraction(heavy[name], 2 * count + 3), count + 1, rank))
+    return given
+
+
+def fill(replicas: int, tiers: Sequence[Counts], *, on_few: bool) -> dict[str, int]:
+    """Share out replicas over what clusters can hold, one tier after the other.
+
+    The next tier gets what the one before cannot hold. With `on_few`, each tier uses the first
+    clusters that hold its part, in the order given, and no more.
+    """
+    given: dict[str, int] = {}
+    for tier in tiers:
+        part = min(replicas - sum(given.values()), sum(tier.values()))
+        weights: dict[str, int] = {}
+        for name, holds in tier.items():
+            if on_few and sum(weights.values()) >= part:
+                break
+            weights[name] = holds
+        given |= allot(part, weights)
+    return given
+
+
+def grow(
+    placed: Counts, replicas: int, free: Sequence[Counts], *, on_few: bool
+) -> dict[str, int] | None:
+    """Add what is missing where there is room, and move nothing; None when it does not fit."""
+    missing = replicas - sum(placed.values())
+    if missing > sum(sum(tier.values()) for tier in free):
+        return None
+    added = fill(missing, free, on_few=on_few)
+    return {name: placed.get(name, 0) + added.get(name, 0) for name in {**placed, **added}}
+
+
+def shrink(placed: Sequence[Counts], replicas: int, *, on_few: bool) -> dict[str, int]:
+    """Take away what is too much, in proportion to what each has; nobody gets more."""
+    return fill(replicas, placed, on_few=on_few)
+
+
+def _head_start(replicas: int, weights: Counts) -> dict[str, int]:
+    """Return the replicas each cluster gets in any case, so that a million take no million steps.
+
+    Every replica whose claim is above some threshold is given before any below it. At the
+    threshold chosen here at most `replicas` are given, and all but about two per cluster.
+    """
+    total, safe = sum(weights.values()), max(replicas - len(weights), 0)
+    return {
+        name: max(-((total - 2 * weight * safe) // (2 * total)), 0)
+        for name, weight in weights.items()
+    }
+
+
+# -- the steps in their order ------------------------------------------------------------------
 
 
 class Reason(Enum):

@@ -1,29 +1,179 @@
 """What a binding asks of the scheduler, and where it stands, as values.
 
-A binding notes by which placement it was scheduled, in Karmada's form: comparing the two tells
-whether its policy asks for something else now.
+Affinities say which clusters are meant: by name, label, provider, region or zone; groups of them
+are tried in order. A binding notes by which placement it was scheduled, in Karmada's form:
+comparing the two tells whether its policy asks for something else now.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.bindings import clusters_of, placement_of, replicas_of, template_of
-from clusterspace.fleet.propagation.scheduler.affinities import (
-    AffinityGroup,
-    ClusterAffinity,
-    Traits,
-    read_affinity,
-    read_groups,
+from clusterspace.errors import MalformedSelector
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    is_being_deleted,
+    labels_of,
+    name_of,
 )
-from clusterspace.fleet.propagation.scheduler.candidates import Amounts, read_amounts
-from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted, labels_of
-from clusterspace.kube.quantities import Quantity
+from clusterspace.kube.quantities import Quantity, parse_quantity
+from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
 from clusterspace.kube.times import parse_time
+
+_IN: Final = "In"
+_NOT_IN: Final = "NotIn"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The properties of a cluster that affinities and spreads select by."""
+
+    name: str
+    labels: Mapping[str, str]
+    provider: str = ""
+    region: str = ""
+    zones: frozenset[str] = frozenset()
+
+    def values_of(self, field: str) -> frozenset[str]:
+        """Return the values of a field; none when it is not set.
+
+        Fields are `cluster`, `provider`, `region`, `zone`, and `label:KEY`.
+        """
+        if field == "zone":
+            return self.zones
+        kind, _, key = field.partition(":")
+        values = {
+            "cluster": self.name,
+            "provider": self.provider,
+            "region": self.region,
+            "label": self.labels.get(key),
+        }
+        value = values.get(kind)
+        return frozenset({value} if value else ())
+
+
+def traits_of(cluster: Object) -> Traits:
+    """Return the properties of a Cluster that affinities and spreads select by."""
+    spec = cast("Object", cluster.get("spec") or {})
+    zones = spec.get("zones") or [spec.get("zone")]
+    return Traits(
+        name=name_of(cluster),
+        labels=labels_of(cluster),
+        provider=str(spec.get("provider") or ""),
+        region=str(spec.get("region") or ""),
+        zones=frozenset(str(zone) for zone in zones if zone),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """A set of values that `provider`, `region` or `zone` must, or must not, be one of."""
+
+    field: str
+    is_in: bool
+    values: frozenset[str]
+
+    def matches(self, traits: Traits) -> bool:
+        """Whether the cluster satisfies it; a cluster without the field has none of the values."""
+        return bool(traits.values_of(self.field) & self.values) is self.is_in
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAffinity:
+    """A choice of clusters; everything it asks for must hold, and asking for nothing is all."""
+
+    names: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    labels: LabelSelector = EVERYTHING
+    fields: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, traits: Traits) -> bool:
+        """Whether the affinity selects the cluster."""
+        return (
+            traits.name not in self.excluded
+            and (not self.names or traits.name in self.names)
+            and self.labels.matches(traits.labels)
+            and all(each.matches(traits) for each in self.fields)
+        )
+
+
+EVERY_CLUSTER: Final = ClusterAffinity()
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityGroup:
+    """Clusters that will do, and those that take what the first cannot hold."""
+
+    name: str = ""
+    tiers: tuple[ClusterAffinity, ...] = (EVERY_CLUSTER,)
+
+    def find_tier(self, traits: Traits, *, may_overflow: bool) -> int | None:
+        """Return the first tier that selects the cluster, or None; 0 is the group itself."""
+        tiers = self.tiers if may_overflow else self.tiers[:1]
+        return next((tier for tier, each in enumerate(tiers) if each.matches(traits)), None)
+
+
+def read_affinity(affinity: Mapping[str, Any] | None, *, place: str) -> ClusterAffinity:
+    """Read a ClusterAffinity, as in policies and overrides; an absent one means every cluster."""
+    if affinity is None:
+        return EVERY_CLUSTER
+    selector = affinity.get("labelSelector")
+    expressions = cast(
+        "list[Object]", find_at(affinity.get("fieldSelector"), "matchExpressions") or []
+    )
+    return ClusterAffinity(
+        names=frozenset(affinity.get("clusterNames") or ()),
+        excluded=frozenset(affinity.get("exclude") or ()),
+        labels=EVERYTHING if selector is None else label_selector_of(selector),
+        fields=tuple(
+            _read_field(each, f"{place}.fieldSelector.matchExpressions[{index}]")
+            for index, each in enumerate(expressions)
+        ),
+    )
+
+
+def read_groups(placement: Mapping[str, Any], *, place: str) -> tuple[AffinityGroup, ...]:
+    """Read the groups of a placement, in the order in which they are to be tried."""
+    terms = cast("list[Object]", placement.get("clusterAffinities") or [])
+    if not terms:
+        only = read_affinity(placement.get("clusterAffinity"), place=f"{place}.clusterAffinity")
+        return (AffinityGroup(tiers=(only,)),)
+    groups: list[AffinityGroup] = []
+    for index, term in enumerate(terms):
+        at = f"{place}.clusterAffinities[{index}]"
+        overflow = cast("list[Object]", term.get("overflowAffinities") or [])
+        further = (
+            read_affinity(each.get("affinity"), place=f"{at}.overflowAffinities[{number}]")
+            for number, each in enumerate(overflow)
+        )
+        tiers = (read_affinity(term, place=at), *further)
+        groups.append(AffinityGroup(str(term.get("affinityName") or ""), tiers))
+    return tuple(groups)
+
+
+def _read_field(expression: Object, place: str) -> FieldRequirement:
+    field, operator = str(expression.get("key")), str(expression.get("operator"))
+    if field not in ("provider", "region", "zone"):
+        raise MalformedSelector(
+            f"{place}: clusters have a provider, a region and zones, no {field}", place=place
+        )
+    if operator not in (_IN, _NOT_IN):
+        raise MalformedSelector(
+            f"{place}: the operator is {_IN} or {_NOT_IN}, not {operator}", place=place
+        )
+    values = frozenset(str(value) for value in expression.get("values") or ())
+    return FieldRequirement(field, operator == _IN, values)
+
+
+# -- what a policy says about placing, and what a binding asks for -----------------------------
+
 
 SCHEDULER: Final = "default-scheduler"
 _CLAIMS: Final = (stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID, stamps.BINDING_MANAGED_BY)
@@ -177,6 +327,15 @@ def _in_order(value: Any, *, is_labels: bool = False) -> Any:
     ranks = {} if is_labels else _FIELD_ORDER
     ordered = sorted(fields, key=lambda key: (ranks.get(key, len(ranks)), key))
     return {key: _in_order(fields[key], is_labels=key == "matchLabels") for key in ordered}
+
+
+Amounts: TypeAlias = Mapping[str, Quantity]
+
+
+def read_amounts(amounts: object) -> Amounts:
+    """Read a map of resources to quantities."""
+    given = cast("dict[str, Any]", amounts or {})
+    return {resource: parse_quantity(str(amount)) for resource, amount in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,24 +42,21 @@ from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
 from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, kept_clusters, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
-from clusterspace.fleet.propagation.scheduler.candidates import KnownClusters, has_new_traits
-from clusterspace.fleet.propagation.templates import is_older
+from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, has_new_traits
+from clusterspace.fleet.propagation.templates import TemplateStates, is_older
 from clusterspace.fleet.propagation.works.rendering import (
-    Outline,
-    find_orphans,
-    is_free_for,
-    outline_for_binding,
-    plan_works,
-)
-from clusterspace.fleet.propagation.works.revisions import TemplateStates
-from clusterspace.fleet.propagation.works.writing import (
     OVERRIDE_FAILED,
     STAYS_HOME,
     SYNC_FAILED,
     WORK_INDEXES,
     Failure,
     KnownWorks,
+    Outline,
     WorkWriter,
+    find_orphans,
+    is_free_for,
+    outline_for_binding,
+    plan_works,
 )
 from clusterspace.kube.conditions import FALSE, Condition, remove_condition, set_condition
 from clusterspace.kube.objects import (

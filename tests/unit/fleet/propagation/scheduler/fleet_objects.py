@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterspace.apis import stamps
-from clusterspace.fleet.propagation.scheduler.candidates import Candidate, candidate_of
 from clusterspace.fleet.propagation.scheduler.decisions import Decision, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import applied_text
+from clusterspace.fleet.propagation.scheduler.filters import Candidate, candidate_of
 from clusterspace.kube.objects import Object
 
 DIVIDED: Object = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}

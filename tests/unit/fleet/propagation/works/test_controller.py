@@ -6,8 +6,8 @@ from tests.unit.fleet.propagation.works.work_objects import binding, work
 
 from clusterspace.controllers.controller import Request, more_than_status_changed
 from clusterspace.controllers.informers import Update
-from clusterspace.fleet.propagation.scheduler.candidates import has_new_traits
-from clusterspace.fleet.propagation.statuses.controller import binding_of_reporting
+from clusterspace.fleet.propagation.scheduler.filters import has_new_traits
+from clusterspace.fleet.propagation.statuses import binding_of_reporting
 from clusterspace.fleet.propagation.works.controller import (
     binding_of_strayed,
     by_cluster,

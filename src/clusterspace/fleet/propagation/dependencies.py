@@ -1,0 +1,379 @@
+"""What a template needs goes where it goes: its dependencies get bindings of their own.
+
+    parent      propagateDeps, the chosen clusters, and in an annotation what the template needs
+    attached    the binding of one of those: `requiredBy` names its parents and their clusters
+
+An attached binding that also follows a policy of its own keeps both. A binding that nobody
+requires any more keeps no cluster by it; what its own policy placed stays.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final, cast
+
+import msgspec
+
+from clusterspace.apis import stamps
+from clusterspace.apis.bindings import (
+    RESOURCE_BINDINGS,
+    clusters_of,
+    conflict_resolution_of,
+    placement_of,
+    preserves_resources,
+    propagates_dependencies,
+    reference_to,
+    requirers_of,
+    template_of,
+)
+from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_in
+from clusterspace.apis.policies import ABORT, OVERWRITE
+from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    request_for,
+)
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.errors import AlreadyExists
+from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding, permanent_id
+from clusterspace.fleet.propagation.templates import (
+    TemplateInformers,
+    users_part,
+    why_not_carried_here,
+)
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    finalizers_of,
+    find_at,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_finalizer,
+    with_metadata,
+    with_value,
+    without_finalizer,
+    without_value,
+)
+from clusterspace.kube.resources import GroupResource, GroupVersionKind
+
+BEHIND_SECONDS: Final = 0.5
+"""How long to wait for a cache that is not complete yet, or that the hub has shown to be behind."""
+
+RECHECK_SECONDS: Final = 30.0
+_CONFLICT: Final = "DependencyPolicyConflict"
+
+
+class DependencyDistributor(Reconciler):
+    """Attaches bindings of dependencies to the bindings that require them."""
+
+    name = "dependencies"
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, events: EventRecorder, *, random: Random
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._random = random
+        self._templates = caches.shared(TemplateInformers)
+        self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=BINDING_INDEXES)
+
+    def watches(self) -> Iterable[Watch]:
+        """Return the bindings, and the templates that may be somebody's dependencies."""
+        yield Watch(self._bindings, to=parents_concerned)
+        yield Watch(self._templates, to=self.parents_needing)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring the bindings that one binding requires to where they should be."""
+        # A dependency that is not in a cache yet would look as if it did not exist.
+        if not self._templates.has_synced:
+            return RequeueAfter(BEHIND_SECONDS)
+        parent = self._bindings.cache.find(request.key)
+        if parent is not None and why_not_carried_here(self._templates, parent):
+            # Its template is somebody else's, and so is what that needs; what is attached stays.
+            return Done()
+        if parent is None or is_being_deleted(parent) or not propagates_dependencies(parent):
+            return await self._release(request, parent)
+        if not clusters_of(parent) and not _has_finalizer(parent):
+            return Done()  # not scheduled yet: nobody knows where anything is needed
+        about = template_of(parent)
+        template = self._templates.find(about.group_version_kind, about.namespace, about.name)
+        if template is None or uid_of(template) != about.uid:
+            return RequeueAfter(RECHECK_SECONDS)  # its binding goes with it, or it cannot be seen
+        needed = dependencies_in(template)
+        if not await self._detach_all_but(needed, parent, template):
+            return RequeueAfter(BEHIND_SECONDS)
+        # The finalizer and the list come before anything is attached: a parent that goes right
+        # after this is held until what it required is detached.
+        place = resource_path_of(RESOURCE_BINDINGS, parent)
+        parent = await commit(self._hub, place, parent, parent_with(parent, needed))
+        for dependency in needed:
+            await self._attach(dependency, parent)
+        return Done()
+
+    async def _attach(self, dependency: Dependency, parent: Object) -> None:
+        """Make or complete the binding of a dependency; one that is not there is waited for."""
+        kind = GroupVersionKind.of(dependency.api_version, dependency.kind)
+        template = self._templates.find(kind, dependency.namespace, dependency.name)
+        if template is None or is_being_deleted(template):
+            return
+        place = binding_place(template)
+        current = self._bindings.cache.find(place.key)
+        if current is None:
+            empty = new_binding(template, permanent_id(self._random))
+            desired = self._as_required(attached(empty, template, parent), parent)
+            try:
+                await self._hub.create(place.collection, desired)
+            except AlreadyExists:
+                current = await self._hub.get(place)  # our cache did not know of it yet
+            else:
+                return
+        if is_being_deleted(current) or not is_own(current, template):
+            return  # when it is gone, its deletion wakes us for this parent
+        # Several parents may require the same dependency, and are reconciled at the same time. All
+        # of them write `requiredBy`; whoever planned on an old list gets a Conflict, and adds
+        # itself to the new one at the next attempt. No entry of another parent is ever lost.
+        desired = self._as_required(attached(current, template, parent), parent)
+        await commit(self._hub, place, current, desired)
+
+    def _as_required(self, binding: Object, parent: Object) -> Object:
+        others = (
+            self._bindings.cache.find(key_of(each.namespace, each.name))
+            for each in requirers_of(binding)
+            if (each.namespace, each.name) != (namespace_of(parent), name_of(parent))
+        )
+        parents = [parent, *(each for each in others if each is not None)]
+        if conflicts := disagreements(parents):
+            fields = " and ".join(conflicts)
+            message = f"Bindings that require {name_of(binding)} disagree on {fields}"
+            self._events.record(parent, _CONFLICT, message, is_warning=True)
+        return as_required(binding, parents)
+
+    async def _detach_all_but(
+        self, needed: Iterable[Dependency], parent: Object, template: Object
+    ) -> bool:
+        """Detach what is no longer needed; False when our caches turn out to be behind."""
+        kept = {(each.kind, each.namespace, each.name) for each in needed}
+        key = key_of(namespace_of(parent), name_of(parent))
+        orphans: list[Object] = []
+        for each in self._bindings.cache.objects_at(BY_REQUIRER, key):
+            about = template_of(each)
+            if (about.kind, about.namespace, about.name) not in kept:
+                orphans.append(each)
+        if not orphans:
+            return True
+        # By the template in our cache these are not needed. It may be an old one.
+        resource = self._templates.find_resource(template_of(parent).group_version_kind)
+        live = (
+            None if resource is None else await self._hub.find(resource_path_of(resource, template))
+        )
+        if live is None or dependencies_in(live) != tuple(needed):
+            return False
+        for orphan in orphans:
+            await self._detach(orphan, namespace_of(parent), name_of(parent))
+        return True
+
+    async def _release(self, request: Request, parent: Object | None) -> Result:
+        """Detach everything a binding required, then let the binding go."""
+        orphans = self._bindings.cache.objects_at(BY_REQUIRER, request.key)
+        if orphans:
+            # A parent that is missing from the cache may only not be there yet. Detaching takes
+            # objects away from clusters, so the hub itself has to say that it requires nothing.
+            live = await self._hub.find(
+                ResourcePath(RESOURCE_BINDINGS, request.namespace, request.name)
+            )
+            if live is not None and not is_being_deleted(live) and propagates_dependencies(live):
+                return RequeueAfter(BEHIND_SECONDS)
+        for orphan in orphans:
+            await self._detach(orphan, request.namespace, request.name)
+        # Last: as long as anything is attached, the parent stays and says what that was. Killed
+        # before this, the next process finds it by its finalizer and goes on.
+        if parent is not None and _has_finalizer(parent):
+            place = resource_path_of(RESOURCE_BINDINGS, parent)
+            await commit(self._hub, place, parent, parent_without(parent))
+        return Done()
+
+    async def _detach(self, binding: Object, namespace: str, name: str) -> None:
+        left = detached(binding, namespace, name)
+        keys = (key_of(each.namespace, each.name) for each in requirers_of(left))
+        parents = [each for key in keys if (each := self._bindings.cache.find(key)) is not None]
+        desired = as_required(left, parents)
+        await commit(self._hub, resource_path_of(RESOURCE_BINDINGS, binding), binding, desired)
+
+    def parents_needing(self, update: Update) -> Iterable[Request]:
+        """Map a template that came, changed or went to the bindings that need it."""
+        kind = DEPENDENCY_KINDS.get(update.resource.group_resource)
+        if kind is None:
+            return ()
+        namespace, _, name = update.key.rpartition("/")
+        word = dependency_word(kind, namespace, name)
+        parents = self._bindings.cache.keys_at(BY_DEPENDENCY, word)
+        if not parents:
+            return ()
+        before, after = update.decode_before(), update.decode_after()
+        if before is not None and after is not None and users_part(before) == users_part(after):
+            return ()
+        return [request_for(key) for key in parents]
+
+
+def parents_concerned(update: Update) -> Iterable[Request]:
+    """Map a binding to itself, and to the bindings that require it."""
+    before, after = update.decode_before(), update.decode_after()
+    binding = after or before or {}
+    if before is not None and after is not None:
+        may_require = propagates_dependencies(before) or propagates_dependencies(after)
+        if not may_require and not _has_finalizer(after):
+            return ()
+        was = before.get("spec"), finalizers_of(before), is_being_deleted(before)
+        is_now = after.get("spec"), finalizers_of(after), is_being_deleted(after)
+        return () if was == is_now else (request_for(update.key),)
+    requirers = [Request(each.name, each.namespace) for each in requirers_of(binding)]
+    is_parent = propagates_dependencies(binding) or _has_finalizer(binding)
+    return [*requirers, *((request_for(update.key),) if is_parent else ())]
+
+
+def _has_finalizer(binding: Object) -> bool:
+    return stamps.DEPENDENCIES_FINALIZER in finalizers_of(binding)
+
+
+# -- what a binding requires, and by whom another is required ----------------------------------
+
+
+BY_DEPENDENCY: Final = "dependency"
+BY_REQUIRER: Final = "requirer"
+
+DEPENDENCY_KINDS: Final = {
+    GroupResource("", "configmaps"): "ConfigMap",
+    GroupResource("", "persistentvolumeclaims"): "PersistentVolumeClaim",
+    GroupResource("", "secrets"): "Secret",
+    GroupResource("", "serviceaccounts"): "ServiceAccount",
+}
+"""What the templates we know can need."""
+
+
+def parent_with(parent: Object, needed: Iterable[Dependency]) -> Object:
+    """Return a parent that says what it needs, held until that is let go of."""
+    written = msgspec.json.encode([each.written() for each in needed]).decode()
+    noted = {**annotations_of(parent), stamps.BINDING_DEPENDENCIES: written}
+    return with_finalizer(with_metadata(parent, annotations=noted), stamps.DEPENDENCIES_FINALIZER)
+
+
+def parent_without(parent: Object) -> Object:
+    """Return a parent that needs nothing, and need not be held."""
+    released = without_finalizer(parent, stamps.DEPENDENCIES_FINALIZER)
+    annotations = annotations_of(parent)
+    if stamps.BINDING_DEPENDENCIES not in annotations:
+        return released
+    kept = {key: each for key, each in annotations.items() if key != stamps.BINDING_DEPENDENCIES}
+    return with_metadata(released, annotations=kept or None)
+
+
+def attached(binding: Object, dependency: Object, parent: Object) -> Object:
+    """Return the binding of a dependency, required by a parent on the parent's clusters."""
+    namespace, name = namespace_of(parent), name_of(parent)
+    entry = {"namespace": namespace, "name": name, "clusters": find_at(parent, "spec", "clusters")}
+    entries = [
+        *_entries_but(binding, namespace, name),
+        {key: value for key, value in entry.items() if value},
+    ]
+    entries.sort(key=lambda each: (str(each.get("namespace") or ""), str(each.get("name"))))
+    label = stamps.depended_by_label(namespace, name)
+    labels = {**labels_of(binding), label: labels_of(parent).get(stamps.BINDING_ID, "")}
+    required = with_value(with_metadata(binding, labels=labels), entries, "spec", "requiredBy")
+    return with_value(required, reference_to(dependency), "spec", "resource")
+
+
+def detached(binding: Object, namespace: str, name: str) -> Object:
+    """Return the binding of a dependency without a parent that no longer requires it."""
+    label = stamps.depended_by_label(namespace, name)
+    labels = {key: each for key, each in labels_of(binding).items() if key != label}
+    kept = _entries_but(binding, namespace, name)
+    unlabelled = with_metadata(binding, labels=labels or None)
+    if kept:
+        return with_value(unlabelled, kept, "spec", "requiredBy")
+    return without_value(unlabelled, "spec", "requiredBy")
+
+
+def as_required(binding: Object, parents: Iterable[Object]) -> Object:
+    """Return the binding of a dependency on the terms of its parents.
+
+    Overwriting wins over aborting, and preserving over deleting.
+
+    One that follows a policy of its own is as that policy says.
+    """
+    if placement_of(binding) is not None:
+        return binding
+    known = list(parents)
+    if not known:
+        plain = with_value(binding, ABORT, "spec", "conflictResolution")
+        return without_value(plain, "spec", "preserveResourcesOnDeletion")
+    overwrites = any(conflict_resolution_of(each) == OVERWRITE for each in known)
+    preserves = any(preserves_resources(each) for each in known)
+    resolved = with_value(binding, OVERWRITE if overwrites else ABORT, "spec", "conflictResolution")
+    return with_value(resolved, preserves, "spec", "preserveResourcesOnDeletion")
+
+
+def disagreements(parents: Iterable[Object]) -> tuple[str, ...]:
+    """Return the fields on which parents of one dependency do not agree."""
+    known = list(parents)
+    terms = {
+        "conflictResolution": {conflict_resolution_of(each) for each in known},
+        "preserveResourcesOnDeletion": {preserves_resources(each) for each in known},
+    }
+    return tuple(field for field, values in terms.items() if len(values) > 1)
+
+
+def dependency_word(kind: str, namespace: str, name: str) -> str:
+    """Return the word under which parents that need an object are found."""
+    return f"{kind} {namespace}/{name}"
+
+
+def needed_by(parent: Object) -> tuple[Dependency, ...]:
+    """Read what a parent says it needs; what cannot be read counts as nothing."""
+    text = annotations_of(parent).get(stamps.BINDING_DEPENDENCIES) or "[]"
+    try:
+        listed = msgspec.json.decode(text.encode(), type=list[dict[str, Any]])
+    except msgspec.DecodeError:
+        return ()  # our next look at the parent writes it anew
+    return tuple(
+        Dependency(
+            kind=str(each.get("kind")),
+            namespace=str(each.get("namespace") or ""),
+            name=str(each.get("name")),
+            api_version=str(each.get("apiVersion")),
+        )
+        for each in listed
+        if each.get("name")
+    )
+
+
+def by_dependency(parent: Object) -> Iterable[str]:
+    """Index parents by what they need."""
+    return [dependency_word(each.kind, each.namespace, each.name) for each in needed_by(parent)]
+
+
+def by_requirer(binding: Object) -> Iterable[str]:
+    """Index bindings of dependencies by the parents that require them."""
+    return [f"{each.namespace}/{each.name}" for each in requirers_of(binding)]
+
+
+BINDING_INDEXES: Final = {BY_DEPENDENCY: by_dependency, BY_REQUIRER: by_requirer}
+
+
+def _entries_but(binding: Object, namespace: str, name: str) -> list[Object]:
+    """Return the entries of `requiredBy` for all parents but one."""
+    entries = cast("list[Object]", find_at(binding, "spec", "requiredBy") or [])
+    return [
+        each
+        for each in entries
+        if (each.get("namespace", ""), each.get("name")) != (namespace, name)
+    ]

@@ -1,0 +1,347 @@
+"""Template to policy to binding: every template follows the policy that claims it.
+
+    free ──a policy selects it──> claimed ──> bound        two writes; killed between them, the
+      ^                                         │          next attempt finds a template without
+      └── unmarked <── binding unmarked <───────┘          its binding, and creates it
+          the policy goes, or no longer selects it
+
+Nothing is written when nothing changed. A claim ends only after a live read of its policy, and
+ending it removes marks alone: what is placed stays placed.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+from clusterspace.apis.bindings import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    reference_to,
+    template_of,
+)
+from clusterspace.apis.fleet_placements import is_placed, parent_of
+from clusterspace.apis.interpreter.replicas import replicas_in
+from clusterspace.apis.policies import (
+    CLUSTER_OVERRIDE_POLICIES,
+    CLUSTER_PROPAGATION_POLICIES,
+    OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES,
+)
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+)
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.errors import AlreadyExists
+from clusterspace.fleet.propagation.bindings import (
+    Policy,
+    PolicyIndex,
+    binding_place,
+    claim_of,
+    is_marked,
+    is_own,
+    new_binding,
+    permanent_id,
+    policy_place,
+    read_policy,
+    with_claim,
+    with_owner,
+    without_claim,
+)
+from clusterspace.fleet.propagation.templates import (
+    TemplateInformers,
+    TemplateRequest,
+    is_template,
+    template_request,
+    users_part,
+)
+from clusterspace.kube.objects import Object, is_being_deleted, namespace_of, uid_of
+
+BEHIND_SECONDS: Final = 1.0
+"""How long to wait for a cache that the hub has just shown to be behind."""
+
+OWN_MARKS_SECONDS: Final = 1.0
+"""When marks changed it was most likely us; by then the binding we made is in the cache, too."""
+
+_APPLIED: Final = "ApplyPolicySucceed"
+_FAILED: Final = "ApplyPolicyFailed"
+
+
+class Detector(Reconciler):
+    """Claims templates for policies, and keeps one binding for each."""
+
+    name = "detector"
+    workers = 16
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, events: EventRecorder, *, random: Random
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._random = random
+        self._templates = caches.shared(TemplateInformers)
+        self._policies = caches.informer(PROPAGATION_POLICIES)
+        self._cluster_policies = caches.informer(CLUSTER_PROPAGATION_POLICIES)
+        self._overrides = caches.informer(OVERRIDE_POLICIES)
+        self._cluster_overrides = caches.informer(CLUSTER_OVERRIDE_POLICIES)
+        self._bindings = caches.informer(RESOURCE_BINDINGS)
+        self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
+        self._index = PolicyIndex()
+        self._edited: set[TemplateRequest] = set()
+        """Templates whose users wrote something that is not in their binding yet.
+
+        It begins with every template there is, because to a new process each one is new: what a
+        process that was killed had in here is in here again.
+        """
+
+    def watches(self) -> Iterable[Watch]:
+        """Return the watches after which a template is looked at again."""
+        for policies in (self._policies, self._cluster_policies):
+            yield Watch(policies, to=self.templates_of_policy)
+        for overrides in (self._overrides, self._cluster_overrides):
+            yield Watch(overrides, to=self.templates_awaiting)
+        for bindings in (self._bindings, self._cluster_bindings):
+            yield Watch(bindings, to=self.template_of_deleted)
+        yield Watch(self._templates, to=self.edited_template)
+        yield Watch(self._templates, to=remarked_template, settle_seconds=OWN_MARKS_SECONDS)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Bring one template, its marks and its binding to where they should be."""
+        if not isinstance(request, TemplateRequest):
+            raise TypeError(f"{request} is no request for a template")
+        is_edited = request in self._edited
+        # Taken out before the work, not after: an edit that arrives during it counts as new.
+        self._edited.discard(request)
+        is_done = False
+        try:
+            result = await self._follow_policy(request, is_edited=is_edited)
+            is_done = isinstance(result, Done)
+            return result
+        finally:
+            if is_edited and not is_done:
+                self._edited.add(request)
+
+    async def _follow_policy(self, request: TemplateRequest, *, is_edited: bool) -> Result:
+        template = self._templates.find_at(request.place)
+        if template is None or is_being_deleted(template) or not is_template(template):
+            return Done()
+        is_namespaced = bool(request.namespace)
+        bindings = self._bindings if is_namespaced else self._cluster_bindings
+        binding = bindings.cache.find(binding_place(template).key)
+
+        # The binding remembers the claim of a template whose marks somebody replaced, as
+        # `kubectl replace` does with a file that has none.
+        claim = claim_of(template)
+        if claim is None and binding is not None and is_own(binding, template):
+            claim = claim_of(binding)
+        policy = self._index.choose(template, claim)
+        is_kept = policy is not None and claim is not None and policy.key == claim.key
+        if claim is not None and not is_kept:
+            # The cache may lag behind the hub: a policy that is missing there may just not have
+            # arrived yet. Ending a claim by mistake would unmark everything that is placed.
+            live = await self._hub.find(policy_place(claim))
+            if live is not None and read_policy(live).keeps(template):
+                return RequeueAfter(BEHIND_SECONDS)
+        if policy is None:
+            return await self._release(request, template, binding)
+
+        if not is_kept:
+            namespace = policy.claim.namespace
+            overrides = (self._overrides if namespace else self._cluster_overrides).cache
+            for name in policy.awaited_overrides:
+                if (f"{namespace}/{name}" if namespace else name) not in overrides:
+                    self._warn(template, policy, f"waits for the override policy {name}")
+                    return Done()
+        # By the version in our cache: when users, or the statuses of members, changed the template
+        # since, this is a Conflict, and the next attempt claims what they wrote.
+        claimed = with_claim(template, policy.claim)
+        template = await commit(self._hub, request.place, template, claimed)
+        # Killed here, the template is claimed and has no binding. The next process takes every
+        # template for edited, and so comes past this point even if the policy is lazy.
+        if not policy.is_lazy or is_edited:
+            await self._bind(template, policy, binding, takes_version=is_edited)
+        return Done()
+
+    async def _bind(
+        self, template: Object, policy: Policy, binding: Object | None, *, takes_version: bool
+    ) -> None:
+        """Create the binding of a claimed template, or bring it up to date."""
+        place = binding_place(template)
+        if binding is None:
+            empty = new_binding(template, permanent_id(self._random))
+            desired = bound(empty, template, policy, takes_version=True)
+            try:
+                # The name is made of the template's, so whoever creates it twice meets the first.
+                await self._hub.create(place.collection, desired)
+            except AlreadyExists:
+                # Our cache did not know of it yet; it may be ours, of before a restart.
+                binding = await self._hub.get(place)
+            else:
+                self._report(template, policy)
+                return
+        if is_being_deleted(binding) or not is_own(binding, template):
+            # When it is gone at last, its deletion wakes us for this template.
+            owner = f"{place} is another object's, which must go first"
+            if is_placed(binding):
+                owner = f"ClusterResourcePlacement {parent_of(binding)} places it"
+            self._warn(template, policy, owner)
+            return
+        desired = bound(binding, template, policy, takes_version=takes_version)
+        written = await commit(self._hub, place, binding, desired)
+        if written is not desired:
+            self._report(template, policy)
+
+    async def _release(
+        self, request: TemplateRequest, template: Object, binding: Object | None
+    ) -> Result:
+        """Remove the marks of a template that no policy selects any more."""
+        is_bound = binding is not None and is_own(binding, template) and is_marked(binding)
+        if not is_marked(template) and not is_bound:
+            return Done()
+        # The binding first, so that nobody acts on it any more. Killed between the two writes,
+        # the marks that are left on the template bring us back here.
+        place = binding_place(template)
+        live = await self._hub.find(place)
+        if live is not None and is_own(live, template) and is_marked(live):
+            await commit(self._hub, place, live, without_claim(live))
+        if is_marked(template):
+            await commit(self._hub, request.place, template, without_claim(template))
+        return Done()
+
+    def templates_of_policy(self, update: Update) -> Iterable[Request]:
+        """Map a policy to the templates that follow it, and to those it selects."""
+        before, after = update.decode_before(), update.decode_after()
+        policy = None if after is None else read_policy(after)
+        if policy is None:
+            self._index.remove(update.key)
+        else:
+            self._index.put(policy)
+        if before is not None and read_policy(before) == policy:
+            return ()
+        return {*self._templates.claimed_by(update.key), *self._selected_by(policy)}
+
+    def templates_awaiting(self, update: Update) -> Iterable[Request]:
+        """Map an override policy that is new to the templates whose policy waited for it."""
+        after = update.decode_after()
+        if after is None or update.before is not None:
+            return ()
+        name, namespace = update.key.rpartition("/")[2], namespace_of(after)
+        waiting = [
+            policy
+            for policy in self._index
+            if name in policy.awaited_overrides and policy.claim.namespace == namespace
+        ]
+        return {request for policy in waiting for request in self._selected_by(policy)}
+
+    def template_of_deleted(self, update: Update) -> Iterable[Request]:
+        """Map a binding that is gone to its template, which may have to get a new one."""
+        before = update.decode_before()
+        if not update.is_deletion or before is None:
+            return ()
+        template = template_of(before)
+        resource = self._templates.find_resource(template.group_version_kind)
+        if resource is None:
+            return ()
+        request = TemplateRequest(
+            name=template.name, namespace=template.namespace, resource=resource
+        )
+        self._edited.add(request)
+        return (request,)
+
+    def edited_template(self, update: Update) -> Iterable[Request]:
+        """Map a template to itself when its users wrote something; it is remembered as edited."""
+        if update.is_deletion:
+            return ()  # its binding goes with it: it owns it
+        before, after = update.decode_before(), update.decode_after() or {}
+        if before is not None and users_part(before) == users_part(after):
+            return ()
+        request = template_request(update.resource, update.key)
+        self._edited.add(request)
+        return (request,)
+
+    def _selected_by(self, policy: Policy | None) -> Iterable[TemplateRequest]:
+        if policy is None or policy.is_leaving:
+            return ()
+        return [
+            request
+            for selector in policy.selectors
+            for request in self._templates.selected_by(selector, policy.claim.namespace)
+        ]
+
+    def _report(self, template: Object, policy: Policy) -> None:
+        self._events.record(template, _APPLIED, f"Apply policy({policy.key}) succeed")
+
+    def _warn(self, template: Object, policy: Policy, reason: str) -> None:
+        message = f"Apply policy({policy.key}) failed: {reason}"
+        self._events.record(template, _FAILED, message, is_warning=True)
+
+
+def remarked_template(update: Update) -> Iterable[Request]:
+    """Map a template to itself when its marks changed."""
+    before, after = update.decode_before(), update.decode_after()
+    if before is None or after is None or claim_of(before) == claim_of(after):
+        return ()
+    return (template_request(update.resource, update.key),)
+
+
+# -- what a policy says in the binding of a template -------------------------------------------
+
+# A binding has several writers. The detector's fields are the claim, the template and what the
+# policy says; the chosen clusters, the dependents and the statuses are never touched here.
+
+
+_POLICY_FIELDS: Final = (
+    "conflictResolution",
+    "failover",
+    "placement",
+    "preserveResourcesOnDeletion",
+    "propagateDeps",
+    "schedulerName",
+)
+"""What a binding takes over from its policy as it is."""
+
+_DETECTORS_FIELDS: Final = frozenset(
+    {*_POLICY_FIELDS, "replicas", "replicaRequirements", "suspension", "resource"}
+)
+
+_SCHEDULING: Final = "scheduling"
+"""The one part of a suspension that is the binding's own."""
+
+
+def bound(binding: Object, template: Object, policy: Policy, *, takes_version: bool) -> Object:
+    """Return the binding as it is to be while its template follows a policy.
+
+    Every new version of a binding is looked at by all who work on it. So it takes the template's
+    version only when users changed the template, and not when its status moved.
+    """
+    claimed = with_claim(with_owner(binding, template), policy.claim)
+    spec: Object = claimed.get("spec") or {}
+    ours: dict[str, Any] = {key: policy.spec.get(key) for key in _POLICY_FIELDS}
+    ours["placement"] = ours["placement"] or {}
+    ours["propagateDeps"] = True if ours["propagateDeps"] else None
+
+    replicas = replicas_in(template)
+    if replicas is not None:
+        ours["replicas"] = replicas.count or None
+        ours["replicaRequirements"] = replicas.requirements
+
+    suspension: Object = spec.get("suspension") or {}
+    kept = {_SCHEDULING: suspension[_SCHEDULING]} if _SCHEDULING in suspension else {}
+    ours["suspension"] = {**(policy.spec.get("suspension") or {}), **kept} or None
+
+    reference = reference_to(template)
+    known = template_of(binding)
+    is_same = known.uid == uid_of(template) and bool(known.resource_version)
+    if is_same and not takes_version:
+        reference = {**reference, "resourceVersion": known.resource_version}
+    ours["resource"] = reference
+
+    others = {key: value for key, value in spec.items() if key not in _DETECTORS_FIELDS}
+    return {**claimed, "spec": {**others, **{k: v for k, v in ours.items() if v is not None}}}

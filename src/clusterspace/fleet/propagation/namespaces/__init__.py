@@ -1,4 +1,0 @@
-"""Every namespace of the hub, on every cluster.
-
-controller.py   NamespaceWorks: one Work per namespace and cluster
-"""
