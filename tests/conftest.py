@@ -20,6 +20,7 @@ import hypothesis
 import pytest
 import pytest_asyncio.plugin
 import structlog
+import uvloop
 
 from clusterspace.roots.processes import LIFELINE
 
@@ -33,17 +34,24 @@ hypothesis.settings.load_profile("default")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Programs written in Go, kubectl and kube-apiserver, have memory enough for the time they run.
+os.environ.setdefault("GOGC", "400")
+
 _errors: list[str] = []
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Have the garbage collector look at tests, and not at the thousands that wait their turn."""
+    """Have the garbage collector look at tests, and not at the thousands that wait their turn.
+
+    Nor often: a test is over before most of what it made could be garbage.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         gc.enable()
 
 
@@ -111,10 +119,10 @@ def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class _WatchedRunner:
-    """Ends like every asyncio.Runner, and says which tasks it had to cancel."""
+    """Runs the loop of the product, and says at its end which tasks it had to cancel."""
 
     def __init__(self, **options: Any) -> None:
-        self._runner = asyncio.Runner(**options)
+        self._runner = asyncio.Runner(**{**options, "loop_factory": uvloop.new_event_loop})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)

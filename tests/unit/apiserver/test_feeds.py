@@ -7,7 +7,7 @@ import msgspec
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.feeds import SLOW_BYTES, Feeds, Watcher
+from clusterspace.apiserver.feeds import JSON_FRAMING, SLOW_BYTES, Feeds, Watcher
 from clusterspace.apiserver.http.messages import Stream
 from clusterspace.apiserver.options import ListOptions, select
 from clusterspace.apiserver.store.interface import KeyValue, Revision
@@ -42,6 +42,7 @@ class CountingStyle:
     """Plain objects, and how often one was rendered."""
 
     key: Hashable = "plain"
+    framing = JSON_FRAMING
 
     def __init__(self) -> None:
         self.rendered = 0
