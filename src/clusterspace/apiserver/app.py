@@ -171,6 +171,8 @@ class HubApp:
             "resource" if info.name else "namespace" if info.namespace else "cluster",
         )
         _require_method(info, served)
+        if served.deprecation:
+            context.warn(served.deprecation)
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else context.header("accept")
         choose = negotiate_stream if info.verb == "watch" else negotiate

@@ -121,6 +121,8 @@ class Served:
     """Says why a field selector may not name a field; empty when it may."""
     scale: ScalePaths | None = None
     storage_version_hash: str = ""
+    deprecation: str = ""
+    """What those who use this version are warned of."""
     returns_deleted: bool = False
     """Whether a delete answers with the object instead of a Status."""
 

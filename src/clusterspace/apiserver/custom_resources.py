@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
@@ -261,10 +262,13 @@ def resource_of(definition: Definition, version: DefinedVersion) -> Served:
             stored_version=GroupVersion(group, definition.storage_version).api_version,
             bare_items=False,
             conversion=_conversion(definition, version),
+            renew=_renewal(version),
+            renewed_upto=definition.revision,
         ),
         printer=find_fleet_printer(info.group, info.kind) or printer_of(version.columns),
         storage=GroupResource(group, info.plural),
         is_custom=True,
+        deprecation=definition.warning_about(version),
         fields=fields,
         refuse_field=refuse_field,
         scale=scale_paths,
@@ -279,6 +283,21 @@ def _field_text(path: JsonPath, kube_object: Object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+def _renewal(version: DefinedVersion) -> Callable[[Object], Object]:
+    """Return how an object that was stored before the definition changed is read now.
+
+    With today's defaults, and without fields that are no longer defined; it is stored like that
+    when somebody writes it next.
+    """
+    schema = Schema(version.raw_schema)
+
+    def renew(stored: Object) -> Object:
+        known = prune(stored, schema, is_resource_root=True).value
+        return cast("Object", apply_defaults(known, schema))
+
+    return renew
 
 
 def _conversion(definition: Definition, version: DefinedVersion) -> Conversion | None:

@@ -7,7 +7,7 @@ Every pass starts from what is stored and does what is missing, so a crash anywh
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import structlog
@@ -54,6 +54,13 @@ class _Made:
 
     definition: Definition
     resources: tuple[Served, ...]
+
+    def served_from(self, revision: int) -> "_Made":
+        """Return the same, for objects up to a revision being stored as they were before."""
+        resources = (
+            replace(each, form=replace(each.form, renewed_upto=revision)) for each in self.resources
+        )
+        return _Made(self.definition, tuple(resources))
 
 
 class CustomResourceController:
@@ -182,6 +189,13 @@ class CustomResourceController:
         made = await self._run(make_all)
         gone = self._prefixes(self._made) - self._prefixes(made)
         if made != self._made:
+            if before:
+                # Objects that were written since the definition was are as it was before. After a
+                # start there are none: nothing is written before the definitions are served.
+                now = self._hub.store.current_revision
+                for name, each in made.items():
+                    if each is not before.get(name):
+                        made[name] = each.served_from(now)
             self._made = made
             self._hub.catalog.replace_custom(
                 each for kept in made.values() for each in kept.resources

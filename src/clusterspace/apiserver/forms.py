@@ -11,7 +11,7 @@ Serving another version of a custom resource swaps the head; a list of built-in 
 items carry no kind, uses a shorter one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,6 +68,21 @@ class Form:
     bare_items: bool
     conversion: Conversion | None = None
     """How to get from one shape to the other, for the few kinds that have two."""
+    renew: Callable[[Object], Object] | None = None
+    """Brings an object that was stored under another schema into the form of this one."""
+    renewed_upto: int = 0
+    """The last revision at which objects may have been stored under another schema."""
+
+    def is_spliced(self, entry: KeyValue) -> bool:
+        """Whether the stored bytes are what is served, but for their head.
+
+        Custom objects are stored with the defaults of their day, by a storage version of their day.
+        Those that were written since the definition last changed are as it wants them.
+        """
+        if self.conversion is not None:
+            return False
+        is_old = entry.mod_revision <= self.renewed_upto
+        return self.renew is None or (not is_old and entry.value.startswith(self.stored_head))
 
     @classmethod
     def of(
@@ -78,6 +93,8 @@ class Form:
         stored_version: str,
         bare_items: bool,
         conversion: Conversion | None = None,
+        renew: Callable[[Object], Object] | None = None,
+        renewed_upto: int = 0,
     ) -> "Form":
         """Build the form of a kind served as `api_version` and stored as `stored_version`."""
         head = _head(kind, api_version)
@@ -90,6 +107,8 @@ class Form:
             item_head=item_head + _RV,
             bare_items=bare_items,
             conversion=conversion,
+            renew=renew,
+            renewed_upto=renewed_upto,
         )
 
 
@@ -126,12 +145,14 @@ def decode_stored(entry: KeyValue, form: Form) -> Object:
     rest = {k: v for k, v in stored.items() if k not in _LEADING}
     if form.conversion is not None:
         return form.conversion.from_stored({"metadata": metadata, **rest})
-    return {"kind": form.kind, "apiVersion": form.api_version, "metadata": metadata, **rest}
+    head = {"kind": form.kind, "apiVersion": form.api_version}
+    shown: Object = {**head, "metadata": metadata, **rest}
+    return shown if form.renew is None or form.is_spliced(entry) else form.renew(shown)
 
 
 def object_bytes(entry: KeyValue, form: Form) -> bytes:
     """Return the answer to a GET, spliced."""
-    if form.conversion is not None:
+    if not form.is_spliced(entry):
         return encode(decode_stored(entry, form))
     return b"".join(_pieces(entry, form.head, form))
 
@@ -142,7 +163,7 @@ def item_pieces(entries: Iterable[KeyValue], form: Form) -> list[bytes]:
     for entry in entries:
         if pieces:
             pieces.append(b",")
-        if form.conversion is not None:
+        if not form.is_spliced(entry):
             pieces.append(encode(as_item(decode_stored(entry, form), form)))
         else:
             pieces.extend(_pieces(entry, form.item_head, form))

@@ -27,7 +27,6 @@ from clusterspace.builtins.wire_types import (
     Unreadable,
     WireType,
     WrongType,
-    json_type,
 )
 from clusterspace.errors import MalformedObject
 from clusterspace.kube.objects import Object
@@ -98,7 +97,7 @@ def _struct_reader(name: str) -> _Reader:
 
     def read(value: Any, dropped: list[str]) -> Object:
         if type(value) is not dict:
-            raise WrongType(json_type(value), wire_types.type_name(StructRef(name)))
+            raise WrongType(value, wire_types.type_name(StructRef(name)), "struct")
         if not fields:
             fields.update({key: _field_reader(field) for key, field in struct.fields.items()})
         normal: Object = {}
@@ -158,7 +157,7 @@ def _list_reader(list_type: ListOf) -> _Reader:
 
     def read(value: Any, dropped: list[str]) -> list[Any]:
         if type(value) is not list:
-            raise WrongType(json_type(value), wire_types.type_name(list_type))
+            raise WrongType(value, wire_types.type_name(list_type), "slice")
         elements = cast("list[Any]", value)
         return [zero if each is None else read_element(each, dropped) for each in elements]
 
@@ -172,7 +171,7 @@ def _map_reader(map_type: MapOf) -> _Reader:
 
     def read(value: Any, dropped: list[str]) -> Object:
         if type(value) is not dict:
-            raise WrongType(json_type(value), wire_types.type_name(map_type))
+            raise WrongType(value, wire_types.type_name(map_type), "map")
         entries = cast("Object", value).items()
         return {key: zero if each is None else read_value(each, dropped) for key, each in entries}
 
@@ -265,7 +264,7 @@ def read_metadata(value: Any) -> Object:
 
 def _read_struct(value: Any, name: str) -> Object:
     if type(value) is not dict:
-        raise WrongType(json_type(value), wire_types.type_name(StructRef(name)))
+        raise WrongType(value, wire_types.type_name(StructRef(name)), "struct")
     struct, normal = wire_types.struct_type(name), dict[str, Any]()
     for key, inner in cast("Object", value).items():
         field = struct.fields.get(key)
@@ -299,5 +298,7 @@ def _read(value: Any, wire_type: WireType) -> Any:
 
 def _of(value: Any, wanted: type, wire_type: WireType) -> Any:
     if type(value) is not wanted:
-        raise WrongType(json_type(value), wire_types.type_name(wire_type))
+        raise WrongType(
+            value, wire_types.type_name(wire_type), "slice" if wanted is list else "map"
+        )
     return value

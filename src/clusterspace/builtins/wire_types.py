@@ -184,10 +184,13 @@ ScalarReader: TypeAlias = Callable[[Any], Any]
 class WrongType(Exception):
     """A JSON value of a type that does not fit; `path` grows as the error climbs out."""
 
-    def __init__(self, found: str, wanted: str) -> None:
-        super().__init__(found, wanted)
-        self.found = found
+    def __init__(self, value: Any, wanted: str, form: str, *, found: str = "") -> None:
+        super().__init__(value, wanted)
+        self.value = value
+        self.found = found or json_type(value)
         self.wanted = wanted
+        self.form = form
+        """`struct`, `slice`, `map`, or the form of a scalar."""
         self.struct = ""
         self.path: list[str] = []
 
@@ -199,6 +202,39 @@ class WrongType(Exception):
     def __str__(self) -> str:
         place = f"Go struct field {self.struct}.{'.'.join(self.path)}" if self.path else "Go value"
         return f"json: cannot unmarshal {self.found} into {place} of type {self.wanted}"
+
+    def when_restored(self) -> str:
+        """Return the complaint about a strategic merge patch.
+
+        What such a patch makes is not read as JSON but put into structs value by value, which has
+        words of its own, and none for the place.
+        """
+        kind = _GO_KINDS[type(self.value)]
+        match self.form:
+            case "struct":
+                return f"cannot restore struct from: {kind}"
+            case "map" | "slice":
+                return f"cannot restore {self.form} from {kind}"
+            case "bytes":
+                return f"cannot restore slice from {kind}"
+            case "string" if kind == "int64":
+                return f"cannot convert int64 to {self.wanted}"
+            case "int32" | "int64" if kind == "float64":
+                return f"cannot convert float64 to {self.wanted}"
+            case "string" | "bool" | "int32" | "int64" | "float64":
+                return f"unrecognized type: {self.form}"
+            case _:  # those that read themselves
+                return f"json: cannot unmarshal {self.found} into Go value of type {self.wanted}"
+
+
+_GO_KINDS: Final[Mapping[type, str]] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    dict: "map",
+    list: "slice",
+}
 
 
 class Unreadable(Exception):
@@ -235,7 +271,7 @@ def _plain_reader(wanted: type) -> Callable[[Scalar], ScalarReader]:
         def read(value: Any) -> Any:
             if type(value) is wanted:
                 return value
-            raise WrongType(json_type(value), scalar.name)
+            raise WrongType(value, scalar.name, scalar.form)
 
         return read
 
@@ -250,8 +286,8 @@ def _int_reader(bits: int) -> Callable[[Scalar], ScalarReader]:
             if type(value) is int and lowest <= value <= highest:
                 return value
             if type(value) in (int, float):
-                raise WrongType(f"number {value}", scalar.name)
-            raise WrongType(json_type(value), scalar.name)
+                raise WrongType(value, scalar.name, scalar.form, found=f"number {value}")
+            raise WrongType(value, scalar.name, scalar.form)
 
         return read
 
@@ -261,7 +297,7 @@ def _int_reader(bits: int) -> Callable[[Scalar], ScalarReader]:
 def _float_reader(scalar: Scalar) -> ScalarReader:
     def read(value: Any) -> float:
         if type(value) not in (int, float):
-            raise WrongType(json_type(value), scalar.name)
+            raise WrongType(value, scalar.name, scalar.form)
         # A whole float is written without a fraction, as an integer is.
         return int(value) if value == int(value) else value
 
@@ -294,7 +330,7 @@ def _quantity_reader(_: Scalar) -> ScalarReader:
 def _bytes_reader(scalar: Scalar) -> ScalarReader:
     def read(value: Any) -> str:
         if type(value) is not str:
-            raise WrongType(json_type(value), scalar.name)
+            raise WrongType(value, scalar.name, scalar.form)
         text = value.replace("\n", "").replace("\r", "")
         try:
             return base64.b64encode(base64.b64decode(text, validate=True)).decode()
@@ -326,7 +362,7 @@ def _time_reader(
     def reader_for(scalar: Scalar) -> ScalarReader:
         def read(value: Any) -> str | None:
             if type(value) is not str:
-                raise WrongType(json_type(value), scalar.name)
+                raise WrongType(value, scalar.name, scalar.form)
             rest = value
             for piece, pattern in pieces:
                 found = re.match(pattern, rest)

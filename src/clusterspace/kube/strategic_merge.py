@@ -127,8 +127,8 @@ def _set_element_orders(present: Object, merged: Object, read: "_MapPatch", spot
             content = (each for each in change if not _acts_on_others(each))
             if not all(_identity(each, merge_key, place) in remaining for each in content):
                 problem = (
-                    f"The order in patch list:\n{_shown(change)}\n"
-                    f" doesn't match $setElementOrder list:\n{_shown(order)}\n"
+                    f"The order in patch list:\n{go_text(change)}\n"
+                    f" doesn't match $setElementOrder list:\n{go_text(order)}\n"
                 )
                 raise errors.UnmergeablePatch(problem, place=place)
         if not isinstance(merged.get(key), list):
@@ -168,7 +168,7 @@ def _merge_lists(present: list[Any], change: list[Any], spot: _Spot) -> list[Any
     if list in types:
         raise errors.InapplicablePatch("lists of lists are not supported", place=place)
     if len(types) != 1 or type(None) in types:
-        problem = f"list element types are not identical: {_shown([present, change])}"
+        problem = f"list element types are not identical: {go_text([present, change])}"
         raise errors.UnmergeablePatch(problem, place=place)
     if dict in types:
         return _merge_map_lists(present, change, spot)
@@ -264,7 +264,7 @@ def _identity(element: Any, merge_key: str, place: str) -> Hashable:
             raise errors.UnmergeablePatch(_wrong_type(dict, element), place=place)
         fields = cast("Object", element)
         if merge_key not in fields:
-            problem = f"map: {_shown(fields)} does not contain declared merge key: {merge_key}"
+            problem = f"map: {go_text(fields)} does not contain declared merge key: {merge_key}"
             raise errors.UnmergeablePatch(problem, place=place)
         value = fields[merge_key]
     if isinstance(value, dict | list):
@@ -340,7 +340,7 @@ def _read_action(patch: Object, place: str) -> str:
     """Return the value of `$patch`; a patch without one merges."""
     action = patch.get(_ACTION, _MERGE)
     if action not in (_DELETE, _REPLACE, _MERGE):
-        problem = f"unknown patch type: {_shown(action)} in map: {_shown(patch)}"
+        problem = f"unknown patch type: {go_text(action)} in map: {go_text(patch)}"
         raise errors.UnmergeablePatch(problem, place=place)
     return action
 
@@ -386,7 +386,7 @@ def _go_type(value: Any) -> str:
     return _GO_TYPES.get(type(value), "nil")
 
 
-def _shown(value: Any) -> str:
+def go_text(value: Any) -> str:
     """Return a decoded JSON value as Go's `%v` prints it: `map[image:nginx ports:[80 443]]`."""
     match value:
         case None:
@@ -395,9 +395,9 @@ def _shown(value: Any) -> str:
             return "true" if value else "false"
         case dict():
             pairs = sorted(cast("Object", value).items())
-            return f"map[{' '.join(f'{key}:{_shown(part)}' for key, part in pairs)}]"
+            return f"map[{' '.join(f'{key}:{go_text(part)}' for key, part in pairs)}]"
         case list():
-            return f"[{' '.join(_shown(element) for element in cast('list[Any]', value))}]"
+            return f"[{' '.join(go_text(element) for element in cast('list[Any]', value))}]"
         case _:
             return str(value)
 

@@ -55,7 +55,9 @@ class Body:
 
     value: Any
     duplicates: tuple[str, ...] = ()
-    """Paths of keys that came more than once; the last one won."""
+    """Paths of keys that came more than once in JSON; the last one won."""
+    duplicate_lines: tuple[str, ...] = ()
+    """The same of YAML, as Kubernetes says it: `line 9: key "foo" already set in map`."""
 
 
 class _DuplicateKey(Exception):
@@ -203,14 +205,17 @@ def read_yaml(raw: bytes) -> Body:
     if raw[:1] in (b"{", b"["):
         # Apply sends JSON under YAML's media type; JSON's own decoder is quicker and stricter.
         try:
-            return read_json(raw)
+            body = read_json(raw)
         except BadRequest:
             pass
+        else:
+            if not body.duplicates:
+                return body
     try:
-        value, duplicates = compose_yaml(raw)
+        value, duplicate_lines = compose_yaml(raw)
     except YamlFault as fault:
         raise BadRequest(f"error converting YAML to JSON: yaml: {fault}") from fault
-    return Body(value, duplicates)
+    return Body(value, duplicate_lines=duplicate_lines)
 
 
 # -- long texts, in steps of Python ----------------------------------------------------------------
@@ -402,7 +407,7 @@ class _Open:
 
 
 def compose_yaml(raw: bytes) -> tuple[Any, tuple[str, ...]]:
-    """Return the document's value and the paths of keys that came twice; the last one wins."""
+    """Return the document's value and where keys came twice, in words; the last one wins."""
     composer = _YamlComposer()
     try:
         loader = yaml.CSafeLoader(raw)
@@ -471,14 +476,8 @@ class _YamlComposer:
         else:
             parent.key, parent.awaits_value = _key(event, value), True
             if parent.key in parent.value and len(self.duplicates) < MAX_NOTED:
-                self.duplicates.append(self._path())
-
-    def _path(self) -> str:
-        path = ""
-        for level in self._open:
-            value = level.value
-            path += f"[{len(value) - 1}]" if isinstance(value, list) else f".{level.key}"
-        return path.lstrip(".")
+                quoted = statuses.quoted(parent.key)
+                self.duplicates.append(f"{_place(event)}: key {quoted} already set in map")
 
 
 def _place(event: yaml.Event) -> str:

@@ -91,7 +91,7 @@ async def read_incoming(
     body = await (request.read_body() if is_kept else request.read_small_body(kind))
     checked = require_kind(body.value, request.served)
     reading = await request.context.run(lambda: request.served.rules.read(checked))
-    complain(request, reading.unknown_fields, body.duplicates, field_validation)
+    complain(request, reading.unknown_fields, body, field_validation)
     return reading.kube_object
 
 
@@ -144,21 +144,31 @@ def _wrong(served: Served, why: str) -> BadRequest:
 def complain(
     request: ResourceRequest,
     unknown: tuple[str, ...],
-    duplicates: tuple[str, ...],
+    body: Body,
     field_validation: str,
 ) -> None:
     """Warn of unknown and repeated fields, or refuse them, as the client asked."""
     if field_validation == "Ignore":
         return
     complaints = [f'unknown field "{path}"' for path in unknown[:_WARNING_LIMIT]]
-    complaints += [f'duplicate field "{path}"' for path in duplicates[:_WARNING_LIMIT]]
+    complaints += [f'duplicate field "{path}"' for path in body.duplicates[:_WARNING_LIMIT]]
     del complaints[_WARNING_LIMIT:]
+    lines = body.duplicate_lines[:_WARNING_LIMIT]
+    if lines and field_validation == "Strict":
+        complaints = [in_yaml_words(lines), *complaints]
+    else:
+        complaints = [*lines, *complaints]
     if not complaints:
         return
     if field_validation == "Strict":
         raise _wrong(request.served, f"strict decoding error: {', '.join(complaints)}")
     for complaint in complaints:
         request.context.warn(complaint)
+
+
+def in_yaml_words(lines: Sequence[str]) -> str:
+    """Return what is wrong with lines of YAML as one complaint."""
+    return "\n  ".join(("yaml: unmarshal errors:", *lines))
 
 
 def place(request: ResourceRequest, kube_object: Object) -> Object:

@@ -18,7 +18,13 @@ from clusterspace.apiserver.verbs.resource_request import (
     represent,
     require_name,
 )
-from clusterspace.apiserver.verbs.write import APPLY_PATCH, change, patch_edit, require_patch_type
+from clusterspace.apiserver.verbs.write import (
+    APPLY_PATCH,
+    change,
+    patch_edit,
+    read_patch,
+    require_patch_type,
+)
 from clusterspace.apiserver.writing import remove
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest
@@ -76,7 +82,7 @@ async def patch_scale(request: ResourceRequest) -> Response:
         request.info.query, kind="PatchOptions", user_agent=request.context.header("user-agent")
     )
     raw = await request.read_raw_body()
-    edit = await request.context.run(lambda: patch_edit(raw, media_type, request))
+    edit = await request.context.run(lambda: patch_edit(read_patch(raw).value, media_type, request))
     paths = _paths(request)
     changed = await change(
         request, lambda old: _with_scale(request, old, edit(scale_of(old, paths))), options

@@ -8,7 +8,7 @@ doing so again when somebody else was quicker, is the same for all of them.
 from typing import Any, Final
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.http.bodies import media_type_of, read_json, read_yaml
+from clusterspace.apiserver.http.bodies import Body, media_type_of, read_json, read_yaml
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import PROTOBUF
 from clusterspace.apiserver.http.responses import json_response, value_response
@@ -29,6 +29,7 @@ from clusterspace.apiserver.verbs.resource_request import (
     answer_entry,
     answer_object,
     complain,
+    in_yaml_words,
     place,
     read_incoming,
     refuse,
@@ -46,6 +47,7 @@ from clusterspace.apiserver.writing import (
     write_of,
 )
 from clusterspace.builtins.validation.metadata import check_metadata_update
+from clusterspace.builtins.wire_types import WrongType
 from clusterspace.errors import ApiError, BadRequest, MalformedObject, NotFound, RevisionMismatch
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.json_patches import apply_json_patch, apply_merge_patch, parse_json_patch
@@ -54,7 +56,7 @@ from clusterspace.kube.managed_fields.managers import are_alike_but_for_times, t
 from clusterspace.kube.names import generate_name
 from clusterspace.kube.objects import Object, metadata_of, name_of, uid_of
 from clusterspace.kube.resources import GroupKind
-from clusterspace.kube.strategic_merge import apply_strategic_merge
+from clusterspace.kube.strategic_merge import apply_strategic_merge, go_text
 
 _GENERATED_TRIES: Final = 8
 """As kube-apiserver: five random characters collide now and then in a crowded namespace."""
@@ -287,27 +289,39 @@ async def patch(request: ResourceRequest) -> Response:
     raw = await request.read_raw_body()
     if is_apply:
         return await _apply(request, raw, options)
-    edit = await request.context.run(lambda: patch_edit(raw, media_type, request))
+    body = await request.context.run(lambda: read_patch(raw))
+    edit = await request.context.run(lambda: patch_edit(body.value, media_type, request))
 
     def patched(old: Object) -> Object:
         """Return the patched object in the kind's normal form, as if it had been sent whole."""
         edited = edit(old)
         if edited is old:
             return old
-        checked = require_kind(edited, request.served)
-        require_name(request, checked)
         try:
+            if not request.served.is_custom and not _is_typed(edited):
+                request.served.rules.read(edited)  # which says what is wrong with it
+            checked = require_kind(edited, request.served)
+            require_name(request, checked)
             reading = request.served.rules.read(checked)
         except MalformedObject as error:
             # A value of the wrong type is the patch's fault: 422, where a PUT gets 400.
-            why = error.message.rpartition(": json: ")[2]
-            shown = forms.encode(checked).decode()
-            cause = causes.invalid("patch", shown, f"json: {why}")
+            if media_type == STRATEGIC_PATCH and isinstance(error.__cause__, WrongType):
+                shown, why = go_text(body.value), error.__cause__.when_restored()
+            else:
+                shown = forms.encode(edited).decode()
+                why = f"json: {error.message.rpartition(': json: ')[2]}"
+            cause = causes.invalid("patch", shown, why)
             raise statuses.invalid(GroupKind("", ""), "", (cause,)) from error
-        complain(request, reading.unknown_fields, (), options.field_validation)
+        complain(request, reading.unknown_fields, body, options.field_validation)
         return place(request, reading.kube_object)
 
     return await answer_changed(request, await change(request, patched, options))
+
+
+def _is_typed(edited: Object) -> bool:
+    """Whether what every object has is of the type that every object has it in."""
+    types = (("kind", str), ("apiVersion", str), ("metadata", dict))
+    return all(isinstance(edited.get(name), wanted | None) for name, wanted in types)
 
 
 def require_patch_type(media_type: str, request: ResourceRequest) -> None:
@@ -319,12 +333,16 @@ def require_patch_type(media_type: str, request: ResourceRequest) -> None:
         raise statuses.unsupported_media_type(accepted)
 
 
-def patch_edit(raw: bytes, media_type: str, request: ResourceRequest) -> Edit:
-    """Return the edit a patch body stands for."""
+def read_patch(raw: bytes) -> Body:
+    """Read the body of a patch that is JSON."""
     try:
-        body = read_json(raw).value
+        return read_json(raw)
     except BadRequest as error:
         raise BadRequest(f"error decoding patch: {error.message}") from error
+
+
+def patch_edit(body: Any, media_type: str, request: ResourceRequest) -> Edit:
+    """Return the edit a patch body stands for."""
     if media_type == JSON_PATCH:
         operations = parse_json_patch(body)
         return lambda old: apply_json_patch(old, operations)
@@ -338,7 +356,10 @@ async def _apply(request: ResourceRequest, raw: bytes, options: WriteOptions) ->
     """Merge a configuration into the object, or create the object from it."""
     info, served = request.info, request.served
     body = await request.context.run(lambda: read_yaml(raw))
-    complain(request, (), body.duplicates, options.field_validation)
+    if body.duplicate_lines and options.field_validation == "Strict":
+        wrong = in_yaml_words(body.duplicate_lines)
+        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {wrong}")
+    complain(request, (), body, options.field_validation)
     named = require_kind(body.value, served)
     require_name(request, named)
     applied = {**named, "metadata": {**metadata_of(named), "name": info.name}}

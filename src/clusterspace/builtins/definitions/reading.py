@@ -1,11 +1,12 @@
 """A CustomResourceDefinition as values: names, versions, schemas."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from clusterspace.kube.conditions import is_true
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, resource_version_of
+from clusterspace.kube.resources import version_priority
 
 GROUP: Final = "apiextensions.k8s.io"
 PLURAL: Final = "customresourcedefinitions"
@@ -66,6 +67,8 @@ class DefinedVersion:
     has_status: bool
     scale: Object | None
     selectable: tuple[str, ...]
+    deprecation: str | None = None
+    """Why not to use it any more, in the author's words or, if empty, in ours."""
 
     @classmethod
     def read(cls, raw: Object) -> "DefinedVersion":
@@ -81,6 +84,7 @@ class DefinedVersion:
             has_status="status" in subresources,
             scale=cast("Object | None", subresources.get("scale")),
             selectable=tuple(str(each.get("jsonPath") or "") for each in selectable),
+            deprecation=str(raw.get("deprecationWarning") or "") if raw.get("deprecated") else None,
         )
 
 
@@ -96,6 +100,24 @@ class Definition:
     versions: tuple[DefinedVersion, ...]
     is_established: bool
     is_ending: bool
+    revision: int = field(default=0, compare=False)
+    """When it was last written; two definitions that say the same are equal all the same."""
+
+    def warning_about(self, version: DefinedVersion) -> str:
+        """Return what to tell those who use a version; nothing if it may be used."""
+        if version.deprecation is None:
+            return ""
+        said = f"{self.group}/{version.name} {self.names.kind} is deprecated"
+        better = [
+            each.name
+            for each in self.versions
+            if each.is_served and each.deprecation is None
+            if version_priority(each.name) < version_priority(version.name)
+        ]
+        if better:
+            best = min(better, key=version_priority)
+            said = f"{said}; use {self.group}/{best} {self.names.kind}"
+        return version.deprecation or said
 
     @property
     def storage_version(self) -> str:
@@ -116,6 +138,7 @@ def read_definition(crd_object: Object) -> Definition:
         versions=tuple(map(DefinedVersion.read, versions)),
         is_established=is_true(status.get("conditions"), ESTABLISHED),
         is_ending=bool(metadata_of(crd_object).get("deletionTimestamp")),
+        revision=int(version) if (version := resource_version_of(crd_object)).isdecimal() else 0,
     )
 
 

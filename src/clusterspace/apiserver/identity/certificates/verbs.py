@@ -40,6 +40,7 @@ from clusterspace.apiserver.verbs.write import (
     STRATEGIC_PATCH,
     change,
     patch_edit,
+    read_patch,
     require_patch_type,
 )
 from clusterspace.apiserver.writing import Edit
@@ -179,7 +180,7 @@ async def _read_patch(request: ResourceRequest) -> tuple[Edit, WriteOptions]:
     query, agent = request.info.query, request.context.header("user-agent")
     options = read_write_options(query, kind="PatchOptions", user_agent=agent)
     raw = await request.read_raw_body()
-    edit = await request.context.run(lambda: patch_edit(raw, media_type, request))
+    edit = await request.context.run(lambda: patch_edit(read_patch(raw).value, media_type, request))
 
     def normalized(old: Object) -> Object:
         checked = require_kind(edit(old), request.served)
