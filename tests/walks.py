@@ -50,8 +50,17 @@ class Walk:
         return sorted(self.calls)
 
     def __str__(self) -> str:
-        passed = "\n".join(f"  {each}" for each in self.modules)
-        return f"{len(self.calls)} modules, {len(self.jumps)} jumps between them\n{passed}"
+        """Every module, and below it its functions that jump, in the order of their first jump."""
+        lines = [f"{len(self.calls)} modules, {len(self.jumps)} jumps between them"]
+        for module in self.modules:
+            lines.append(f"  {module.removeprefix(PACKAGE)}")
+            targets: dict[str, list[str]] = {}
+            for caller, target in self.jumps:
+                if caller.startswith(f"{module}."):
+                    jumping = caller.removeprefix(f"{module}.")
+                    targets.setdefault(jumping, []).append(target.removeprefix(PACKAGE))
+            lines += [f"    {caller} -> {', '.join(found)}" for caller, found in targets.items()]
+        return "\n".join(lines)
 
 
 def _module_of(frame: FrameType) -> str:

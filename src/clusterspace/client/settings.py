@@ -17,11 +17,19 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.errors import CredentialsUnusable, MalformedTimestamp, UnusableKubeconfig
+from clusterspace.errors import (
+    ClusterspaceError,
+    CredentialsUnusable,
+    MalformedTimestamp,
+    UnusableKubeconfig,
+)
 from clusterspace.kube import times
+
+_log = structlog.get_logger(__name__)
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -415,3 +423,45 @@ class Credentials:
         except OSError as error:
             why = f"{source.file} cannot be read: {error.strerror}"
             raise CredentialsUnusable(self._cluster, why) from error
+
+
+class KubeconfigCredentials:
+    """The credentials in a kubeconfig that others rewrite, at most a minute old."""
+
+    def __init__(
+        self,
+        read_settings: Callable[[], ConnectionSettings],
+        first: ConnectionSettings,
+        clock: Clock,
+    ) -> None:
+        self._read_settings = read_settings
+        self._settings = first
+        self._clock = clock
+        self._credentials = Credentials(first, clock)
+        self._stale_at = clock.monotonic() + REREAD_SECONDS
+
+    async def get(self) -> Credential:
+        """Return the credential to use now."""
+        if self._clock.monotonic() < self._stale_at:
+            return await self._credentials.get()
+        # Set before the file is read: others who ask meanwhile use what is known, and do not all
+        # read the same file.
+        self._stale_at = self._clock.monotonic() + REREAD_SECONDS
+        try:
+            found = await asyncio.to_thread(self._read_settings)
+        except (OSError, ClusterspaceError) as error:
+            # A hub that starts takes its file away for a moment; what was there is still good.
+            _log.debug(
+                "the kubeconfig was not read", cluster=self._settings.cluster, reason=str(error)
+            )
+        else:
+            if (found.identity, found.trust) != (self._settings.identity, self._settings.trust):
+                self._settings = found
+                self._credentials = Credentials(found, self._clock)
+        return await self._credentials.get()
+
+    def refused(self) -> bool:
+        """Read the file again next time: perhaps it says something else by now."""
+        self._stale_at = 0.0
+        self._credentials.refused()
+        return True

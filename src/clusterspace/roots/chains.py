@@ -26,8 +26,8 @@ from clusterspace.apiserver.http.guards import (
 )
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.apiserver.verbs.proxy import read_hub_info
-from clusterspace.fleet.gateway.app import read_fleet_info
 from clusterspace.fleet.gateway.callers import RECHECK_SECONDS
+from clusterspace.fleet.gateway.routes import read_fleet_info
 
 
 def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with

@@ -19,7 +19,7 @@ from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules, Network
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
 from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
@@ -44,7 +44,7 @@ from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.connections import HubCredentials, warn_of_full_rights
+from clusterspace.roots.connections import warn_of_full_rights
 from clusterspace.roots.processes import serving_metrics, stop_event
 from clusterspace.roots.settings import ReadSettings
 
@@ -138,7 +138,9 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
     """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
     async with AsyncExitStack() as stack:
         rules = await member_rules(settings.hub, settings.member_cidrs)
-        known_as = HubCredentials(settings.read_hub or (lambda: settings.hub), settings.hub, clock)
+        known_as = KubeconfigCredentials(
+            settings.read_hub or (lambda: settings.hub), settings.hub, clock
+        )
         hub = connect(settings.hub, clock, credentials=known_as)
         stack.push_async_callback(hub.connection.close)
         # The lease has a connection of its own: renewing must not queue up behind the work.

@@ -17,7 +17,7 @@ from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import AuthInfo
+from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.callers import FleetAuthenticator, Gatekeeper, HubReviews, Sessions
@@ -29,7 +29,6 @@ from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import connect, member_rules
 from clusterspace.roots.connections import (
     LIMITS,
-    HubCredentials,
     open_connections,
     warn_of_full_rights,
 )
@@ -61,7 +60,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
         read_hub = settings.read_hub or (lambda: settings.hub)
-        credentials = HubCredentials(read_hub, settings.hub, clock)
+        credentials = KubeconfigCredentials(read_hub, settings.hub, clock)
         hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, credentials)
         stack.push_async_callback(hub.connection.close)
         members = open_connections(clock)

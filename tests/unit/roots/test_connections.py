@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 
-from clusterspace.client.settings import REREAD_SECONDS, AuthInfo, ConnectionSettings, Pem
+from clusterspace.client.settings import (
+    REREAD_SECONDS,
+    AuthInfo,
+    ConnectionSettings,
+    KubeconfigCredentials,
+    Pem,
+)
 from clusterspace.errors import UnusableKubeconfig
-from clusterspace.roots.connections import HubCredentials
 from clusterspace.testing.clocks import ManualClock
 
 
@@ -26,13 +31,13 @@ class File:
         self.settings = replace(self.settings, identity=identity)
 
 
-async def shown(identity: HubCredentials) -> bytes:
+async def shown(identity: KubeconfigCredentials) -> bytes:
     return (await identity.get()).material.certificate
 
 
 async def test_a_renewed_certificate_is_shown_within_a_minute() -> None:
     clock, file = ManualClock(), File()
-    identity = HubCredentials(file.read, file.settings, clock)
+    identity = KubeconfigCredentials(file.read, file.settings, clock)
     file.renew(b"second")
 
     assert await shown(identity) == b"first"
@@ -42,7 +47,7 @@ async def test_a_renewed_certificate_is_shown_within_a_minute() -> None:
 
 async def test_a_refused_certificate_is_looked_up_at_once() -> None:
     clock, file = ManualClock(), File()
-    identity = HubCredentials(file.read, file.settings, clock)
+    identity = KubeconfigCredentials(file.read, file.settings, clock)
     file.renew(b"second")
 
     assert identity.refused()
@@ -51,7 +56,7 @@ async def test_a_refused_certificate_is_looked_up_at_once() -> None:
 
 async def test_a_kubeconfig_that_is_away_for_a_moment_changes_nothing() -> None:
     clock, file = ManualClock(), File()
-    identity = HubCredentials(file.read, file.settings, clock)
+    identity = KubeconfigCredentials(file.read, file.settings, clock)
     file.is_away = True
     await clock.advance(REREAD_SECONDS)
 

@@ -74,6 +74,7 @@ _MOST_PATH: Final = 200
 _OTHERS: Final = "others"
 _BOOTSTRAP: Final = re.compile(r"[a-z0-9]{6}\.[a-z0-9]+")
 _AUTHENTICATED: Final = "authenticated"
+"""Where a connection remembers that somebody has logged in on it."""
 
 
 @dataclass(slots=True)
@@ -97,14 +98,10 @@ class FailedLogins:
         self._alarm = Alarm(clock, self._log_counts)
         self._is_alarm_set = False
 
-    def note_success(self, context: RequestContext) -> None:
-        """Remember that somebody has logged in on this connection."""
-        context.request.connection_memory[_AUTHENTICATED] = True
-
     def require_patience(self, context: RequestContext) -> None:
         """Refuse to look at one more credential from an address that failed too often; 429."""
         request = context.request
-        if "authorization" not in request.headers or not self._levels:
+        if not self._levels or "authorization" not in request.headers:
             return
         if self._level(group_of(request.peer_address)) < MOST_FAILURES:
             return
@@ -210,9 +207,11 @@ class Authenticate:
                 failures.note(context)
             raise
         if context.user is not ANONYMOUS:
-            context.request.trust_connection()
-            if failures is not None:
-                failures.note_success(context)
+            memory = context.request.connection_memory
+            if _AUTHENTICATED not in memory:
+                # The first login on this connection: from now on it is somebody's.
+                memory[_AUTHENTICATED] = True
+                context.request.trust_connection()
         return await rest(context)
 
 

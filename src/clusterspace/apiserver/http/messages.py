@@ -22,15 +22,15 @@ HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 class Headers:
     """Request headers in the order they came; names are lower case and may repeat."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("pairs",)
 
     def __init__(self, pairs: HeaderPairs) -> None:
-        self._pairs = pairs
+        self.pairs = pairs
 
     def get(self, name: str) -> str | None:
         """Return the first value of a header, or None."""
         wanted = name.lower()
-        for each, value in self._pairs:
+        for each, value in self.pairs:
             if each == wanted:
                 return value
         return None
@@ -38,16 +38,16 @@ class Headers:
     def get_all(self, name: str) -> list[str]:
         """Return every value of a header, in order."""
         wanted = name.lower()
-        return [value for each, value in self._pairs if each == wanted]
+        return [value for each, value in self.pairs if each == wanted]
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._pairs)
+        return iter(self.pairs)
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -307,36 +307,36 @@ class IncomingBody:
     takes. Whatever comes after that is counted and not kept.
     """
 
-    __slots__ = ("_arrived", "_failure", "_limit", "_pieces", "_waiter", "is_complete")
+    __slots__ = (
+        "_failure",
+        "_limit",
+        "_pieces",
+        "_waiter",
+        "arrived",
+        "is_complete",
+        "is_expected",
+        "is_wanted",
+    )
 
     def __init__(self, *, is_complete: bool) -> None:
         self.is_complete = is_complete
+        self.is_expected = not is_complete
+        """Whether more may still come: it is not complete, and has not failed."""
+        self.is_wanted = False
+        """Whether a handler has asked for the body."""
+        self.arrived = 0
+        """How many bytes have arrived."""
         self._pieces: list[bytes] = []
-        self._arrived = 0
         self._limit: int | None = None
         self._failure: ApiError | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    @property
-    def arrived(self) -> int:
-        """How many bytes have arrived."""
-        return self._arrived
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether more may still come."""
-        return not self.is_complete and self._failure is None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a handler has asked for the body."""
-        return self._limit is not None
-
     def add(self, pieces: list[bytes], *, is_complete: bool) -> None:
         """Take what arrived."""
-        self._arrived += sum(map(len, pieces))
+        self.arrived += sum(map(len, pieces))
         self.is_complete = is_complete
-        if self._limit is not None and self._arrived > self._limit:
+        self.is_expected = not is_complete and self._failure is None
+        if self._limit is not None and self.arrived > self._limit:
             self._pieces.clear()
             self._wake()
             return
@@ -348,19 +348,21 @@ class IncomingBody:
     def fail(self, error: ApiError) -> None:
         """Say that the rest will not come."""
         self._failure = error
+        self.is_expected = False
         self._wake()
 
     def want(self, limit: int) -> None:
         """Say that somebody is waiting for it, and how much of it they would take."""
         self._limit = limit
+        self.is_wanted = True
 
     async def read(self) -> bytes:
         """Return the whole body once it is there; at most what is wanted is ever kept."""
         limit = self._limit or 0
-        if self.is_expected and self._arrived <= limit:
+        if self.is_expected and self.arrived <= limit:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        if self._arrived > limit:
+        if self.arrived > limit:
             raise too_large(limit)
         if self._failure is not None:
             raise self._failure

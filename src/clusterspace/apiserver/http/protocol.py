@@ -324,8 +324,7 @@ class Connection(asyncio.Protocol):
         """Take what arrived, and go as far with it as possible."""
         mode = self._mode
         if mode is Mode.AWAITING:
-            self._requests.receive(data)
-            self._read_head()
+            self._read_head(data)
         elif self._reader is not None:
             self._reader.feed_data(data)
         elif mode is Mode.SERVING:
@@ -435,9 +434,9 @@ class Connection(asyncio.Protocol):
 
     # Reading requests
 
-    def _read_head(self) -> None:
+    def _read_head(self, arrived: bytes = b"") -> None:
         try:
-            head = self._requests.read_head()
+            head = self._requests.read_head(arrived)
         except HttpViolation as violation:
             self._refuse(violation)
             return

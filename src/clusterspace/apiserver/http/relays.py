@@ -108,7 +108,7 @@ class Passage:
 async def relay(context: RequestContext, passage: Passage) -> Response | None:
     """Ask the target what the request asks and answer what it answers, as it comes."""
     body = await context.request.read_body(BODY_LIMIT)
-    headers = headers_to_pass(context.request.headers)
+    headers = headers_to_pass(context.request.headers.pairs)
     if is_watch(context) and not passage.is_hub:
         # Its events are looked into, line by line: as protobuf they have no lines.
         accept = text_accepted(context.header("accept"))
@@ -281,7 +281,7 @@ async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) 
     request = ApiRequest(
         context.info.method,
         passage.target,
-        headers=(*headers_to_pass(context.request.headers), *passage.identity),
+        headers=(*headers_to_pass(context.request.headers.pairs), *passage.identity),
         seconds=_SWITCH_SECONDS,
     )
     async with AsyncExitStack() as stack:

@@ -30,6 +30,8 @@ _VERBS: Final = {
     "DELETE": "delete",
 }
 
+_READS: Final = frozenset({"get", "list", "watch", "head", "options"})
+
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 """What may follow `/namespaces/NAME` and still be about the namespace itself."""
 
@@ -89,16 +91,15 @@ class RequestInfo:
     """Whether the path says `watch` before all that, the old way to watch."""
     proxied: "RequestInfo | None" = None
     """The request that a member behind `clusters/NAME/proxy` is to be asked, as it will read it."""
+    is_watch: bool = field(init=False, repr=False, compare=False)
+    """Whether the answer is a stream of events."""
+    is_write: bool = field(init=False, repr=False, compare=False)
+    """Whether the request can change something."""
 
-    @property
-    def is_watch(self) -> bool:
-        """Whether the answer is a stream of events."""
-        return self.verb in ("watch", "watchlist")
-
-    @property
-    def is_write(self) -> bool:
-        """Whether the request can change something."""
-        return self.verb not in ("get", "list", "watch", "head", "options")
+    def __post_init__(self) -> None:
+        # Said once: every step of the chain asks for one of them.
+        object.__setattr__(self, "is_watch", self.verb in ("watch", "watchlist"))
+        object.__setattr__(self, "is_write", self.verb not in _READS)
 
     def fits_scope(self, *, namespaced: bool) -> bool:
         """Whether the path is one that a resource of this scope has.
@@ -267,11 +268,11 @@ class Representation:
     media_type: str = JSON
     transform: str = ""
     """`Table` or `PartialObjectMetadata`, or nothing for the object itself."""
+    is_table: bool = field(init=False, repr=False, compare=False)
+    """Whether rows and columns are wanted."""
 
-    @property
-    def is_table(self) -> bool:
-        """Whether rows and columns are wanted."""
-        return self.transform == _TABLE
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_table", self.transform == _TABLE)
 
     @property
     def is_metadata_only(self) -> bool:

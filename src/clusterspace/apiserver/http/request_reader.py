@@ -15,6 +15,7 @@ most of what smugglers try. Around it stand three rules of our own:
 import asyncio
 import re
 import sys
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 import httptools
@@ -28,6 +29,7 @@ _REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]*) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n")
 _REQUEST_LINE_EXTRA = 64
 """Room for method and version around the longest target."""
 _HOST = re.compile(r"[A-Za-z0-9._~%:\[\]-]+")
+_FRAMING = frozenset({"content-encoding", "content-length", "expect", "host", "transfer-encoding"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _VERSIONS = frozenset({"1.0", "1.1"})
 
@@ -157,10 +159,9 @@ class RequestParser:
             ]
         except UnicodeDecodeError as error:
             raise HttpViolation(400, "a request header is not UTF-8 text") from error
-        headers = Headers(pairs)
-        _check_headers(headers, version, is_upgrade=is_upgrade)
-        is_chunked = "transfer-encoding" in headers
-        length = None if is_chunked else int(headers.get("content-length") or 0)
+        framing = _check_framing(pairs, version, is_upgrade=is_upgrade)
+        is_chunked = "transfer-encoding" in framing
+        length = None if is_chunked else int(framing.get("content-length", "0") or 0)
         if self._complete != (length == 0 or is_upgrade):
             # Our reading of where the message ends must be the tokeniser's.
             raise HttpViolation(400, "ambiguous request framing")
@@ -169,9 +170,9 @@ class RequestParser:
             method=method,
             target=target,
             version=version,
-            headers=headers,
+            headers=Headers(pairs),
             content_length=length,
-            expects_continue=version == "1.1" and "expect" in headers,
+            expects_continue=version == "1.1" and "expect" in framing,
             is_upgrade=is_upgrade,
             keeps_alive=version == "1.1" and self._keeps_alive,
         )
@@ -270,24 +271,34 @@ def _check_line(method: str, target: bytes, version: str, limits: Limits) -> Non
         raise HttpViolation(400, "the request target must be a path, without scheme or fragment")
 
 
-def _check_headers(headers: Headers, version: str, *, is_upgrade: bool) -> None:
-    hosts = headers.get_all("host")
+def _check_framing(
+    pairs: Sequence[tuple[str, str]], version: str, *, is_upgrade: bool
+) -> dict[str, str]:
+    """Return the headers that say where a message is for and where it ends, in one meaning each.
+
+    Raises HttpViolation for whatever could be read in two ways.
+    """
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name in _FRAMING:
+            found.setdefault(name, []).append(value)
+    hosts = found.get("host", [])
     if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise HttpViolation(400, "a request has exactly one Host header")
     if hosts and not _HOST.fullmatch(hosts[0]):
         raise HttpViolation(400, "malformed Host header")
-    if any(value.lower() != "identity" for value in headers.get_all("content-encoding")):
+    if any(value.lower() != "identity" for value in found.get("content-encoding", ())):
         raise HttpViolation(415, "encoded request bodies are not accepted")
-    if any(value.lower() != "100-continue" for value in headers.get_all("expect")):
+    if any(value.lower() != "100-continue" for value in found.get("expect", ())):
         raise HttpViolation(417, "the only expectation that can be met is 100-continue")
-    encodings = headers.get_all("transfer-encoding")
-    lengths = headers.get_all("content-length")
+    encodings, lengths = found.get("transfer-encoding", []), found.get("content-length", [])
     if len(encodings) + len(lengths) > 1:
         raise HttpViolation(400, "conflicting Content-Length or Transfer-Encoding")
     if encodings and (version == "1.0" or encodings[0].lower() != "chunked"):
         raise HttpViolation(400, "the only transfer coding is chunked, and HTTP/1.0 has none")
     if is_upgrade and (version == "1.0" or encodings or (lengths and int(lengths[0]) != 0)):
         raise HttpViolation(400, "an upgrade request has no body and is HTTP/1.1")
+    return {name: values[0] for name, values in found.items()}
 
 
 def _target_too_long(limits: Limits) -> HttpViolation:
@@ -355,8 +366,9 @@ class RequestReader:
         """Take bytes from the connection."""
         self._parser.receive(data)
 
-    def read_head(self) -> RequestHead | None:
+    def read_head(self, arrived: bytes = b"") -> RequestHead | None:
         """Return the next request once its head has arrived; what there is of its body is read."""
+        self._parser.receive(arrived)
         head = self._parser.read_head()
         if head is not None:
             self.body = IncomingBody(is_complete=self._parser.is_complete)

@@ -149,11 +149,9 @@ class MemberIdentities:
                 raise _stays(user, "its name is not that of a ServiceAccount")
             if cluster in self.plain_accounts:
                 groups = (_ACCOUNT_GROUP, f"{_ACCOUNT_GROUP}:{namespace}", *own)
-                return client_settings.Impersonation(user.name, groups=groups).headers()
+                return _sent_as(user.name, groups=groups)
             groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}", *own)
-            return client_settings.Impersonation(
-                f"{OURS}serviceaccount:{namespace}:{name}", groups=groups
-            ).headers()
+            return _sent_as(f"{OURS}serviceaccount:{namespace}:{name}", groups=groups)
         if user.name == ANONYMOUS.name or UNAUTHENTICATED in user.groups:
             raise _stays(user, "whoever is not known here is nobody there")
         if user.name.startswith(OURS):
@@ -163,7 +161,13 @@ class MemberIdentities:
         if user.name.startswith(_SYSTEM) and MASTERS not in own:
             why = f"names that begin with {_SYSTEM!r} mean something else in every cluster"
             raise _stays(user, why)
-        return client_settings.Impersonation(user.name, groups=own).headers()
+        return _sent_as(user.name, groups=own)
+
+
+def _sent_as(
+    name: str, uid: str = "", groups: tuple[str, ...] = (), extra: tuple[tuple[str, str], ...] = ()
+) -> SentHeaders:
+    return client_settings.Impersonation(name, uid, groups, extra).headers()
 
 
 def act_at_hub(user: User) -> SentHeaders:
@@ -173,7 +177,7 @@ def act_at_hub(user: User) -> SentHeaders:
     extra = tuple(
         (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
     )
-    return client_settings.Impersonation(user.name, user.uid, groups, extra).headers()
+    return _sent_as(user.name, user.uid, groups, extra)
 
 
 def read_members(given: Iterable[str]) -> frozenset[str]:
@@ -284,7 +288,7 @@ def is_of_family(name: str) -> bool:
 
 def read_impersonation(headers: Headers) -> Impersonation | None:
     """Return the impersonation that the headers ask for, or None when they ask for none."""
-    pairs = [pair for pair in headers if pair[0].startswith(_WATCHED)]
+    pairs = [pair for pair in headers.pairs if pair[0].startswith(_WATCHED)]
     if not pairs:
         return None  # almost every request
     if any(name == _CONNECTION and _FAMILY in value.lower() for name, value in pairs):

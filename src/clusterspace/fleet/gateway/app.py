@@ -5,13 +5,13 @@ from typing import Final
 
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import refusal
-from clusterspace.apiserver.http.messages import Request, Response
+from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS, RequestInfo
 from clusterspace.apiserver.http.users import UNAUTHENTICATED
 from clusterspace.fleet.gateway import inbound
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.list_all import list_all
-from clusterspace.fleet.gateway.answers.reviews import answer_review, is_review
+from clusterspace.fleet.gateway.answers.reviews import answer_review
 from clusterspace.fleet.gateway.answers.single import answer_found, answer_single
 from clusterspace.fleet.gateway.answers.watch_all import watch_all
 from clusterspace.fleet.gateway.callers import proxy_request
@@ -23,7 +23,6 @@ from clusterspace.fleet.gateway.routes import (
     Reach,
     Route,
     Subject,
-    read_fleet_request,
     route_for,
 )
 from clusterspace.telemetry import metrics
@@ -31,14 +30,6 @@ from clusterspace.telemetry.metrics import RequestLabels
 
 _MOST_LABELLED: Final = 1000
 _SUBRESOURCES: Final = CONNECTS | {"binding", "eviction", "log", "scale", "status", "token"}
-
-
-def read_fleet_info(request: Request) -> FleetRequestInfo:
-    """Read what a request asks from its URL, without the words that say of which cluster.
-
-    The URL is read here and nowhere else: what goes through the chain and reaches the app is this.
-    """
-    return read_fleet_request(request.method, request.path, request.query)
 
 
 class _ServedResources:
@@ -92,7 +83,7 @@ class FleetApp:
 
     async def _answer(self, context: FleetContext) -> Response | None:
         route = context.route
-        if is_review(route):
+        if route.is_review:
             return await answer_review(context)
         if route.reach is Reach.ONE:
             return await answer_single(context, route.naming)
@@ -121,18 +112,23 @@ class FleetApp:
             # Nothing else says what the new object is called, and thereby in which cluster.
             body = await http.read_body()
 
+        http.cluster = info.clusterspace or ""  # for the record, if there is no route
+        if body:
+            route, http.new_name = await http.run(lambda: self._route_named(http, info, body))
+        else:
+            route = route_for(info, federation=self._fleet.federation)
+        route = self._fleet.sessions.keep_in_place(http, route)
+        http.cluster = route.naming.cluster
+        return route
+
+    def _route_named(
+        self, http: RequestContext, info: FleetRequestInfo, body: bytes
+    ) -> tuple[Route, str]:
+        """Return the route of a create, and what its body calls the new object."""
+
         @cache
         def body_names() -> BodyNames:
             return inbound.names_in(body, http.header("content-type"), Subject.of(info))
 
-        def route_named() -> tuple[Route, str]:
-            federation = self._fleet.federation
-            route = route_for(info, federation=federation, body_names=body_names)
-            is_made = bool(body) and info.group not in QUESTIONS
-            return route, body_names().name if is_made else ""
-
-        http.cluster = info.clusterspace or ""  # for the record, if there is no route
-        route, http.new_name = await http.run(route_named)
-        route = self._fleet.sessions.keep_in_place(http, route)
-        http.cluster = route.naming.cluster
-        return route
+        route = route_for(info, federation=self._fleet.federation, body_names=body_names)
+        return route, body_names().name if info.group not in QUESTIONS else ""

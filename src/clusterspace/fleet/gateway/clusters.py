@@ -345,10 +345,11 @@ class Lapses:
 
     def note(self, key: ListKey, failure: Exception | None) -> None:
         """Take note of how a list went; None is for one that came to its end."""
-        now, listed = self._clock.monotonic(), _listed(key)
+        listed = _listed(key)
         if failure is None:
             self._lapses.pop(key.user, listed)
             return
+        now = self._clock.monotonic()
         lapse = self._lapses.find(key.user, listed)
         # Two blips with an hour between them are not an hour of trouble.
         calm = max(_FRESH_SECONDS, 2 * self._grace)

@@ -57,7 +57,7 @@ from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import ListMetadata, read_cluster_list
-from clusterspace.fleet.gateway.routes import HUB, FleetRequestInfo, Route, Subject
+from clusterspace.fleet.gateway.routes import HUB, FleetRequestInfo, Route, Subject, rewrite_query
 from clusterspace.fleet.gateway.streams import ClientStreams
 from clusterspace.kube import plain_text, statuses
 
@@ -126,7 +126,7 @@ class FleetContext:
     hold: Hold | None = None
     """What the answers of clusters are counted in until the client has the answer."""
 
-    @property
+    @cached_property
     def info(self) -> FleetRequestInfo:
         """What is asked for, in the words of a single cluster."""
         return self.route.info
@@ -186,6 +186,8 @@ class FleetContext:
 
     async def positions(self, version: str) -> dict[str, str]:
         """Return how far the client has come in each cluster, by a version that it sends back."""
+        if not version:
+            return {}
         all_clusters = self.fleet.directory.all_clusters()
         is_vector = versions.is_vector(version)
         return versions.decode(
@@ -217,7 +219,7 @@ class FleetContext:
 
     def identity_for(self, link: Link) -> Headers:
         """Return the headers that make a request the caller's own at a cluster."""
-        if link.is_hub:
+        if link.cluster == HUB:
             return act_at_hub(self.http.user)
         return self.fleet.identities.headers(self.http.user, link.cluster)
 
@@ -225,7 +227,7 @@ class FleetContext:
         self, link: Link, query: Query, *, body: bytes = b"", seconds: float
     ) -> ApiRequest:
         """Return the request as a cluster gets it, when its answer will be read here."""
-        passed = headers_to_pass(self.http.request.headers)
+        passed = headers_to_pass(self.http.request.headers.pairs)
         headers = tuple(pair for pair in passed if pair[0] not in ("accept", "accept-encoding"))
         form = self.representation.transform
         # A server that knows no such form answers with the object itself.
@@ -242,6 +244,11 @@ class FleetContext:
             most_bytes=self.fleet.limits.answer_bytes,
             hold=self.hold,
         )
+
+    def list_request(self, link: Link, query: Query) -> ApiRequest:
+        """Return the request for a list as a cluster gets it: selectors are in its own words."""
+        own = rewrite_query(query, self.route.naming_in(link.cluster))
+        return self.request_to(link, own, seconds=self.fleet.limits.list_seconds)
 
     def passage(self, link: Link, query: Query) -> Passage:
         """Return where the request goes when its answer passes unread."""
@@ -266,13 +273,22 @@ class FleetContext:
             self.fleet.directory.troubles.note(reply.cluster, reply.failure, user)
         return reply
 
-    def note_list(self, reply: Reply, *, is_whole: bool = True) -> None:
-        """Remember how a list went; one that is to go on has not gone well yet."""
-        failure = reply.failure
-        if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
-            failure = None  # an answer in good form: it has no such thing, or not for the caller
-        if reply.cluster != HUB and (failure is not None or is_whole):
-            self.fleet.lapses.note(self.list_key(reply.cluster), failure)
+    def note_list(self, reply: Reply) -> None:
+        """Remember how asking a cluster for a list went, as one of many; and which version it gave.
+
+        One that is to go on has not gone well yet.
+        """
+        key, failure = self.list_key(reply.cluster), reply.failure
+        metadata = ListMetadata() if reply.listed is None else reply.listed.metadata
+        lapses = self.fleet.lapses
+        if reply.cluster != HUB:
+            self.fleet.directory.troubles.note(reply.cluster, failure, key.user)
+            if isinstance(failure, NotFound | NotServed | MethodNotAllowed | Forbidden):
+                failure = None  # in good form: it has no such thing, or not for the caller
+            if failure is not None or not metadata.continue_token:
+                lapses.note(key, failure)
+        if metadata.resource_version:
+            lapses.note_version(key, metadata.resource_version)
 
     def note_skipped(self, skipped: Iterable[Skipped]) -> None:
         """Remember that clusters fail still: they were not asked because they would."""
@@ -425,12 +441,7 @@ async def ask_for_list(
             reply = replace(reply, listed=listed)
             # A long list takes a while to be taken apart, and others take their turn.
             await asyncio.sleep(0)
-    context.note(reply)
-    metadata = ListMetadata() if reply.listed is None else reply.listed.metadata
-    context.note_list(reply, is_whole=not metadata.continue_token)
-    if metadata.resource_version:
-        lapses = context.fleet.lapses
-        lapses.note_version(context.list_key(link.cluster), metadata.resource_version)
+    context.note_list(reply)
     return reply
 
 
@@ -550,7 +561,7 @@ def _warnings_of(replies: Iterable[Reply]) -> list[str]:
     """
     own: list[str] = []
     said: dict[str, list[str]] = {}
-    for reply in (each for each in replies if each.failure is None):
+    for reply in (each for each in replies if each.failure is None and "warning" in each.headers):
         texts = warnings_in(reply.headers, "")
         if reply.cluster == HUB:
             own += texts

@@ -28,7 +28,7 @@ from clusterspace.builtins import resources as builtins
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest, ClusterMisbehaved, MalformedObject
 from clusterspace.fleet.gateway import routes
-from clusterspace.fleet.gateway.routes import Naming, Subject, is_same_cluster, unqualifier
+from clusterspace.fleet.gateway.routes import MARKER, Naming, Subject, is_same_cluster, unqualifier
 from clusterspace.kube.json_patches import Steps, read_pointer
 from clusterspace.kube.objects import Object, find_at
 
@@ -403,7 +403,7 @@ def qualifier(naming: Naming, subject: Subject, *, is_namespace: bool = False) -
     """Return how names, or namespaces, become those of the fleet; None where they stay."""
     is_about_namespaces = (subject.group, subject.resource) == ("", "namespaces")
     by_name = naming.qualifies_names or (naming.qualifies_namespaces and is_about_namespaces)
-    suffix = routes.qualify("", naming.cluster)
+    suffix = MARKER + naming.cluster
     if naming.qualifies_namespaces if is_namespace else by_name:
         return lambda name: name + suffix if name else name
     if naming.qualifies_marked and not is_namespace:
@@ -475,6 +475,7 @@ def name_column(columns: Sequence[Object]) -> int | None:
     return next(found, None)
 
 
+@lru_cache(maxsize=1024)
 def own_columns(subject: Subject) -> tuple[Object, ...]:
     """Return the columns of a built-in kind as we print it ourselves; none for other kinds."""
     builtin = builtins.find_resource(subject.group, subject.version, subject.resource)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Final
 
+from clusterspace.apiserver.http.messages import Request
 from clusterspace.apiserver.http.request_info import CONNECTS, Query, RequestInfo, read_request
 from clusterspace.errors import BadRequest
 from clusterspace.kube import statuses
@@ -156,10 +157,12 @@ _NAMESPACES: Final = "namespaces"
 _PROXY: Final = "proxy"
 _KARMADA_CLUSTERS: Final = ("apis", "cluster.karmada.io", "clusters")
 
+_OWN_REVIEWS: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
+
 QUESTIONS: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 """Groups whose creates leave nothing behind: access reviews and the like."""
 
-_READ: Final = tuple(each.name for each in fields(RequestInfo))
+_READ: Final = tuple(each.name for each in fields(RequestInfo) if each.init)
 """All that is read of a request, whoever reads it."""
 
 
@@ -199,6 +202,8 @@ class Route:
     """For Reach.ONE the whole truth; for the others its cluster is empty until one is chosen."""
     is_relayed: bool = False
     """Whether nothing is rewritten: the prefix form turns one cluster into an API server."""
+    is_review: bool = False
+    """Whether somebody asks what they may do themselves, which each cluster answers for itself."""
 
     def naming_in(self, cluster: str) -> Naming:
         """Return how one of the clusters the request reaches calls things in it.
@@ -214,6 +219,14 @@ class Route:
             qualifies_names=is_listed and not is_hub,
             qualifies_marked=is_listed and is_hub,
         )
+
+
+def read_fleet_info(request: Request) -> FleetRequestInfo:
+    """Read what a request asks from its URL, without the words that say of which cluster.
+
+    The URL is read here and nowhere else: what goes through the chain and reaches the app is this.
+    """
+    return read_fleet_request(request.method, request.path, request.query)
 
 
 def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetRequestInfo:
@@ -306,8 +319,9 @@ def route_for(
     body = body_names() if body_names and is_create else BodyNames()
     naming = _agreed(list(_mentions(info, body)))
     own = _in_own_words(info)
+    is_review = (own.group, own.resource) == _OWN_REVIEWS and own.verb == "create"
     if naming is not None:
-        return Route(own, Reach.ONE, naming)
+        return Route(own, Reach.ONE, naming, is_review=is_review)
 
     # From here on the request says no cluster.
     if own.verb == "deletecollection":
@@ -315,7 +329,8 @@ def route_for(
             f"deletecollection is for one cluster: say which, with {_CLUSTERSPACES}/CLUSTER in "
             f"the URL or with a namespace like {qualify('default', 'CLUSTER')}"
         )
-    selected = parse_field_selector(own.query.get("fieldSelector")).requires_exact("metadata.name")
+    selector = own.query.get("fieldSelector")
+    selected = selector and parse_field_selector(selector).requires_exact("metadata.name")
     is_read = not own.is_write and own.subresource not in CONNECTS
     is_question = own.group in QUESTIONS and is_create
     if is_read and not (own.name or selected):
@@ -324,9 +339,9 @@ def route_for(
         return Route(own, Reach.ANY, Naming(""))
     if is_question and own.resource == "selfsubjectaccessreviews":
         # What somebody may do themselves is for each cluster to decide.
-        return Route(own, Reach.ALL, Naming(""))
+        return Route(own, Reach.ALL, Naming(""), is_review=is_review)
     if federation or is_question:
-        return Route(own, Reach.ONE, Naming(HUB))
+        return Route(own, Reach.ONE, Naming(HUB), is_review=is_review)
     if is_read:
         return Route(own, Reach.UNSAID, Naming(""))
     name = own.name or body.name

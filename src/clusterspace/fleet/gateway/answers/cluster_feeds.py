@@ -41,7 +41,7 @@ from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.routes import path_in_cluster, rewrite_query
+from clusterspace.fleet.gateway.routes import HUB, path_in_cluster, rewrite_query
 from clusterspace.fleet.gateway.streams import ClientStream, lines_of
 from clusterspace.kube import statuses
 
@@ -268,7 +268,9 @@ class ClusterFeed:
             raise
         except AnswerOverrun as endless:
             # Each of its pages was in order, but no list has gone well.
-            self._context.note_list(Reply(self.cluster, failure=endless))
+            if self.cluster != HUB:
+                key = self._context.list_key(self.cluster)
+                self._context.fleet.lapses.note(key, endless)
             raise
         self._is_awaited = False
 

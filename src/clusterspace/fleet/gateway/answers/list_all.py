@@ -13,7 +13,6 @@ import msgspec
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import BadRequest, Expired, Forbidden
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import (
@@ -28,7 +27,6 @@ from clusterspace.fleet.gateway.merge import failures, lists, versions
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
 from clusterspace.fleet.gateway.merge.versions import Continue
-from clusterspace.fleet.gateway.routes import rewrite_query
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
@@ -41,10 +39,10 @@ _MOST_TOGETHER: Final = 8
 async def list_all(context: FleetContext) -> Response | None:
     """Answer a list with the objects of every cluster."""
     walk = _Walk(context)
-    token = context.info.query.get("continue")
-    metadata = await (
-        walk.next_page(versions.decode_continue(token)) if token else walk.first_page()
-    )
+    if walk.token:
+        metadata = await walk.next_page(versions.decode_continue(walk.token))
+    else:
+        metadata = await walk.first_page()
     merge = lists.merge_tables if context.representation.is_table else lists.merge_lists
     pieces = merge(walk.taken, subject=context.subject, metadata=metadata)
     return await send_merged(context.http, pieces, walk.replies, context.representation)
@@ -55,33 +53,45 @@ class _Walk:
 
     def __init__(self, context: FleetContext) -> None:
         self._context = context
-        self._query = context.info.query
-        self._limit = read_limit(self._query)
+        query = context.info.query
+        asked = dict(reversed(query.pairs))  # of one that is said twice the first counts
+        self._limit = read_limit(query)
+        self._version = asked.get("resourceVersion", "")
+        self._match = asked.get("resourceVersionMatch", "")
+        self.token = asked.get("continue", "")
+        self._shared = without_paging(query)
+        # Whether whoever asks keeps a copy, and would delete there what is missing here. Such a
+        # client names a version. When that is too old it lists without one, page by page; people do
+        # so too, by kubectl, which says that it is kubectl, or asks for a Table.
+        self._is_for_reflector = bool(self._version or asked.get("sendInitialEvents")) or (
+            bool(self._limit)
+            and not context.representation.is_table
+            and not context.http.header("kubectl-command")
+        )
         self.taken: list[ClusterList] = []
         """What is on the page so far."""
         self.replies: list[Reply] = []
 
     async def first_page(self) -> ListMetadata:
         """Ask every cluster; their versions together are the version of the list."""
-        context, query = self._context, self._query
-        wanted = await context.positions(query.get("resourceVersion"))
-        match = query.get("resourceVersionMatch")
+        context = self._context
+        wanted = await context.positions(self._version)
         targets = await find_targets(context, context.fleet.all_clusters())
 
         def slice_of(cluster: str) -> Slice:
-            return Slice(self._limit, "", wanted.get(cluster, ""), match)
+            return Slice(self._limit, "", wanted.get(cluster, ""), self._match)
 
         copied: Collection[str] = ()
         if self._is_for_reflector:
             # The clusters it may have a copy of, and would delete it. Who names a vector has just
             # what is in it. Who names none may have anything.
-            is_vector = query.get("resourceVersion") not in ("", "0")
+            is_vector = self._version not in ("", "0")
             copied = wanted.keys() if is_vector else context.fleet.all_clusters()
         judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
         fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
         self.replies += fanned.replies
         listed = [each.listed for each in fanned.replies if each.listed is not None]
-        pinned = {each.cluster: each.metadata.resource_version for each in listed}
+        pinned = {each.naming.cluster: each.metadata.resource_version for each in listed}
         return _metadata(pinned, await self._take(listed, pinned))
 
     async def next_page(self, place: Continue) -> ListMetadata:
@@ -190,30 +200,13 @@ class _Walk:
         self, slice_of: "Callable[[str], Slice]"
     ) -> Callable[[Link], Awaitable[Reply]]:
         context = self._context
-        shared = without_paging(self._query)
-        seconds = context.fleet.limits.list_seconds
 
-        def request_to(link: Link) -> ApiRequest:
-            own = rewrite_query(shared, context.route.naming_in(link.cluster))
-            query = slice_of(link.cluster).added_to(own)
-            return context.request_to(link, query, seconds=seconds)
+        def ask(link: Link) -> Awaitable[Reply]:
+            page = slice_of(link.cluster)
+            make_request = partial(context.list_request, query=page.added_to(self._shared))
+            return ask_for_list(context, link, make_request, token=page.token)
 
-        return lambda link: ask_for_list(
-            context, link, request_to, token=slice_of(link.cluster).token
-        )
-
-    @property
-    def _is_for_reflector(self) -> bool:
-        """Whether whoever asks keeps a copy, and would delete there what is missing here.
-
-        Such a client names a version. When that is too old it lists without one, page by page;
-        people do so too, by kubectl, which says that it is kubectl, or asks for a Table.
-        """
-        if self._query.get("resourceVersion") or self._query.get("sendInitialEvents"):
-            return True
-        context = self._context
-        is_person = context.representation.is_table or bool(context.http.header("kubectl-command"))
-        return bool(self._limit) and not is_person
+        return ask
 
 
 def _metadata(pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:
@@ -289,8 +282,9 @@ def read_limit(query: Query) -> int:
 
     With the version "0" any state will do, and servers answer from memory, whole.
     """
-    text = query.get("limit")
-    if not text or query.get("resourceVersion") == "0":
+    asked = dict(reversed(query.pairs))
+    text = asked.get("limit", "")
+    if not text or asked.get("resourceVersion") == "0":
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise BadRequest(f"limit: {text[:64]!r} is not a number of items")

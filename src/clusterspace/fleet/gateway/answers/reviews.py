@@ -18,21 +18,13 @@ from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.failures import Reply
-from clusterspace.fleet.gateway.routes import HUB, Naming, Reach, Route
+from clusterspace.fleet.gateway.routes import HUB, Naming, Reach
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object, find_at
 
-_RESOURCE: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 """Verbs that reach a cluster by the right of their own name; all others look."""
 _MOST_NAMED: Final = 10
-
-
-def is_review(route: Route) -> bool:
-    """Whether somebody asks what they may do themselves."""
-    info = route.info
-    is_asked = (info.group, info.resource) == _RESOURCE and info.verb == "create"
-    return is_asked and not route.is_relayed
 
 
 async def answer_review(context: FleetContext) -> Response:

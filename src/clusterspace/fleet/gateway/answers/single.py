@@ -212,7 +212,7 @@ async def answer_found(context: FleetContext) -> Response | None:
     name = context.info.name or selector.requires_exact("metadata.name") or ""
 
     async def look(link: Link) -> Reply:
-        reply = context.note(await _look(context, link, name))
+        reply = await _look(context, link, name)
         context.note_list(reply)
         return reply
 

@@ -80,21 +80,19 @@ class ClusterList:
     items: Sequence[Fields] = field(default=(), repr=False)
     columns: tuple[Object, ...] = ()
     rows: Sequence[Row] = field(default=(), repr=False)
+    is_table: bool = field(init=False)
+    """Whether it has rows and columns."""
+    count: int = field(init=False)
+    """How many objects it brings."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_table", self.kind == "Table")
+        object.__setattr__(self, "count", len(self.rows if self.is_table else self.items))
 
     @property
     def cluster(self) -> str:
         """Whose part it is."""
         return self.naming.cluster
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it has rows and columns."""
-        return self.kind == "Table"
-
-    @property
-    def count(self) -> int:
-        """How many objects it brings."""
-        return len(self.rows) if self.is_table else len(self.items)
 
     def pieces(self, most: int) -> "Iterator[ClusterList]":
         """Yield the part in pieces of so many objects; all but the last say that it goes on."""
@@ -312,6 +310,7 @@ CLUSTER: Final[Object] = Column("Cluster", description="The cluster the object i
 """Our own column. It stands second: kubectl writes the kind in front of the first cell."""
 
 _CLUSTER_AT: Final = 1
+_NUMBERS: Final = (int, float, type(None))
 _NOTHING: Final = "<none>"
 """In a column its cluster does not have, as Kubernetes shows what is not there."""
 
@@ -345,9 +344,11 @@ def agreed_columns(
     """Return the columns that all lists are shown in, without the one for the cluster."""
     widest_first = sorted((each.columns for each in lists), key=len, reverse=True)
     agreed: dict[str, Object] = {}
-    for known in (columns or renaming.own_columns(subject), *widest_first):
+    own = columns or renaming.own_columns(subject)  # of an earlier page, or ours: fit to be shown
+    for known in (own, *widest_first):
         for column in known:
-            agreed.setdefault(_name(column), plain_text.lines_of_json(column))
+            if (name := _name(column)) not in agreed:
+                agreed[name] = column if known is own else plain_text.lines_of_json(column)
     return tuple(agreed.values())
 
 
@@ -388,9 +389,13 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
         cells, count = row.cells, len(row.cells)
         if rename is not None and name_at is not None and name_at < count:
             cells = [*cells[:name_at], rename(str(cells[name_at])), *cells[name_at + 1 :]]
-        arranged = [
-            printable(cells[at]) if at is not None and at < count else _NOTHING for at in order
-        ]
+        arranged = [cells[at] if at is not None and at < count else _NOTHING for at in order]
+        # Almost all rows are fit to be printed as they are: numbers, and texts of one line.
+        if not all(
+            each.isprintable() if isinstance(each, str) else isinstance(each, _NUMBERS)
+            for each in arranged
+        ):
+            arranged = list(map(printable, arranged))
         arranged.insert(_CLUSTER_AT, cluster)
         shown_row: Fields = {"cells": arranged}
         if row.conditions is not msgspec.UNSET:

@@ -9,10 +9,12 @@ from clusterspace.apiserver.http.guards import (
     LOG_EVERY_SECONDS,
     MOST_ADDRESSES,
     MOST_FAILURES,
+    Authenticate,
     FailedLogins,
 )
 from clusterspace.apiserver.http.messages import Headers, Request
 from clusterspace.apiserver.http.request_info import read_request
+from clusterspace.apiserver.http.users import User
 from clusterspace.errors import TooManyRequests
 from clusterspace.testing.clocks import ManualClock
 
@@ -36,6 +38,21 @@ class FakeRequest(Request):
     @property
     def connection_memory(self) -> dict[str, Any]:
         return self._memory
+
+    def trust_connection(self) -> None:
+        """Have no connection that anybody could trust."""
+
+
+class Somebody:
+    """Takes whoever asks for a user."""
+
+    async def authenticate(self, request: Request) -> User:
+        del request
+        return User("jane")
+
+
+async def answer_nothing(_context: RequestContext) -> None:
+    """End the chain."""
 
 
 def call_from(address: str, token: str = "secret-token") -> RequestContext:
@@ -103,7 +120,7 @@ async def test_an_address_that_keeps_failing_waits_and_others_do_not() -> None:
         failures.require_patience(call_from("192.0.2.7"))
     failures.require_patience(call_from("192.0.2.8"))
     known = call_from("192.0.2.7")
-    failures.note_success(known)
+    await Authenticate(Somebody())(known, answer_nothing)
     failures.require_patience(known)
 
     await clock.advance(2 / FAILURES_A_SECOND)
