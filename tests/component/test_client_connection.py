@@ -1,14 +1,18 @@
 import asyncio
 import gzip
+import socket
 import ssl
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp import web
 from tests.component.fake_clusters import asked_by, connected, fake_cluster, status
 from tests.component.serving.certificates import Authority
 
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection, ConnectionLimits
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -190,6 +194,24 @@ async def test_a_silent_server_costs_no_more_than_the_deadline():
         with pytest.raises(ClusterTimeout):
             async with connection.stream(replace(GET, seconds=0.1)):
                 pass
+
+
+async def test_a_server_that_takes_no_connection_is_not_said_to_have_had_the_whole_deadline():
+    # Its backlog takes connections, and nobody there ever says a word of TLS.
+    silent = socket.create_server(("127.0.0.1", 0))
+    settings = ConnectionSettings("west", f"https://127.0.0.1:{silent.getsockname()[1]}")
+    limits = ConnectionLimits(connect_seconds=0.1)
+    connection = Connection(settings, clock=SystemClock(), random=Random(1), limits=limits)
+    patient = replace(POST, seconds=55.0)
+    try:
+        with pytest.raises(ClusterUnreachable, match="no connection in time"):
+            async with connection.stream(patient):
+                pass
+        with pytest.raises(ClusterUnreachable, match="no connection in time"):
+            await connection.ask(patient)
+    finally:
+        await connection.close()
+        silent.close()
 
 
 async def test_an_answer_over_the_limit_is_not_read_to_its_end():

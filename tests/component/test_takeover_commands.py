@@ -20,6 +20,7 @@ from clusterspace.errors import CannotPromote
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
 from clusterspace.fleet.execution.prune import is_paused
 from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
+from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.roots import workloads
 from clusterspace.roots.clients import hub_settings
 from clusterspace.roots.workloads import PromoteRequest, Prospect
@@ -56,7 +57,9 @@ async def test_promote_writes_template_and_policy_and_says_so(site: Site, tmp_pa
 
     told = await promote_web(tmp_path)
 
-    name = stamps.promoted_policy_name("apps/v1", "Deployment", "default", "web")
+    name = stamps.promoted_policy_name(
+        GroupVersionKind("apps", "v1", "Deployment"), "default", "web"
+    )
     assert told.output.splitlines() == [
         "ResourceTemplate (default/web) is created successfully",
         f"PropagationPolicy (default/{name}) is created successfully",

@@ -1,15 +1,18 @@
 """A real kube-apiserver joins and leaves; one without controllers, which fills no token Secrets."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.settings import Pem, Trust
 from clusterspace.errors import CannotJoin
 from clusterspace.fleet.membership import manifests, member_access
 from clusterspace.fleet.membership.member_access import Creation, PropertyApi
 from clusterspace.kube.objects import find_at
+from clusterspace.roots.tokens import create_token, list_tokens
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
@@ -57,6 +60,19 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
     roles = await member.names_of(ResourcePath(manifests.CLUSTER_ROLES))
     assert not [each for each in roles if each.startswith("karmada-")]
     assert (await member_access.read_identity(member.client)).declared == own.kube_system_uid
+
+
+async def test_a_token_that_no_cluster_could_register_with_is_not_made(
+    member: Side, tmp_path: Path
+) -> None:
+    # A kube-apiserver may be the hub, and keeps the certificate it made for itself here.
+    made = tmp_path / "real" / "certificates" / "apiserver.crt"
+    as_hub = replace(member.settings, trust=Trust(Pem(made.read_bytes())))
+
+    with pytest.raises(CannotJoin, match="does not let agents register"):
+        await create_token("east", as_hub)
+
+    assert await list_tokens(as_hub) == []
 
 
 async def test_a_cluster_with_an_older_property_api_is_asked_to_upgrade(

@@ -5,6 +5,8 @@ All of it is Karmada's, letter for letter: its tools look for these words and co
 
 from typing import Final
 
+from clusterspace.kube.resources import GroupVersionKind
+
 MANAGED: Final = "karmada.io/managed"
 MANAGED_LABELS_LIST: Final = "resourcetemplate.karmada.io/managed-labels"
 MANAGED_ANNOTATIONS_LIST: Final = "resourcetemplate.karmada.io/managed-annotations"
@@ -62,9 +64,10 @@ def work_name(kind: str, namespace: str, name: str) -> str:
     return f"{safe_name}-{short_hash(seed)}"
 
 
-def promoted_policy_name(group_version: str, kind: str, namespace: str, name: str) -> str:
-    """Return the name of the policy that is made for a promoted object."""
-    return f"{name}-{short_hash(f'{namespace}{group_version}, Kind={kind}')}".lower()
+def promoted_policy_name(kind: GroupVersionKind, namespace: str, name: str) -> str:
+    """Return the name of the policy that is made for a promoted object, as karmadactl makes it."""
+    # Names of roles may have colons, and names of policies may not.
+    return f"{name.replace(':', '.')}-{short_hash(f'{namespace}{kind}')}".lower()
 
 
 def depended_by_label(namespace: str, binding: str) -> str:

@@ -242,10 +242,11 @@ class Connection:
     async def exchange(self, request: ApiRequest) -> Answer:
         """Return the answer, whole, whatever its status: for those who pass it on."""
         delays = clocks.jittered(0.1, 5.0, self.random)
+        deadline = asyncio.timeout(request.seconds)
         try:
             # One deadline for all attempts and the waits between them: who gave us 30 s has no use
             # for an answer after 90.
-            async with asyncio.timeout(request.seconds):
+            async with deadline:
                 for attempt in range(1, MOST_ATTEMPTS + 1):
                     outcome = await self._exchange_once(request)
                     is_unknown = isinstance(outcome, Answer) and outcome.status == 401
@@ -262,6 +263,9 @@ class Connection:
                     else:
                         return outcome
         except TimeoutError as error:
+            # Others time out as well, and sooner: a name that is looked up, a plug-in.
+            if not deadline.expired():
+                raise transport_error(self.cluster, error) from error
             raise ClusterTimeout(self.cluster, _late(request)) from error
         raise AssertionError("the last attempt returns or raises")
 
@@ -271,18 +275,20 @@ class Connection:
 
         Opening is not repeated: whoever reads a stream knows where to go on.
         """
+        deadline = asyncio.timeout(request.seconds)
         async with AsyncExitStack() as stack:
             # Only what is raised while opening is the cluster's fault: the block's own errors,
             # after the yield, are none of our business.
             try:
-                async with asyncio.timeout(request.seconds):
+                async with deadline:
                     await stack.enter_async_context(self._streams)
                     pool = await stack.enter_async_context(self._users_pool())
                     opening = pool.request(request, self._target(request))
                     response = await stack.enter_async_context(opening)
-            except TimeoutError as error:
-                raise ClusterTimeout(self.cluster, _late(request)) from error
             except FOREIGN as error:
+                # What the library gives up on is no connection in time, long before the deadline.
+                if deadline.expired():
+                    raise ClusterTimeout(self.cluster, _late(request)) from error
                 raise transport_error(self.cluster, error) from error
             yield AnswerStream(self.cluster, response)
 

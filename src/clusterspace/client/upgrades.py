@@ -132,16 +132,17 @@ async def open_tunnel(
     """Ask the cluster to switch to a protocol; leaving the block closes the connection."""
     if protocol not in PROTOCOLS:
         raise ValueError(f"cannot upgrade to {protocol!r}")
+    deadline = asyncio.timeout(request.seconds)
     try:
-        async with asyncio.timeout(request.seconds):
+        async with deadline:
             tunnel = await _upgraded(connection, request, protocol)
-    except TimeoutError as error:
-        why = f"did not switch to {protocol} within {request.seconds:g}s"
-        raise ClusterTimeout(connection.cluster, why) from error
     except asyncio.IncompleteReadError as error:
         why = "closed the connection instead of switching protocols"
         raise ClusterUnreachable(connection.cluster, why, was_sent=True) from error
     except (OSError, asyncio.LimitOverrunError) as error:
+        if deadline.expired():
+            why = f"did not switch to {protocol} within {request.seconds:g}s"
+            raise ClusterTimeout(connection.cluster, why) from error
         raise transport_error(connection.cluster, error) from error
     try:
         yield tunnel

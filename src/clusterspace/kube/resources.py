@@ -79,7 +79,8 @@ class GroupVersionResource:
         return self.group_version.api_version
 
     def __str__(self) -> str:
-        return f"{self.api_version}, Resource={self.resource}"
+        # As client-go writes it, with the slash behind the empty name of the core group.
+        return f"{self.group}/{self.version}, Resource={self.resource}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,7 +113,8 @@ class GroupVersionKind:
         return self.group_version.api_version
 
     def __str__(self) -> str:
-        return f"{self.api_version}, Kind={self.kind}"
+        # As client-go writes it, with the slash behind the empty name of the core group.
+        return f"{self.group}/{self.version}, Kind={self.kind}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`token create`, `list` and `delete` put together: what lets a cluster register itself."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random, SystemRandom
 from typing import Final
 
@@ -18,10 +18,10 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     secret_name,
 )
 from clusterspace.apiserver.identity.following import secret_text
-from clusterspace.client.requests import ResourcePath
+from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import DeleteOptions, ListOptions
-from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import AlreadyExists, CannotJoin, NotFound
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
+from clusterspace.errors import AlreadyExists, CannotJoin, NotFound, Unauthorized
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.pull_join import pins_of
 from clusterspace.fleet.membership.registration import refuse_name
@@ -79,6 +79,22 @@ async def create_token(
     clock, token = SystemClock(), new_token(SystemRandom())
     secret = cluster_token_secret(token, cluster_name, clock.now(), seconds=seconds)
     async with open_client(hub) as hub_client:
+        stored = await hub_client.create(_TOKENS, secret)
+        try:
+            # Used once, as nobody in particular: only our own API server knows such tokens.
+            as_newcomer = replace(hub, identity=AuthInfo(token=token))
+            async with open_client(as_newcomer) as newcomer:
+                await newcomer.connection.ask(ApiRequest("GET", "/version"))
+        except BaseException as error:
+            place = _TOKENS.named(secret_name(token.partition(".")[0]))
+            await hub_client.delete(place, DeleteOptions(uid_of(stored)))
+            if not isinstance(error, Unauthorized):
+                raise
+            why = (
+                "this hub does not let agents register: it is another API server than "
+                "Clusterspace's own. Clusters that it can reach join by `clusterspace join`"
+            )
+            raise CannotJoin(cluster_name, why) from error
         # The namespace of the heartbeats, which agents may not make.
         namespace = manifests.namespace_path(CLUSTER_NAMESPACE)
         if await hub_client.find(namespace) is None:
@@ -86,7 +102,6 @@ async def create_token(
                 await hub_client.create(
                     namespace.collection, manifests.namespace(CLUSTER_NAMESPACE)
                 )
-        await hub_client.create(_TOKENS, secret)
     return NewToken(hub.server, token, pins[0], cluster_name)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from clusterspace.apis import stamps
+from clusterspace.kube.resources import GroupVersionKind
 
 
 @pytest.mark.parametrize(
@@ -19,10 +20,27 @@ def test_works_are_called_what_karmada_calls_them(kind, namespace, name, expecte
     assert stamps.work_name(kind, namespace, name) == expected
 
 
-def test_a_promoted_objects_policy_is_called_what_karmada_calls_it():
-    name = stamps.promoted_policy_name("apps/v1", "Deployment", "default", "nginx")
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name", "expected"),
+    [
+        ("apps/v1", "Deployment", "nginx", "nginx-6d7f8d5f5b"),
+        # As a real karmadactl called them.
+        ("v1", "ConfigMap", "conf", "conf-75f5f4f477"),
+        ("v1", "Pod", "solo", "solo-847459f8b6"),
+    ],
+)
+def test_a_promoted_objects_policy_is_called_what_karmada_calls_it(
+    api_version, kind, name, expected
+):
+    named = GroupVersionKind.of(api_version, kind)
 
-    assert name == "nginx-6d7f8d5f5b"
+    assert stamps.promoted_policy_name(named, "default", name) == expected
+
+
+def test_the_policy_of_a_role_has_a_name_that_policies_may_have():
+    role = GroupVersionKind.of("rbac.authorization.k8s.io/v1", "ClusterRole")
+
+    assert stamps.promoted_policy_name(role, "", "system:Basic").startswith("system.basic-")
 
 
 def test_a_dependency_points_at_the_binding_that_needs_it():

@@ -98,7 +98,9 @@ def test_a_resource_is_called_by_every_name_it_has():
 def test_the_core_group_has_no_suffix():
     assert str(GroupResource("", "pods")) == "pods"
     assert str(GroupKind("", "Pod")) == "Pod"
-    assert str(GroupVersionKind("", "v1", "Pod")) == "v1, Kind=Pod"
+    # Letter for letter as client-go: karmadactl makes names of policies from it.
+    assert str(GroupVersionKind("", "v1", "Pod")) == "/v1, Kind=Pod"
+    assert str(GroupVersionResource("", "v1", "pods")) == "/v1, Resource=pods"
 
 
 def test_a_version_is_dropped_where_it_does_not_matter():

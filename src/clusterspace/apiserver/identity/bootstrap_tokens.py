@@ -59,6 +59,7 @@ _USER_PREFIX: Final = "system:bootstrap:"
 _GROUP: Final = "system:bootstrappers"
 _REQUESTS: Final = "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
 
+_PLAIN_LENGTH: Final = 16
 # Kubernetes' tokens have 16 characters behind the dot; ours may have more, for 128 bits and up.
 _TOKEN: Final = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16,64})")
 _GROUP_NAME: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
@@ -143,9 +144,13 @@ def cluster_token_secret(
     found = _TOKEN.fullmatch(token)
     if found is None or not is_cluster_name(cluster):
         raise ValueError("a cluster token is six characters, a dot, and a secret, for one cluster")
+    digest = digest_of(found[2])
     data = {
         "token-id": found[1],
-        "token-digest": digest_of(found[2]),
+        "token-digest": digest,
+        # Tools that list tokens leave out those without a secret. This one lets nobody in.
+        "token-secret": digest[:_PLAIN_LENGTH],
+        "description": f"for the agent of {cluster}; its secret is not kept, this is no part of it",
         "expiration": format_time(now + seconds),
         "usage-bootstrap-authentication": "true",
         "auth-extra-groups": REGISTRATION_GROUP,

@@ -23,8 +23,9 @@ from clusterspace.kube.objects import (
     name_of,
     namespace_of,
     with_metadata,
+    without_value,
 )
-from clusterspace.kube.resources import GroupKind
+from clusterspace.kube.resources import GroupKind, GroupVersionKind
 
 _POD_TEMPLATES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     kinds.DEPLOYMENT: ("spec", "template"),
@@ -62,9 +63,14 @@ class Effect:
 def plan_promotion(live: Object, cluster_name: str, policy_name: str = "") -> Promotion:
     """Return the template and the policy for an object of a member."""
     template = pruned(live)
+    if kind_of(live) == kinds.POD:
+        # Which node it runs on is the member's business, and the pod stays there. On the hub it
+        # would be a pod that only the kubelet of that node can let go.
+        template = without_value(template, "spec", "nodeName")
     annotations = {stamps.CONFLICT_RESOLUTION: OVERWRITE, **annotations_of(template)}
+    kind_in_full = GroupVersionKind.of(str(live.get("apiVersion")), str(live.get("kind")))
     named = policy_name or stamps.promoted_policy_name(
-        str(live.get("apiVersion")), str(live.get("kind")), namespace_of(live), name_of(live)
+        kind_in_full, namespace_of(live), name_of(live)
     )
     namespace = namespace_of(live)
     inside = {"namespace": namespace} if namespace else {}

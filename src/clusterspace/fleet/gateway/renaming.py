@@ -516,6 +516,8 @@ def table_edit(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
 
 # -- a whole answer --------------------------------------------------------------------------------
 
+_CALLERS = frozenset({"users", "groups", "serviceaccounts", "uids", "userextras"})
+"""What a cluster says it refuses to impersonate."""
 _NAMESPACE_WORDS = frozenset({"namespaces", "Namespace"})
 
 
@@ -549,6 +551,8 @@ def _edited_status(fields: Fields, naming: Naming, subject: Subject) -> Fields:
     """Rename what the Status is about, and where its message says so; the rest is prose."""
     details: Any = msgspec.json.decode(fields.get("details", b"null"))
     name = find_at(details, "name")
+    if find_at(details, "kind") in _CALLERS - {subject.resource}:
+        return fields  # about who asks, whose name is the same in every cluster
     about_namespace = find_at(details, "kind") in _NAMESPACE_WORDS and naming.qualifies_namespaces
     change = qualifier(naming, subject, is_namespace=about_namespace)
     if change is None or not isinstance(name, str) or not name:

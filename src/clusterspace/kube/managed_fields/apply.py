@@ -99,7 +99,8 @@ def apply(live: Object | None, applied: Object, write: Write, *, force: bool = F
     change what others own, unless it is forced: then the others lose those fields.
     """
     if applied.get("apiVersion") != write.api_version:
-        named = f"{applied.get('apiVersion')}, Kind={applied.get('kind')}"
+        group, _, version = str(applied.get("apiVersion")).rpartition("/")
+        named = f"{group}/{version}, Kind={applied.get('kind')}"
         raise BadRequest(f"invalid object type: {named}")
     if not isinstance(applied.get("metadata", {}), dict):
         raise BadRequest("metadata must be an object")

@@ -1,5 +1,7 @@
 """Bootstrap tokens: who gets in, with what, and for how long."""
 
+import re
+
 import pytest
 from tests.unit.apiserver.identity.subjects import MemoryHub
 
@@ -11,6 +13,7 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     cluster_token_secret,
     forget_expired_tokens,
 )
+from clusterspace.apiserver.identity.following import secret_text
 from clusterspace.kube.objects import Object
 from clusterspace.kube.times import format_time
 
@@ -112,6 +115,18 @@ async def hub_with_cluster_token() -> MemoryHub:
     await hub.create_namespace("kube-system")
     await hub.create("", "secrets", cluster_token_secret(STRONG, "west", hub.clock.now()))
     return hub
+
+
+async def test_tools_that_list_tokens_show_a_cluster_token_by_a_secret_that_lets_nobody_in():
+    secret = cluster_token_secret(STRONG, "west", 0.0)
+    shown = secret_text(secret, "token-secret")
+    hub = await hub_with_cluster_token()
+
+    # karmadactl and kubeadm leave out what has no secret of this form.
+    assert re.fullmatch("[a-z0-9]{16}", shown)
+    assert "west" in secret_text(secret, "description")
+    assert shown not in STRONG
+    assert await answer(hub, f"{STRONG.partition('.')[0]}.{shown}") is None
 
 
 async def test_a_cluster_token_lives_an_hour():

@@ -2,6 +2,7 @@ from tests.corpus import load_scenario
 from tests.unit.fleet.execution.member_objects import written
 
 from clusterspace.apis import stamps
+from clusterspace.apis.interpreter.manifests import retain
 from clusterspace.fleet.execution.promotion import effect_of, plan_promotion
 from clusterspace.kube.objects import (
     Object,
@@ -99,3 +100,18 @@ def test_fewer_replicas_mean_that_pods_go_and_more_that_none_does() -> None:
         "2 of 3 pods would go"
     )
     assert effect_of(live, with_value(live, 5, "spec", "replicas")).on_pods == ""
+
+
+def test_a_pod_is_promoted_without_its_node_which_is_the_members() -> None:
+    live = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "solo", "namespace": "default"},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "web", "image": "nginx"}]},
+    }
+
+    template = plan_promotion(live, "west").template
+
+    # With a node only the kubelet of that node could ever let the hub's pod go.
+    assert "nodeName" not in template["spec"]
+    assert retain(template, live)["spec"]["nodeName"] == "node-0"

@@ -136,6 +136,17 @@ def test_a_refusal_names_the_object_as_the_client_did() -> None:
     assert answered["details"] == {"name": "web.clusterspace.m1", "kind": "pods", "uid": "u"}
 
 
+@pytest.mark.parametrize("kind", ["users", "groups", "serviceaccounts"])
+def test_a_refusal_about_who_asks_leaves_their_name_alone(kind: str) -> None:
+    status = {
+        "kind": "Status",
+        "message": f'{kind} "jane" is forbidden: User "x" cannot impersonate resource "{kind}"',
+        "details": {"name": "jane", "kind": kind},
+    }
+
+    assert rewritten(status, NAMES) == status
+
+
 @pytest.mark.parametrize("details", [{}, {"details": None}, {"details": {"kind": "pods"}}])
 def test_a_refusal_about_nothing_in_particular_stays(details: dict[str, Any]) -> None:
     status = {"kind": "Status", "message": 'User "web" may not', **details}
