@@ -175,6 +175,7 @@ class HubClient:
         content_type: str = JSON,
         accept: str = JSON,
         token: str = "",
+        agent: str = "test",
     ) -> Answer:
         """Send one request and return its answer; a broken connection raises and is forgotten."""
         body = content if isinstance(content, bytes) else b""
@@ -184,6 +185,7 @@ class HubClient:
             method,
             path,
             f"Accept: {accept}",
+            f"User-Agent: {agent}",
             body=body,
             content_type=content_type,
             token=token or self.token,

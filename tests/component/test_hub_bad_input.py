@@ -22,6 +22,7 @@ from tests.component.hub_wire import (
     hub_here,
     hub_process,
     request_bytes,
+    secret,
 )
 from tests.component.serving.wire import RawClient, quick
 from tests.unit.apiserver.http.hostile_requests import hostile_requests
@@ -413,15 +414,15 @@ async def test_resources_whose_names_begin_alike_never_mix(hub: HubClient) -> No
     for name in ("team", "team-a"):
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await hub.do("POST", "/api/v1/namespaces", space)
-        await hub.do("POST", f"/api/v1/namespaces/{name}/configmaps", config_map(f"in-{name}"))
+        await hub.do("POST", f"/api/v1/namespaces/{name}/secrets", secret(f"in-{name}"))
         endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}}
         await hub.do("POST", f"/api/v1/namespaces/{name}/endpoints", endpoints)
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
         await hub.do("POST", f"/api/v1/namespaces/{name}/resourcequotas", quota)
 
     for path, names in {
-        "/api/v1/namespaces/team/configmaps": ["in-team"],
-        "/api/v1/namespaces/team-a/configmaps": ["in-team-a"],
+        "/api/v1/namespaces/team/secrets": ["in-team"],
+        "/api/v1/namespaces/team-a/secrets": ["in-team-a"],
         "/api/v1/namespaces/team/endpoints": ["team"],
         "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices": [],
         "/api/v1/namespaces/team/resourcequotas": ["team"],

@@ -138,6 +138,36 @@ async def test_in_the_foreground_the_owner_does_not_wait_for_those_that_do_not_b
     assert "deletionTimestamp" in held["metadata"]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+async def test_a_circle_of_owners_goes_when_one_of_them_is_deleted_in_the_foreground(
+    hub: HubClient, size: int
+) -> None:
+    circle = [await create(hub, f"link-{index}") for index in range(size)]
+    for index, link in enumerate(circle):
+        owner = owner_of(circle[index - 1], blockOwnerDeletion=True)
+        change = {"metadata": {"ownerReferences": [owner]}}
+        path = f"{SECRETS}/{link['metadata']['name']}"
+        await hub.do("PATCH", path, change, content_type=MERGE_PATCH)
+
+    await delete(hub, "link-0", "Foreground")
+
+    await wait_for_names(hub, set())
+
+
+async def test_a_dependent_that_has_another_owner_stays_and_holds_up_nobody(
+    hub: HubClient,
+) -> None:
+    leaving, staying = await create(hub, "leaving"), await create(hub, "staying")
+    owners = (owner_of(each, blockOwnerDeletion=True) for each in (leaving, staying))
+    await create(hub, "child", *owners)
+
+    await delete(hub, "leaving", "Foreground")
+
+    await wait_for_names(hub, {"staying", "child"})
+    child = await hub.do("GET", f"{SECRETS}/child")
+    assert [each["name"] for each in child["metadata"]["ownerReferences"]] == ["staying"]
+
+
 async def test_orphans_stay_and_forget_their_owner(hub: HubClient) -> None:
     owner = await create(hub, "owner")
     await create(hub, "child", owner_of(owner))
@@ -429,3 +459,129 @@ async def test_an_event_that_happens_again_starts_its_hour_again() -> None:
     assert await forget_old_events(hub, 3600) == 0
     await clock.advance(3601)
     assert await forget_old_events(hub, 3600) == 2
+
+
+# -- volumes, and what uses them -------------------------------------------------------------------
+
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def claim(name: str, **spec: Any) -> Object:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {**asked, **spec},
+    }
+
+
+def volume(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": "/tmp"},
+        },
+    }
+
+
+def attributes_class(name: str) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttributesClass",
+        "metadata": {"name": name},
+        "driverName": "example.com",
+        "parameters": {"iops": "100"},
+    }
+
+
+async def until_gone(hub: HubClient, path: str) -> None:
+    async def is_gone() -> bool:
+        return (await hub.ask("GET", path)).status == 404
+
+    await until(is_gone)
+
+
+@pytest.mark.parametrize(
+    ("collection", "manifest"),
+    [
+        (CLAIMS, claim("unused")),
+        (VOLUMES, volume("unused")),
+        (CLASSES, attributes_class("unused")),
+    ],
+    ids=["claim", "volume", "attributes class"],
+)
+async def test_storage_that_nobody_uses_can_be_deleted(
+    hub: HubClient, collection: str, manifest: Object
+) -> None:
+    made = await hub.do("POST", collection, manifest)
+    assert "protection" in made["metadata"]["finalizers"][0]
+
+    await hub.do("DELETE", f"{collection}/unused")
+
+    await until_gone(hub, f"{collection}/unused")
+
+
+async def test_a_namespace_with_a_claim_ends(hub: HubClient) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stored"}}
+    await hub.do("POST", "/api/v1/namespaces", space)
+    await hub.do("POST", CLAIMS.replace("default", "stored"), claim("data"))
+
+    await hub.do("DELETE", "/api/v1/namespaces/stored")
+
+    await until_gone(hub, "/api/v1/namespaces/stored")
+
+
+async def test_a_claim_stays_for_as_long_as_a_pod_on_a_node_uses_it(hub: HubClient) -> None:
+    await hub.do("POST", CLAIMS, claim("data"))
+    await hub.do("POST", CLAIMS, claim("after-it"))
+    used = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "user"},
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [{"name": "main", "image": "i"}],
+            "volumes": [used],
+        },
+    }
+    await hub.do("POST", PODS, pod)
+
+    await hub.do("DELETE", f"{CLAIMS}/data")
+    await hub.do("DELETE", f"{CLAIMS}/after-it")
+    await until_gone(hub, f"{CLAIMS}/after-it")
+
+    held = await hub.do("GET", f"{CLAIMS}/data")
+    assert held["metadata"]["deletionTimestamp"]
+    await hub.do("DELETE", f"{PODS}/user", {"gracePeriodSeconds": 0})
+    await until_gone(hub, f"{CLAIMS}/data")
+
+
+async def test_a_bound_volume_and_a_class_of_a_claim_stay(hub: HubClient) -> None:
+    await hub.do("POST", VOLUMES, volume("bound"))
+    bound = {"status": {"phase": "Bound"}}
+    await hub.do("PATCH", f"{VOLUMES}/bound/status", bound, content_type=MERGE_PATCH)
+    await hub.do("POST", CLASSES, attributes_class("fast"))
+    await hub.do("POST", CLAIMS, claim("data", volumeAttributesClassName="fast"))
+    await hub.do("POST", VOLUMES, volume("zz-last"))
+
+    for path in (f"{VOLUMES}/bound", f"{CLASSES}/fast", f"{VOLUMES}/zz-last"):
+        await hub.do("DELETE", path)
+    await until_gone(hub, f"{VOLUMES}/zz-last")
+
+    for path in (f"{VOLUMES}/bound", f"{CLASSES}/fast"):
+        assert (await hub.do("GET", path))["metadata"]["deletionTimestamp"]
+    released = {"status": {"phase": "Released"}}
+    await hub.do("PATCH", f"{VOLUMES}/bound/status", released, content_type=MERGE_PATCH)
+    await hub.do("DELETE", f"{CLAIMS}/data")
+    await until_gone(hub, f"{VOLUMES}/bound")
+    await until_gone(hub, f"{CLASSES}/fast")

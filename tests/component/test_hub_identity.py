@@ -279,6 +279,33 @@ async def test_what_was_approved_cannot_be_taken_back(hub: IdentityHub):
     assert 'may not remove a condition of type "Approved"' in answer.body["message"]
 
 
+async def test_an_approver_keeps_what_others_say_and_may_label_the_request(hub: IdentityHub):
+    manifest = write_request(hub, hub.directory / "noa.key", "noa", "dev")
+    await hub.kubectl("apply", "-f", str(manifest))
+    given = (await hub.ask("GET", f"{REQUESTS}/noa", token="root-token")).body
+    said = [
+        {"type": "Approved", "status": "True", "reason": "Test"},
+        {"type": "example.com/Seen", "status": "False", "reason": "NotYet"},
+    ]
+    labels = {"approved-by": "root"}
+    desired = {
+        **given,
+        "metadata": {**given["metadata"], "labels": labels},
+        "status": {"conditions": said},
+    }
+
+    answer = await hub.ask("PUT", f"{REQUESTS}/noa/approval", desired, token="root-token")
+
+    assert answer.code == 200
+    assert answer.body["metadata"]["labels"] == labels
+    kept = answer.body["status"]["conditions"]
+    assert [(each["type"], each["status"]) for each in kept] == [
+        ("Approved", "True"),
+        ("example.com/Seen", "False"),
+    ]
+    assert all(each["lastTransitionTime"] and each["lastUpdateTime"] for each in kept)
+
+
 async def test_a_new_server_certificate_is_shown_without_a_restart(tmp_path: Path):
     async with running_identity_hub(tmp_path) as hub:
         await renew_and_compare(hub)
@@ -307,14 +334,14 @@ async def renew_and_compare(hub: IdentityHub) -> None:
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-async def test_every_namespace_has_its_account_and_the_first_ones_our_authority(hub: IdentityHub):
+async def test_every_namespace_has_its_account_and_our_authority(hub: IdentityHub):
     await hub.kubectl("create", "namespace", "apps")
 
     async def found() -> bool:
-        here = await hub.kubectl("get", "sa", "-n", "apps", "-o", "name")
+        here = await hub.kubectl("get", "sa,cm", "-n", "apps", "-o", "name")
         there = await hub.kubectl("get", "sa,cm", "-n", "default", "-o", "name")
         both = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
-        return here.split() == ["serviceaccount/default"] and both <= set(there.split())
+        return both == set(here.split()) and both <= set(there.split())
 
     assert await until(found, seconds=10)
 

@@ -20,6 +20,17 @@ def prints(*texts: str) -> Check:
     return check
 
 
+def prints_in_order(*texts: str) -> Check:
+    """Standard output has the texts, one after the other."""
+
+    def check(stage: Stage, ran: Ran) -> None:
+        places = [ran.output.find(stage.place(text)) for text in texts]
+        assert -1 not in places, ran.output
+        assert places == sorted(places), ran.output
+
+    return check
+
+
 def says(*texts: str) -> Check:
     """Standard error has each of the texts: warnings, and what went wrong."""
 

@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from tests.conformance.kubectl_checks import Check, leaves, makes, omits, prints, removes, sets
+from tests.conformance.kubectl_checks import (
+    Check,
+    leaves,
+    makes,
+    omits,
+    prints,
+    prints_in_order,
+    removes,
+    sets,
+)
 from tests.conformance.kubectl_claims import Command, fails, works
 from tests.conformance.kubectl_fleet_streams import ACROSS, LOOKING_INTO
 from tests.conformance.kubectl_stage import Ran, Stage
@@ -16,17 +25,6 @@ def leaves_no_trace(resource: str, name: str) -> Check:
     def check(stage: Stage, _: Ran) -> None:
         found = stage.read(resource, name)
         assert ".clusterspace." not in str(found), found
-
-    return check
-
-
-def prints_in_order(*texts: str) -> Check:
-    """Standard output has the texts, one after the other."""
-
-    def check(stage: Stage, ran: Ran) -> None:
-        places = [ran.output.find(stage.place(text)) for text in texts]
-        assert -1 not in places, ran.output
-        assert places == sorted(places), ran.output
 
     return check
 

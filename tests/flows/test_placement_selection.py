@@ -141,7 +141,7 @@ async def test_an_object_selected_twice_is_said_and_nothing_is_placed(site: Plac
 
 async def test_objects_a_cluster_makes_by_itself_are_not_selected(site: PlacementSite) -> None:
     await site.app("settings")
-    await site.put(CONFIG_MAPS, config_map("kube-root-ca.crt", {"v": "1"}, namespace="app"))
+    await until(lambda: site.hub.find(ResourcePath(CONFIG_MAPS, "app", "kube-root-ca.crt")))
     await site.place(placement())
     await site.until_settled()
 

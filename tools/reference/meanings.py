@@ -22,6 +22,8 @@ KINDS: Final = {
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
+    "clusterspace.apiserver.health": "ComponentStatus",
+    "clusterspace.apiserver.kubernetes_service": "ServiceCIDR",
     "clusterspace.fleet.membership.health": "Cluster",
     "clusterspace.fleet.membership.impersonation": "Cluster",
     "clusterspace.fleet.membership.member_clusters": "MemberCluster",

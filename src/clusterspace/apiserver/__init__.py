@@ -1,6 +1,7 @@
 """A Kubernetes API server: request to rules to store.
 
 app.py            the route table, readable top to bottom
+health.py         /healthz, /livez, /readyz; the components of the control plane
 state.py          what verbs work on: store, catalog, feeds, admission, sources of time and chance
 catalog.py        what is served: a resource with its rules, form and printer
 options.py        query parameters and DeleteOptions, read and checked once; what selectors select
@@ -17,6 +18,8 @@ discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
 identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
 housekeeping.py   what happens later: namespaces end, owners' children go, events expire
+protection.py     volumes and claims that are deleted go once nobody uses them
+kubernetes_service.py     `default/kubernetes`: where this server is, for programs in the cluster
 
 http/             sockets, requests, the chain of steps, answers; the gateway stands on it too
 store/            the revision log: memory, SQLite

@@ -6,6 +6,7 @@ from typing import Final
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.discovery import Discovery
+from clusterspace.apiserver.health import PATHS, Health
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
 from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.messages import Response
@@ -15,7 +16,7 @@ from clusterspace.apiserver.http.request_info import (
     negotiate,
     negotiate_stream,
 )
-from clusterspace.apiserver.http.responses import text_response, value_response
+from clusterspace.apiserver.http.responses import indented_response, text_response
 from clusterspace.apiserver.openapi import OpenApi
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.read import get, list_objects
@@ -29,7 +30,6 @@ from clusterspace.apiserver.verbs.subresources import (
 )
 from clusterspace.apiserver.verbs.watch import watch
 from clusterspace.apiserver.verbs.write import create, delete, delete_collection, patch, update
-from clusterspace.errors import ServiceUnavailable
 from clusterspace.kube import statuses
 from clusterspace.kube.protobuf.messages import find_kind
 from clusterspace.kube.resources import GroupVersion
@@ -54,11 +54,11 @@ _SCALE_VERBS: Final[Mapping[str, Verb]] = {
     "update": update_scale,
     "patch": patch_scale,
 }
-_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
-_ROOTS: Final = _HEALTH | {
+_ROOTS: Final = frozenset(PATHS) | {
     "/api",
     "/apis",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/version",
@@ -106,8 +106,7 @@ class HubApp:
         """Verbs with rules of their own, by `group/resource[/subresource]` and verb."""
         self._discovery = Discovery(state.catalog)
         self._openapi = OpenApi(state.catalog)
-        self.is_ready = False
-        """Whether /readyz says yes."""
+        self.health = Health(state.store)
 
     async def __call__(self, context: RequestContext) -> Response | None:
         """Answer a request; None when the verb wrote a stream of its own."""
@@ -124,26 +123,19 @@ class HubApp:
         path = context.info.path
         if context.info.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
-        if path in _HEALTH:
-            checks = {"ping": True, "store": self._state.store.current_revision > 0}
-            if path == "/readyz":
-                checks["serving"] = self.is_ready
-            failed = ", ".join(check for check, passed in checks.items() if not passed)
-            if failed and path != "/livez":
-                raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
-            if not context.info.query.get_all("verbose"):
-                return text_response(context, 200, "ok")
-            lines = [f"[{'+' if passed else '-'}]{check} ok\n" for check, passed in checks.items()]
-            lines.append(f"{path.strip('/')} check passed\n")
-            return text_response(context, 200, "".join(lines))
+        if (health := self.health.answer(context)) is not None:
+            return health
         if path == "/version":
-            return value_response(context, 200, version_document())
+            return indented_response(context, 200, version_document())
         if path == "/metrics":
             return Response(200, headers_for(context, metrics.CONTENT_TYPE), metrics.render())
+        if path == "/metrics/slis":
+            headers = headers_for(context, metrics.CONTENT_TYPE)
+            return Response(200, headers, metrics.render_health_checks())
         if path == "/":
             versions = {served.info.group_version.path for served in self._state.catalog.all()}
             groups = {f"/apis/{served.info.group}" for served in self._state.catalog.all()}
-            return value_response(
+            return indented_response(
                 context, 200, {"paths": sorted((_ROOTS | versions | groups) - {"/apis/"})}
             )
         if path == "/openapi/v2":
@@ -175,8 +167,16 @@ class HubApp:
             context.warn(served.deprecation)
         # What is passed on is for the one that answers to negotiate.
         accept = "" if info.subresource == "proxy" else context.header("accept")
-        choose = negotiate_stream if info.verb == "watch" else negotiate
-        representation = choose(accept, _protobuf_of(served, info.subresource))
+        protobuf = _protobuf_of(served, info.subresource)
+        if info.verb == "watch":
+            representation = negotiate_stream(accept, protobuf)
+        else:
+            # What cannot be read, such as a review or an eviction, has no columns.
+            asked = (
+                served.info.find_subresource(info.subresource) if info.subresource else served.info
+            )
+            is_read = asked is None or not {"get", "list"}.isdisjoint(asked.verbs)
+            representation = negotiate(accept, protobuf, is_transformed=is_read)
         request = ResourceRequest(self._state, context, served, representation)
         path = f"{info.group}/{info.resource}"
         if info.subresource:

@@ -16,7 +16,7 @@ from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.builtins.resource_model import NAME, NAMESPACE, BuiltinResource
 from clusterspace.builtins.resources import all_resources
 from clusterspace.builtins.schemas import schema_for
-from clusterspace.builtins.strategies.creation import Creation, admit_new
+from clusterspace.builtins.strategies.creation import Creation, admit_new, admit_update
 from clusterspace.builtins.strategies.prepare import (
     prepare_for_create,
     prepare_for_status_update,
@@ -116,7 +116,7 @@ class BuiltinRules:
     def prepare_update(self, new: Object, old: Object, subresource: str) -> Object:
         """Keep what this write may not touch."""
         if subresource in ("", "scale"):
-            return prepare_for_update(self._kind, new, old)
+            return admit_update(self._kind.group_kind, prepare_for_update(self._kind, new, old))
         prepare = _SUBRESOURCE_UPDATES.get(subresource)
         return prepare(new, old) if prepare else new
 

@@ -109,5 +109,5 @@ def _aggregated_document(
     catalog: Catalog, revision: int, version: str, is_core: bool
 ) -> tuple[bytes, str]:
     groups = [each for each in _grouped(catalog, revision) if (each.name == "") is is_core]
-    body = forms.encode(discovery_documents.aggregated(groups, version))
+    body = forms.encode(discovery_documents.aggregated(groups, version)) + b"\n"
     return body, f'"{hashlib.sha256(body).hexdigest().upper()}"'

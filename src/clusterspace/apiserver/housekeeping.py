@@ -218,6 +218,9 @@ class GarbageCollector:
     # -- what might be concerned: no awaits, so the index is whole whenever `_work` reads it -----
 
     def _note(self, entry: KeyValue) -> None:
+        # Whoever waits for this object may have been let go of, without its being deleted.
+        before = self._owners.get(entry.key, ())
+        self._check(self._waiting[uid] for uid in before if uid in self._waiting)
         self._forget(entry.key)
         metadata = _traits.decode(entry.value).metadata
         owners = tuple(each.uid for each in metadata.ownerReferences or ())
@@ -288,7 +291,7 @@ class GarbageCollector:
             await self._finish_foreground(served, key, uid)
 
     async def _collect_dependent(self, served: Served, key: str, dependent: Object) -> None:
-        """Delete an object none of whose owners are there; else drop the references that hang."""
+        """Delete an object none of whose owners stay; else drop its references to those that go."""
         references = _references(dependent)
         if not references:
             return
@@ -315,8 +318,10 @@ class GarbageCollector:
             )
             await remove(self._hub, served, key, options)
             _log.info("object without owners deleted", key=key, uid=uid_of(dependent))
-        elif gone:
-            await self._drop_references(served, key, {str(each.get("uid")) for each in gone})
+        elif gone or waiting:
+            # With an owner that stays it stays too, and holds up none of those that go.
+            leaving = {str(each.get("uid")) for each in (*gone, *waiting)}
+            await self._drop_references(served, key, leaving)
 
     async def _read_owner(
         self, dependent: Object, reference: Object, read: dict[str, "_Metadata | None"]
@@ -353,11 +358,29 @@ class GarbageCollector:
             reference = next((r for r in _references(dependent) if r.get("uid") == uid), None)
             if reference is None:
                 continue
-            blocking += bool(reference.get("blockOwnerDeletion"))
+            if reference.get("blockOwnerDeletion"):
+                blocking += not self._waits_for(dependent_key, key)
             if not metadata_of(dependent).get("deletionTimestamp"):
                 await self._collect_dependent(dependent_served, dependent_key, dependent)
         if not blocking:
             await self._release(served, key, FOREGROUND)
+
+    def _waits_for(self, key: str, sought: str) -> bool:
+        """Whether an object waits for another one, directly or by others that wait.
+
+        In a circle of owners everybody waits for everybody. Nobody in it holds up the others then:
+        all of them are being deleted, and none would ever be the first.
+        """
+        waiting = {key: uid for uid, key in self._waiting.items()}
+        seen, ahead = set[str](), [key]
+        while ahead:
+            key = ahead.pop()
+            if key == sought:
+                return True
+            if key in waiting and key not in seen:
+                seen.add(key)
+                ahead += self._dependents.get(waiting[key], ())
+        return False
 
     async def _release(self, served: Served, key: str, finalizer: str) -> None:
         def released(live: Object) -> Object:

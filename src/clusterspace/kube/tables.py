@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from clusterspace.kube.objects import Object, metadata_of
 
-META_VERSION: Final = "meta.k8s.io/v1"
+META_GROUP: Final = "meta.k8s.io"
+META_VERSION: Final = f"{META_GROUP}/v1"
 
 
 class IncludeObject(Enum):
@@ -89,3 +90,24 @@ def partial_metadata_list(
         "metadata": dict(list_metadata),
         "items": [partial_metadata(kube_object) for kube_object in kube_objects],
     }
+
+
+def in_version(document: Object, version: str) -> Object:
+    """Return a Table or metadata in this version of the group: one format under two names.
+
+    The metadata beside the rows of a Table is in the version of the Table.
+    """
+    if document.get("apiVersion") in (None, version) or document.get("kind") not in _DOCUMENTS:
+        return document
+    changed = {**document, "apiVersion": version}
+    if "rows" in document:
+        changed["rows"] = [
+            {**row, "object": row["object"] and in_version(row["object"], version)}
+            for row in document["rows"]
+        ]
+    if "items" in document:
+        changed["items"] = [in_version(each, version) for each in document["items"]]
+    return changed
+
+
+_DOCUMENTS: Final = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")

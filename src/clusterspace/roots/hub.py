@@ -17,21 +17,25 @@ from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.health import Components
 from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
+from clusterspace.apiserver.kubernetes_service import KubernetesService
+from clusterspace.apiserver.protection import StorageProtection
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
+from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.connections import open_connections
 from clusterspace.roots.hub_state import bootstrap, build_state, housekeeping, read_tokens
-from clusterspace.roots.installation import Installation, server_url
+from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.tls import ServerTls
@@ -81,7 +85,9 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
         authenticator, authorizer = identity.authenticator(), access.authorizer
         reviews = Reviews(authorizer).verbs()
-        app = HubApp(hub, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
+        components = computed_verbs("/componentstatuses", Components())
+        verbs = {**reviews, **identity.verbs(authorizer), **proxy.verbs(), **components}
+        app = HubApp(hub, verbs)
         audit = AuditLog(installation.audit_file)
         stack.callback(audit.close)
         failed_logins = FailedLogins(clock, audit.write)
@@ -103,7 +109,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             handler, tls=context, limits=settings.connections, observer=CountedConnections()
         )
         await server.listen(settings.host, settings.port)
-        url = server_url(settings.host, server.addresses[0][1])
+        port = server.addresses[0][1]
+        url = server_url(settings.host, port)
 
         def write_kubeconfigs(now: float) -> None:
             installation.write_component_kubeconfigs(authority, url, now)
@@ -114,9 +121,12 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         keep_all(tasks, housekeeping(hub, controller, store))
         keep_all(tasks, {"roles in memory": access.role_cache.run, "open streams": recheck.run})
         keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock), **process_tasks(clock)})
+        service = KubernetesService(hub, advertised_address(settings.host), port)
+        protection = StorageProtection(hub)
+        keep_all(tasks, {"kubernetes service": service.run, "storage protection": protection.run})
 
         async def drain() -> None:
-            app.is_ready = False
+            app.health.is_ready = False
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
         # Callbacks run in the reverse of this order: requests end first, then the tasks that
@@ -124,7 +134,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         stack.push_async_callback(drain)
         # Before anybody can see that we are ready: the parts are started then, with these.
         installation.write_component_kubeconfigs(authority, url, clock.now())
-        app.is_ready = True
+        app.health.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now())
         yield RunningHub(url, hub, installation, authority, context)
 

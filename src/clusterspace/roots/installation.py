@@ -8,9 +8,12 @@ D/parts/NAME/kubeconfig       who a component of the control plane is at the hub
 D/store.db                    the objects
 """
 
+import ipaddress
 import os
+import socket
 import ssl
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +44,9 @@ SERVER_NAMES: Final = (
 )
 
 
+_ELSEWHERE: Final = ("192.0.2.1", 9)
+"""An address for examples, which is on no network (RFC 5737)."""
+
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
@@ -48,6 +54,24 @@ def server_url(host: str, port: int) -> str:
     """Return where a server that listens on this host is reached from this machine."""
     named = "127.0.0.1" if host in _ANYWHERE else host
     return f"https://[{named}]:{port}" if ":" in named else f"https://{named}:{port}"
+
+
+def advertised_address(host: str) -> str:
+    """Return the IP address by which other machines know a server that listens on this host.
+
+    Where the host says nothing to them (every address, loopback, a name), it is the address from
+    which this machine reaches others, as kube-apiserver chooses it; empty when it reaches nobody.
+    """
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if not (address.is_unspecified or address.is_loopback):
+            return host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        # Nothing is sent: this only asks the system for its way there.
+        probe.connect(_ELSEWHERE)
+        own = str(probe.getsockname()[0])
+        return "" if ipaddress.ip_address(own).is_loopback else own
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,17 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.health import Components
 from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
+from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, read_tokens
-from clusterspace.roots.installation import Installation
+from clusterspace.roots.installation import Installation, advertised_address
 from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
@@ -88,6 +91,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             **identity.verbs(access.authorizer),
             **PodSubresources(containers, mirror, clock).verbs(),
             **metrics_verbs(mirror, pods_by_node),
+            **computed_verbs("/componentstatuses", Components(("controller-manager", "scheduler"))),
         }
         app, faults = HubApp(hub, verbs), Faults(hub)
         failed_logins = FailedLogins(clock, _keep_no_record)
@@ -103,7 +107,8 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         )
         server = HttpServer(faults.around(handler), tls=installation.server_tls())
         await server.listen(settings.host, settings.port)
-        url = f"https://{settings.host}:{server.addresses[0][1]}"
+        port = server.addresses[0][1]
+        url = f"https://{settings.host}:{port}"
 
         manager = LocalApi(hub, app, "kube-controller-manager")
         kubelet = LocalApi(hub, app, "kubelet")
@@ -120,15 +125,16 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**housekeeping(hub, definitions, store), **identity.tasks(url)})
-        keep_all(tasks, simulation)
+        service = KubernetesService(hub, advertised_address(settings.host), port)
+        keep_all(tasks, {"kubernetes service": service.run, **simulation})
 
         async def drain() -> None:
-            app.is_ready = False
+            app.health.is_ready = False
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
         # In reverse: requests end first, then the tasks that write on their own, then the store.
         stack.push_async_callback(drain)
-        app.is_ready = True
+        app.health.is_ready = True
         installation.write_kubeconfig(authority, url, clock.now(), name=settings.name)
         yield url
 

@@ -6,24 +6,20 @@ container at the same time always shows the same numbers, so a pod and its node 
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import CustomRules
-from clusterspace.apiserver.forms import table_of
-from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.responses import value_response
-from clusterspace.apiserver.options import read_list_options, select
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest, answer_object
+from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of, namespace_of, uid_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.resources import GroupResource, ResourceInfo
-from clusterspace.kube.tables import partial_metadata_list
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import NODE, POD, Mirror
 from clusterspace.sim.pods import containers_of, phase_of, resources_of
@@ -159,59 +155,16 @@ def _served(
 def metrics_verbs(mirror: Mirror, pods_by_node: PodsByNode) -> Mapping[tuple[str, str], Verb]:
     """Return the verbs of metrics.k8s.io: nothing is stored, everything is worked out."""
 
-    def of_pods(now: float) -> Iterable[Object]:
+    async def of_pods(hub: HubState) -> Iterable[Object]:
+        now = hub.clock.now()
         running = (pod for pod in mirror.all(POD) if phase_of(pod) == "Running")
         return (pod_metrics(pod, now) for pod in running)
 
-    def of_nodes(now: float) -> Iterable[Object]:
-        nodes = mirror.all(NODE)
+    async def of_nodes(hub: HubState) -> Iterable[Object]:
+        now, nodes = hub.clock.now(), mirror.all(NODE)
         return (node_metrics(node, pods_by_node.on_node(name_of(node)), now) for node in nodes)
 
     return {
-        (f"{GROUP}/pods", "list"): _lister(of_pods),
-        (f"{GROUP}/pods", "get"): _getter(of_pods),
-        (f"{GROUP}/nodes", "list"): _lister(of_nodes),
-        (f"{GROUP}/nodes", "get"): _getter(of_nodes),
+        **computed_verbs(f"{GROUP}/pods", of_pods),
+        **computed_verbs(f"{GROUP}/nodes", of_nodes),
     }
-
-
-def _getter(measure: Callable[[float], Iterable[Object]]) -> Verb:
-    async def get(request: ResourceRequest) -> Response:
-        for each in measure(request.hub.clock.now()):
-            if (namespace_of(each), name_of(each)) == (request.info.namespace, request.info.name):
-                return await answer_object(request, 200, each)
-        raise request.not_found()
-
-    return get
-
-
-def _lister(measure: Callable[[float], Iterable[Object]]) -> Verb:
-    async def list_metrics(request: ResourceRequest) -> Response:
-        now = request.hub.clock.now()
-        options = read_list_options(request.info.query, is_watch=False)
-        selection = select(request.served, options)
-        found = [
-            each
-            for each in measure(now)
-            if request.info.namespace in ("", namespace_of(each)) and selection.matches(each)
-        ]
-        found.sort(key=lambda each: (namespace_of(each), name_of(each)))
-        metadata: Object = {}
-        if request.representation.is_table:
-            shown_as = request.served.printer
-            body = table_of(
-                found, shown_as, list_metadata=metadata, include=options.include, now=now
-            )
-        elif request.representation.is_metadata_only:
-            body = partial_metadata_list(found, metadata)
-        else:
-            info = request.served.info
-            body = {
-                "kind": info.list_kind,
-                "apiVersion": info.api_version,
-                "metadata": metadata,
-                "items": found,
-            }
-        return value_response(request.context, 200, body, request.representation.media_type)
-
-    return list_metrics

@@ -25,6 +25,9 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 REGISTRY: Final = CollectorRegistry()
 
+HEALTH_CHECKS: Final = CollectorRegistry()
+"""What `/metrics/slis` shows: few series, to be read often."""
+
 # A second series per counter, telling when it began, doubles the page and is read by nobody.
 prometheus_client.disable_created_metrics()
 
@@ -64,6 +67,19 @@ _build_info = Gauge(
     registry=REGISTRY,
 )
 _build_info.labels(__version__, platform.python_version()).set(1)
+
+_health = Gauge(
+    "kubernetes_healthcheck",
+    "Result of a health check: 1 when it passed.",
+    ("name", "type"),
+    registry=HEALTH_CHECKS,
+)
+_health_checks = Counter(
+    "kubernetes_healthchecks_total",
+    "Results of health checks.",
+    ("name", "status", "type"),
+    registry=HEALTH_CHECKS,
+)
 
 _requests = Counter(
     "apiserver_request_total",
@@ -288,6 +304,17 @@ class ReconcileMetrics:
         """Count an attempt and its time."""
         _reconciles.labels(self._controller, str(result.value)).inc()
         self._seconds.observe(seconds)
+
+
+def health_checked(name: str, path: str, *, passed: bool) -> None:
+    """Count one look at one check of `/healthz`, `/livez` or `/readyz`."""
+    _health.labels(name, path).set(passed)
+    _health_checks.labels(name, "success" if passed else "error", path).inc()
+
+
+def render_health_checks() -> bytes:
+    """Return what was seen at health checks, as Prometheus reads it from `/metrics/slis`."""
+    return prometheus_client.generate_latest(HEALTH_CHECKS)
 
 
 def render() -> bytes:

@@ -1,5 +1,6 @@
 """Short constructors for objects."""
 
+import base64
 from typing import Any, Final
 
 from clusterspace.kube.objects import Object
@@ -22,6 +23,14 @@ def config_map(
         "metadata": {"name": name, "namespace": namespace, **metadata},
         "data": data or {},
     }
+
+
+def secret(
+    name: str, data: dict[str, str] | None = None, *, namespace: str = "default", **metadata: Any
+) -> Object:
+    """Return a Secret: unlike a ConfigMap, it has no others of its kind beside it unasked."""
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in (data or {}).items()}
+    return {**config_map(name, encoded, namespace=namespace, **metadata), "kind": "Secret"}
 
 
 def namespace(name: str) -> Object:

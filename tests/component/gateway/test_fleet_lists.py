@@ -10,12 +10,13 @@ from tests.component.fake_clusters import Handle, status
 from tests.component.gateway.fleet_site import TABLE, Site, fake_member, fleet_site, member_at
 
 from clusterspace.client.requests import ResourcePath
-from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.builders import NAMESPACES, namespace, secret
+from clusterspace.testing.builders import SECRETS as SECRETS_KIND
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-MAPS = "/api/v1/namespaces/shop/configmaps"
+SECRETS = "/api/v1/namespaces/shop/secrets"
 EVERYTHING = [
     "h0",
     "e0.clusterspace.east",
@@ -29,39 +30,39 @@ AS_TABLE = (("Accept", TABLE),)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    """A hub with one ConfigMap in `shop`, east with three, west with two."""
+    """A hub with one Secret in `shop`, east with three, west with two."""
     async with fleet_site(tmp_path_factory.mktemp("fleet"), list_seconds=1.0) as running:
         sides = {"h": (running.hub, 1)}
         sides |= {"e": (running.members["east"], 3), "w": (running.members["west"], 2)}
         for letter, (side, count) in sides.items():
             await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
             for number in range(count):
-                made = config_map(f"{letter}{number}", {"k": letter}, namespace="shop")
+                made = secret(f"{letter}{number}", {"k": letter}, namespace="shop")
                 labelled = {**made, "metadata": {**made["metadata"], "labels": {"n": f"{number}"}}}
-                await side.client.create(ResourcePath(CONFIG_MAPS, "shop"), labelled)
+                await side.client.create(ResourcePath(SECRETS_KIND, "shop"), labelled)
         yield running
 
 
 async def test_a_list_shows_the_hub_first_and_then_every_member_by_name(site: Site):
-    answer = await site.ask("GET", MAPS)
+    answer = await site.ask("GET", SECRETS)
 
     assert (answer.code, answer.names) == (200, EVERYTHING)
-    assert answer.body["kind"] == "ConfigMapList"
+    assert answer.body["kind"] == "SecretList"
     assert answer.warning == ""
     assert {each["metadata"]["namespace"] for each in answer.body["items"]} == {"shop"}
 
 
 async def test_the_word_all_means_the_same(site: Site):
-    explicit = await site.ask("GET", "/api/v1/namespaces/shop/clusterspaces/all/configmaps")
-    prefix = await site.ask("GET", f"/clusterspaces/all{MAPS}")
+    explicit = await site.ask("GET", "/api/v1/namespaces/shop/clusterspaces/all/secrets")
+    prefix = await site.ask("GET", f"/clusterspaces/all{SECRETS}")
 
     assert explicit.names == prefix.names == EVERYTHING
 
 
 async def test_selectors_hold_in_every_cluster(site: Site):
-    by_label = await site.ask("GET", f"{MAPS}?labelSelector=n%3D1")
+    by_label = await site.ask("GET", f"{SECRETS}?labelSelector=n%3D1")
     by_field = await site.ask(
-        "GET", f"{MAPS}?fieldSelector=metadata.name%21%3Dw1.clusterspace.west"
+        "GET", f"{SECRETS}?fieldSelector=metadata.name%21%3Dw1.clusterspace.west"
     )
 
     assert by_label.names == ["e1.clusterspace.east", "w1.clusterspace.west"]
@@ -74,7 +75,7 @@ async def test_pages_of_any_size_add_up_to_the_whole(site: Site, limit: int):
     seen: set[str] = set()
     token = ""
     for _ in range(20):
-        answer = await site.ask("GET", f"{MAPS}?limit={limit}&continue={token}")
+        answer = await site.ask("GET", f"{SECRETS}?limit={limit}&continue={token}")
         assert answer.code == 200, answer.body
         assert len(answer.names) <= limit
         found += answer.names
@@ -88,13 +89,13 @@ async def test_pages_of_any_size_add_up_to_the_whole(site: Site, limit: int):
 
 
 async def test_the_version_of_a_list_asks_for_nothing_older(site: Site):
-    version = (await site.ask("GET", MAPS)).body["metadata"]["resourceVersion"]
+    version = (await site.ask("GET", SECRETS)).body["metadata"]["resourceVersion"]
 
-    again = await site.ask("GET", f"{MAPS}?resourceVersion={version}")
+    again = await site.ask("GET", f"{SECRETS}?resourceVersion={version}")
     exact = await site.ask(
-        "GET", f"{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact&limit=2"
+        "GET", f"{SECRETS}?resourceVersion={version}&resourceVersionMatch=Exact&limit=2"
     )
-    foreign = await site.ask("GET", f"{MAPS}?resourceVersion=12345")
+    foreign = await site.ask("GET", f"{SECRETS}?resourceVersion=12345")
 
     assert again.names == EVERYTHING
     assert exact.names == EVERYTHING[:2]
@@ -102,17 +103,18 @@ async def test_the_version_of_a_list_asks_for_nothing_older(site: Site):
 
 
 async def test_a_token_nobody_issued_is_refused(site: Site):
-    answer = await site.ask("GET", f"{MAPS}?limit=1&continue=made-up")
+    answer = await site.ask("GET", f"{SECRETS}?limit=1&continue=made-up")
 
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
 
 
 async def test_tables_have_one_set_of_columns_and_the_cluster(site: Site):
-    answer = await site.ask("GET", MAPS, headers=AS_TABLE)
+    answer = await site.ask("GET", SECRETS, headers=AS_TABLE)
 
     assert [each["name"] for each in answer.body["columnDefinitions"]] == [
         "Name",
         "Cluster",
+        "Type",
         "Data",
         "Age",
     ]
@@ -126,7 +128,7 @@ async def test_tables_have_one_set_of_columns_and_the_cluster(site: Site):
 async def test_metadata_alone_is_merged_too(site: Site):
     accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
-    answer = await site.ask("GET", MAPS, headers=(("Accept", accept),))
+    answer = await site.ask("GET", SECRETS, headers=(("Accept", accept),))
 
     assert answer.body["kind"] == "PartialObjectMetadataList"
     assert answer.names == EVERYTHING
@@ -151,7 +153,7 @@ async def nonsense(_request: web.Request) -> web.StreamResponse:
 
 
 async def refusing(_request: web.Request) -> web.StreamResponse:
-    return status(403, "Forbidden", kind="configmaps")
+    return status(403, "Forbidden", kind="secrets")
 
 
 async def stranger(_request: web.Request) -> web.StreamResponse:
@@ -180,8 +182,8 @@ UNREACHABLE = {
 async def test_people_see_the_rest_and_why_it_is_not_all(site: Site, how: str):
     handle, why = UNREACHABLE[how]
     async with fake_member(site, "odd", handle):
-        answer = await site.ask("GET", MAPS, headers=AS_TABLE)
-        by_json = await site.ask("GET", MAPS)
+        answer = await site.ask("GET", SECRETS, headers=AS_TABLE)
+        by_json = await site.ask("GET", SECRETS)
 
     assert (answer.code, len(answer.body["rows"])) == (200, len(EVERYTHING))
     assert "1 of 4 clusters unreachable: odd" in answer.warning
@@ -194,8 +196,8 @@ async def test_people_see_the_rest_and_why_it_is_not_all(site: Site, how: str):
 async def test_who_keeps_a_copy_is_never_given_half_of_it(site: Site, how: str):
     handle, why = UNREACHABLE[how]
     async with fake_member(site, "odd", handle):
-        cached = await site.ask("GET", f"{MAPS}?resourceVersion=0")
-        paged = await site.ask("GET", f"{MAPS}?limit=500")
+        cached = await site.ask("GET", f"{SECRETS}?resourceVersion=0")
+        paged = await site.ask("GET", f"{SECRETS}?limit=500")
 
     assert (cached.code, cached.body["reason"]) == (503, "ServiceUnavailable")
     assert why in cached.message
@@ -204,7 +206,7 @@ async def test_who_keeps_a_copy_is_never_given_half_of_it(site: Site, how: str):
 
 async def test_a_member_without_the_api_is_passed_over_in_silence(site: Site):
     async with fake_member(site, "odd", lacking):
-        answer = await site.ask("GET", f"{MAPS}?resourceVersion=0")
+        answer = await site.ask("GET", f"{SECRETS}?resourceVersion=0")
 
     assert (answer.code, answer.names, answer.warning) == (200, EVERYTHING, "")
 
@@ -217,7 +219,7 @@ async def test_an_api_nobody_has_is_not_found(site: Site):
 
 async def test_a_member_that_refuses_is_named_and_the_rest_is_shown(site: Site):
     async with fake_member(site, "odd", refusing):
-        answer = await site.ask("GET", f"{MAPS}?resourceVersion=0")
+        answer = await site.ask("GET", f"{SECRETS}?resourceVersion=0")
 
     assert (answer.code, answer.names) == (200, EVERYTHING)
     assert "1 of 4 clusters not allowed: odd (Forbidden it is)" in answer.warning
@@ -225,9 +227,9 @@ async def test_a_member_that_refuses_is_named_and_the_rest_is_shown(site: Site):
 
 async def test_an_object_in_a_cluster_that_is_gone_is_never_not_found(site: Site):
     async with member_at(site, "odd", "https://127.0.0.1:1"):
-        got = await site.ask("GET", f"{MAPS}/x.clusterspace.odd")
-        written = await site.ask("POST", MAPS, config_map("x.clusterspace.odd", namespace="shop"))
-        listed = await site.ask("GET", MAPS, headers=AS_TABLE)
+        got = await site.ask("GET", f"{SECRETS}/x.clusterspace.odd")
+        written = await site.ask("POST", SECRETS, secret("x.clusterspace.odd", namespace="shop"))
+        listed = await site.ask("GET", SECRETS, headers=AS_TABLE)
 
     assert (got.code, got.body["reason"]) == (503, "ServiceUnavailable")
     assert (written.code, written.headers["retry-after"]) == (503, "1")
@@ -241,23 +243,23 @@ async def test_a_dead_cluster_costs_one_deadline_and_not_every_request(site: Sit
 
     async def hanging(request: web.Request) -> web.StreamResponse:
         nonlocal asked
-        if request.path == MAPS:
+        if request.path == SECRETS:
             asked += 1
         if not is_well.is_set():
             await asyncio.sleep(30)
-        return web.json_response({"kind": "ConfigMapList", "apiVersion": "v1", "items": []})
+        return web.json_response({"kind": "SecretList", "apiVersion": "v1", "items": []})
 
     async with fake_member(site, "odd", hanging):
         loop = asyncio.get_running_loop()
-        await site.ask("GET", MAPS)
+        await site.ask("GET", SECRETS)
         before = loop.time()
-        answers = [await site.ask("GET", MAPS) for _ in range(5)]
+        answers = [await site.ask("GET", SECRETS) for _ in range(5)]
         took = loop.time() - before
         asked_while_dead = asked
         is_well.set()
 
         async def is_whole() -> bool:
-            return not (await site.ask("GET", MAPS)).warning
+            return not (await site.ask("GET", SECRETS)).warning
 
         await until(is_whole)
 
@@ -273,16 +275,16 @@ async def test_a_list_goes_on_without_a_cluster_that_cannot_and_never_with_a_sil
                 return status(500, "InternalError")
             items = [{"metadata": {"name": name}} for name in first]
             metadata = {"resourceVersion": "7", "continue": "more"}
-            listed = {"kind": "ConfigMapList", "apiVersion": "v1", "items": items}
+            listed = {"kind": "SecretList", "apiVersion": "v1", "items": items}
             return web.json_response({**listed, "metadata": metadata})
 
         return handle
 
     async with fake_member(site, "aaa", counting(["one", "two"])):
-        first = await site.ask("GET", f"{MAPS}?limit=3", headers=AS_TABLE)
+        first = await site.ask("GET", f"{SECRETS}?limit=3", headers=AS_TABLE)
         token = first.body["metadata"]["continue"]
-        second = await site.ask("GET", f"{MAPS}?limit=30&continue={token}", headers=AS_TABLE)
-        cached = await site.ask("GET", f"{MAPS}?limit=30&continue={token}")
+        second = await site.ask("GET", f"{SECRETS}?limit=30&continue={token}", headers=AS_TABLE)
+        cached = await site.ask("GET", f"{SECRETS}?limit=30&continue={token}")
 
     assert [row["cells"][0] for row in first.body["rows"]] == [
         "h0",

@@ -20,7 +20,7 @@ from clusterspace.kube.resources import GroupKind, GroupResource
 
 NAMESPACES: Final = GroupResource("", "namespaces")
 
-_RANGE: Final = ipaddress.ip_network("10.96.0.0/16")
+SERVICE_RANGE: Final = ipaddress.ip_network("10.96.0.0/16")
 """The first part of kubeadm's default; real members use their own and never see these."""
 
 _NODE_PORTS: Final = range(30000, 32768)
@@ -121,8 +121,10 @@ class ServiceAddresses:
                 raise statuses.invalid(GroupKind("", "Service"), name_of(service), (cause,))
             chosen = service
             if not given:
-                sizes = (random.randrange(16, _RANGE.num_addresses - 1) for _ in range(_TRIES))
-                addresses = (str(_RANGE[each]) for each in sizes)
+                sizes = (
+                    random.randrange(16, SERVICE_RANGE.num_addresses - 1) for _ in range(_TRIES)
+                )
+                addresses = (str(SERVICE_RANGE[each]) for each in sizes)
                 address = next((each for each in addresses if each not in taken), None)
                 if address is None:
                     raise statuses.internal("no free Service address was found")

@@ -106,7 +106,7 @@ def encode_response(
 
 def refusal(error: ApiError) -> Response:
     """Return an error as an answer with a v1 Status body."""
-    return Response(error.code, _JSON, msgspec.json.encode(statuses.status_of(error)))
+    return Response(error.code, _JSON, msgspec.json.encode(statuses.status_of(error)) + b"\n")
 
 
 def answer_failure(error: Exception) -> Response:

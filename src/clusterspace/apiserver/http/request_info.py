@@ -17,6 +17,7 @@ from clusterspace.kube.discovery_documents import (
     AGGREGATED_KIND,
     AGGREGATED_VERSIONS,
 )
+from clusterspace.kube.tables import META_GROUP, META_VERSION
 
 MAX_QUERY_FIELDS: Final = 1000
 """More parameters than any client sends; a bound on the work a URL can cause."""
@@ -229,6 +230,7 @@ _MOST_RANGES: Final = 64
 _TABLE: Final = "Table"
 
 _PARTIAL: Final = ("PartialObjectMetadata", "PartialObjectMetadataList")
+_META_VERSIONS: Final = ("v1", "v1beta1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,8 @@ class Representation:
     media_type: str = JSON
     transform: str = ""
     """`Table` or `PartialObjectMetadata`, or nothing for the object itself."""
+    meta_version: str = META_VERSION
+    """The version of `meta.k8s.io` in which that is written."""
     is_table: bool = field(init=False, repr=False, compare=False)
     """Whether rows and columns are wanted."""
 
@@ -316,8 +320,13 @@ def aggregated_version(accept: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, protobuf: Protobuf = Protobuf.NOTHING) -> Representation:
-    """Choose the first entry we can serve; raise NotAcceptable when there is none."""
+def negotiate(
+    accept: str, protobuf: Protobuf = Protobuf.NOTHING, *, is_transformed: bool = True
+) -> Representation:
+    """Choose the first entry we can serve; raise NotAcceptable when there is none.
+
+    What is not `is_transformed` is shown as itself only: a review is no row of anything.
+    """
     for media_range in read_accept(accept or "*/*"):
         if media_range.type in (JSON, "*/*", "application/*"):
             media_type = JSON
@@ -332,12 +341,15 @@ def negotiate(accept: str, protobuf: Protobuf = Protobuf.NOTHING) -> Representat
             if media_type == PROTOBUF and protobuf is not Protobuf.OBJECTS:
                 continue
             return Representation(media_type)
-        if media_range.parameter("g") != "meta.k8s.io" or media_range.parameter("v") != "v1":
+        group, version = media_range.parameter("g"), media_range.parameter("v")
+        if not is_transformed or group != META_GROUP or version not in _META_VERSIONS:
             continue
-        if transform == _TABLE and media_type != PROTOBUF:
-            return Representation(media_type, _TABLE)
+        if media_type == PROTOBUF and (transform == _TABLE or version != _META_VERSIONS[0]):
+            continue
+        if transform == _TABLE:
+            return Representation(media_type, _TABLE, f"{META_GROUP}/{version}")
         if transform in _PARTIAL:
-            return Representation(media_type, _PARTIAL[0])
+            return Representation(media_type, _PARTIAL[0], f"{META_GROUP}/{version}")
     if protobuf is Protobuf.NOTHING:
         raise statuses.not_acceptable((JSON, YAML))
     # Two sentences, as kube-apiserver has them: for a built-in resource its router is asked first,

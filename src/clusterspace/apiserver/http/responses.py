@@ -41,16 +41,31 @@ from clusterspace.kube.protobuf.encoding import encode as encode_protobuf
 _YAML_STEP_BYTES: Final = 64 * 1024
 """How much JSON becomes YAML in one go: a tenth of a second."""
 
+_SHOWN_TO_PEOPLE: Final = ("curl", "Wget", "Mozilla/5.0")
+"""How clients introduce themselves that print an answer as it comes; browsers all say Mozilla."""
+
 _read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _read_elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def json_response(context: RequestContext, code: int, body: bytes | Sequence[bytes]) -> Response:
-    """Answer with JSON bytes, indented when the client asks for it."""
-    if context.info.query.is_true("pretty"):
+    """Answer with JSON bytes: a line that ends, or indented for people.
+
+    Kubernetes ends the one with a newline and not the other.
+    """
+    if is_pretty(context):
         whole = body if isinstance(body, bytes) else b"".join(body)
-        body = msgspec.json.format(whole, indent=2)
-    return Response(code, headers_for(context, JSON), body)
+        return Response(code, headers_for(context, JSON), msgspec.json.format(whole, indent=2))
+    ended = body + b"\n" if isinstance(body, bytes) else [*body, b"\n"]
+    return Response(code, headers_for(context, JSON), ended)
+
+
+def is_pretty(context: RequestContext) -> bool:
+    """Whether JSON is to be indented: the client says so, or is one that shows it to somebody."""
+    query = context.info.query
+    if query.get("pretty"):
+        return query.is_true("pretty")
+    return context.header("user-agent").startswith(_SHOWN_TO_PEOPLE)
 
 
 def value_response(
@@ -62,6 +77,12 @@ def value_response(
     if media_type == PROTOBUF:
         return Response(code, headers_for(context, PROTOBUF), encode_protobuf(value))
     return json_response(context, code, msgspec.json.encode(value))
+
+
+def indented_response(context: RequestContext, code: int, value: Any) -> Response:
+    """Answer with a document that is no API object, which everybody gets indented."""
+    body = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    return Response(code, headers_for(context, JSON), body)
 
 
 async def as_yaml(context: RequestContext, response: Response) -> Response:

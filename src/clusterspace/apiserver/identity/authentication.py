@@ -21,7 +21,11 @@ from clusterspace.apiserver.identity.bootstrap_tokens import BootstrapTokens, ex
 from clusterspace.apiserver.identity.certificates.requests import Issuer
 from clusterspace.apiserver.identity.certificates.signer import CertificateSigner, expire_requests
 from clusterspace.apiserver.identity.certificates.verbs import CertificateRequestVerbs
-from clusterspace.apiserver.identity.config_maps import ClientAuthority, ClusterInfo
+from clusterspace.apiserver.identity.config_maps import (
+    ClientAuthority,
+    ClusterInfo,
+    TokenTracking,
+)
 from clusterspace.apiserver.identity.service_account_tokens import (
     ServiceAccountTokens,
     SigningKey,
@@ -128,6 +132,7 @@ class Authentication:
             "certificate request expiry": lambda: expire_requests(hub),
             "bootstrap token expiry": lambda: expire_tokens(hub),
             "client authority": ClientAuthority(hub, authority).run,
+            "token tracking": TokenTracking(hub).run,
             "cluster info": ClusterInfo(hub, server, authority).run,
             "revocations": self._revocations.run,
         }

@@ -7,12 +7,16 @@ whoever knows the secret can tell that the kubeconfig comes from somebody who kn
 `kube-system/extension-apiserver-authentication` says whose client certificates count here. Other
 API servers of the installation read it, as they do with a kube-apiserver, and so know the same
 people.
+
+`kube-system/kube-apiserver-legacy-service-account-token-tracking` says since when the use of tokens
+from Secrets is recorded here. Controllers that clean up unused ones wait for it.
 """
 
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -26,6 +30,7 @@ from clusterspace.apiserver.identity.following import (
 )
 from clusterspace.apiserver.state import HubState
 from clusterspace.kube.objects import Object, is_being_deleted
+from clusterspace.kube.times import format_time
 
 _INFO: Final = ("kube-public", "cluster-info")
 _KUBECONFIG: Final = "kubeconfig"
@@ -33,6 +38,10 @@ _SIGNATURE: Final = "jws-kubeconfig-"
 
 _AUTHENTICATION: Final = ("kube-system", "extension-apiserver-authentication")
 _CLIENT_AUTHORITY: Final = "client-ca-file"
+
+_TRACKING: Final = ("kube-system", "kube-apiserver-legacy-service-account-token-tracking")
+_SINCE: Final = "since"
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def kubeconfig_of(server: str, authority: bytes) -> str:
@@ -121,16 +130,49 @@ class ClientAuthority:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        key = self._hub.catalog.get_storage("", "configmaps").key(*_AUTHENTICATION)
-
-        async def look(changed: str) -> None:
-            if changed == key:  # names that begin with this one are followed too
-                await self.publish()
-
-        await self.publish()
-        await follow(self._hub, (key,), look)
+        await _keep(self._hub, _AUTHENTICATION, self.publish)
 
     async def publish(self) -> None:
         """Write our authority, if anything else is there."""
         own = {_CLIENT_AUTHORITY: self._authority}
         await edit_config_map(self._hub, *_AUTHENTICATION, lambda data: {**data, **own})
+
+
+class TokenTracking:
+    """Keeps the day there since which `ServiceAccountTokens` records the use of tokens."""
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await _keep(self._hub, _TRACKING, self.publish)
+
+    async def publish(self) -> None:
+        """Write today's date, unless a day that can be read and has come is there already.
+
+        A day too early would make tokens look unused that are in use, so one that somebody deleted
+        does not come back: it begins anew.
+        """
+        today = format_time(self._hub.clock.now())[: len("2006-01-02")]
+
+        def since(data: dict[str, str]) -> dict[str, str]:
+            known = data.get(_SINCE, "")
+            is_past = _DAY.fullmatch(known) is not None and known <= today
+            return {_SINCE: known if is_past else today}
+
+        await edit_config_map(self._hub, *_TRACKING, since)
+
+
+async def _keep(
+    hub: HubState, place: tuple[str, str], publish: Callable[[], Awaitable[None]]
+) -> None:
+    """Publish a ConfigMap now and whenever it changes, until cancelled."""
+    key = hub.catalog.get_storage("", "configmaps").key(*place)
+
+    async def look(changed: str) -> None:
+        if changed == key:  # names that begin with this one are followed too
+            await publish()
+
+    await publish()
+    await follow(hub, (key,), look)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import jwt
+import structlog
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -25,12 +26,24 @@ from clusterspace.apiserver.identity.following import find_object, secret_text
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.errors import BadRequest, Cause, ClusterspaceError
+from clusterspace.apiserver.writing import edit_own
+from clusterspace.errors import ApiError, BadRequest, Cause, ClusterspaceError, StoreError
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.managed_fields.managers import Write, track_update
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    labels_of,
+    metadata_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.resources import GroupKind, GroupResource, GroupVersionKind
 from clusterspace.kube.times import format_time, parse_time
+
+_log = structlog.get_logger(__name__)
 
 _UNENDING_ISSUER: Final = "kubernetes/serviceaccount"
 _UNENDING_CLAIM: Final = "kubernetes.io/serviceaccount/"
@@ -42,6 +55,9 @@ _LEEWAY_SECONDS: Final = 60.0
 
 _REMEMBERED: Final = 4096
 """Signatures found good are remembered: checking one costs as much as serving a small list."""
+
+_LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
+_INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
 
 _BINDABLE: Final = {"pod": "pods", "secret": "secrets", "node": "nodes"}
 
@@ -298,10 +314,36 @@ class ServiceAccountTokens:
         if claims.lies_in:
             secret = await find_object(self._hub, "", "secrets", claims.namespace, claims.lies_in)
             stored = secret_text(secret, "token") if secret is not None else ""
-            if not hmac.compare_digest(stored.encode(), token.encode()):
+            if secret is None or not hmac.compare_digest(stored.encode(), token.encode()):
                 why = "the secret of the token has been deleted or holds another token"
                 raise RefusedToken(why)
+            await self._record_use(secret)
+            if labels_of(secret).get(_INVALID_SINCE):
+                raise RefusedToken("the secret of the token has been marked invalid")
         return Login(user_of(claims), shared)
+
+    async def _record_use(self, secret: Object) -> None:
+        """Label a Secret with the day on which its token was last used: one write a day.
+
+        Whoever removes tokens that nobody uses goes by this label. Without it, a token in use
+        would look like one that was never needed.
+        """
+        today = format_time(self._hub.clock.now())[: len("2006-01-02")]
+        if labels_of(secret).get(_LAST_USED) == today:
+            return
+
+        def used(live: Object) -> Object:
+            if uid_of(live) != uid_of(secret):
+                return live
+            return with_metadata(live, labels={**labels_of(live), _LAST_USED: today})
+
+        served = self._hub.catalog.get_storage("", "secrets")
+        key = served.key(namespace_of(secret), name_of(secret))
+        try:
+            await edit_own(self._hub, served, key, used)
+        except (ApiError, StoreError) as error:
+            # A full disk must not lock out who could mend it. The next use tries again.
+            _log.warning("use of a token is not recorded", secret=key, reason=str(error))
 
     def _read(self, token: str) -> Claims | None:
         """Return the claims of a token, or None when its signature is not ours."""

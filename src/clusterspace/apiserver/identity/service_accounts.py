@@ -1,14 +1,12 @@
 """Service accounts: what every namespace has, and the Secrets that hold a token of one.
 
-Every namespace gets the account `default`, and our authority in `kube-root-ca.crt`. Neither is
-there at once. Whoever makes a namespace and fills it in one go sees only what they made; an account
-is needed when something logs in, the authority when a pod starts.
+Every namespace gets the account `default`, and our authority in `kube-root-ca.crt`, as soon as it
+is there: whoever makes a namespace to run something in waits for both.
 
 Secrets of type `kubernetes.io/service-account-token` name their account in an annotation. They are
 filled in, and removed with the account; Karmada's join waits for the token to appear.
 """
 
-import asyncio
 import enum
 from typing import Final, cast
 
@@ -40,7 +38,6 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
-from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
 
@@ -50,12 +47,6 @@ _KEY: Final = "ca.crt"
 _DESCRIPTION: Final = "kubernetes.io/description"
 _ABOUT: Final = "The certificate authority of the API server that serves this namespace."
 
-ACCOUNT_SECONDS: Final = 2.0
-AUTHORITY_SECONDS: Final = 30.0
-"""How old a namespace is when it gets each of them."""
-
-_THERE_FROM_THE_START: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-
 TYPE: Final = "kubernetes.io/service-account-token"
 ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
@@ -64,46 +55,17 @@ ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 class NamespaceAccounts:
     """Follows namespaces, and puts back what somebody deletes."""
 
-    def __init__(
-        self,
-        hub: HubState,
-        authority: bytes,
-        *,
-        account_seconds: float = ACCOUNT_SECONDS,
-        authority_seconds: float = AUTHORITY_SECONDS,
-    ) -> None:
+    def __init__(self, hub: HubState, authority: bytes) -> None:
         self._hub = hub
-        self._account_seconds = account_seconds
-        self._authority_seconds = authority_seconds
         self._authority = authority.decode()
         self._namespaces = hub.catalog.get_storage("", "namespaces")
         self._accounts = hub.catalog.get_storage("", "serviceaccounts")
         self._maps = hub.catalog.get_storage("", "configmaps")
-        self._young: dict[str, float] = {}
-        """Namespaces to look at again, and when."""
-        self._woken = asyncio.Event()
 
     async def run(self) -> None:
         """Work until cancelled."""
         followed = (self._namespaces, self._accounts, self._maps)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_again(), name="young namespaces")
-            await follow(self._hub, [each.prefix() for each in followed], self._look)
-
-    async def _look_again(self) -> None:
-        """Look at each young namespace when its time has come."""
-        clock = self._hub.clock
-        while True:
-            await self._woken.wait()
-            due = [name for name, at in self._young.items() if at <= clock.monotonic()]
-            for name in due:
-                # Out before the look, which awaits and may enter the namespace again.
-                del self._young[name]
-                await self.complete(name)
-            if not self._young:
-                self._woken.clear()
-                continue
-            await clock.sleep(max(0.1, min(self._young.values()) - clock.monotonic()))
+        await follow(self._hub, [each.prefix() for each in followed], self._look)
 
     async def _look(self, key: str) -> None:
         if key.startswith(self._namespaces.prefix()):
@@ -112,26 +74,12 @@ class NamespaceAccounts:
             await self.complete(key.rsplit("/", 2)[1])
 
     async def complete(self, namespace: str) -> None:
-        """Make what a namespace lacks, unless it is ending.
-
-        The follower and the task for young namespaces may do this at the same time: what one has
-        made is there already for the other.
-        """
+        """Make what a namespace lacks, unless it is ending."""
         found = await find_object(self._hub, "", "namespaces", "", namespace)
         if found is None or is_being_deleted(found):
             return
-        created = parse_time(str(find_at(found, "metadata", "creationTimestamp")))
-        age = self._hub.clock.now() - created
-        if namespace in _THERE_FROM_THE_START:
-            age = max(age, self._authority_seconds)
-        if age < self._account_seconds:
-            self._wait_for(namespace, self._account_seconds - age)
-            return
         account: Object = {"apiVersion": "v1", "kind": "ServiceAccount"}
         await self._make(self._accounts, account, namespace, ACCOUNT)
-        if age < self._authority_seconds:
-            self._wait_for(namespace, self._authority_seconds - age)
-            return
         authority: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -148,10 +96,6 @@ class NamespaceAccounts:
         write = write_of(self._hub, self._maps, manager=MANAGER)
         key = self._maps.key(namespace, AUTHORITY)
         await edit_own(self._hub, self._maps, key, corrected, write=write)
-
-    def _wait_for(self, namespace: str, seconds: float) -> None:
-        self._young[namespace] = self._hub.clock.monotonic() + seconds
-        self._woken.set()
 
     async def _make(self, served: Served, desired: Object, namespace: str, name: str) -> None:
         if await self._hub.store.get(served.key(namespace, name)) is not None:

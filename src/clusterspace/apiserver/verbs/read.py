@@ -14,7 +14,7 @@ from clusterspace.apiserver.forms import table_of
 from clusterspace.apiserver.http.context import headers_for, off_loop
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, YAML
-from clusterspace.apiserver.http.responses import as_yaml, json_response, value_response
+from clusterspace.apiserver.http.responses import as_yaml, is_pretty, json_response, value_response
 from clusterspace.apiserver.options import (
     ListOptions,
     Selection,
@@ -34,7 +34,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.json_errors import describe_json_error
 from clusterspace.kube.objects import Object
 from clusterspace.kube.protobuf.encoding import encode_list
-from clusterspace.kube.tables import partial_metadata_list
+from clusterspace.kube.tables import in_version, partial_metadata_list
 
 _FRESH_SECONDS: Final = 3.0
 """How long a read waits for a resourceVersion that has not happened yet, as kube-apiserver does."""
@@ -73,9 +73,7 @@ async def list_objects(request: ResourceRequest) -> Response:
     if representation.media_type == PROTOBUF and not representation.transform:
         return await answer_page_in_protobuf(request, page)
     as_json = representation.media_type == JSON and not representation.transform
-    is_spliced = (
-        as_json and served.form.conversion is None and not request.info.query.is_true("pretty")
-    )
+    is_spliced = as_json and served.form.conversion is None and not is_pretty(context)
     # An answer that takes longer to make than the event loop should wait is made beside it.
     is_long = len(page.entries) > _SPLICED if is_spliced else _are_many(page.entries)
     if is_long:
@@ -103,6 +101,8 @@ async def list_objects(request: ResourceRequest) -> Response:
                 "metadata": page.metadata,
                 "items": [forms.as_item(each, served.form) for each in objects],
             }
+        if representation.transform:
+            body = in_version(body, representation.meta_version)
         in_protobuf = representation.media_type == PROTOBUF
         return value_response(context, 200, body, PROTOBUF if in_protobuf else JSON)
 

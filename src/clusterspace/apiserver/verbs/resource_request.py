@@ -12,7 +12,7 @@ from clusterspace.apiserver.http.bodies import Body, read_body
 from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, Representation, RequestInfo
-from clusterspace.apiserver.http.responses import json_response, value_response
+from clusterspace.apiserver.http.responses import is_pretty, json_response, value_response
 from clusterspace.apiserver.options import read_include
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue
@@ -22,7 +22,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, metadata_of, name_of
 from clusterspace.kube.protobuf.wire import Envelope, write_envelope
 from clusterspace.kube.resources import parse_api_version
-from clusterspace.kube.tables import partial_metadata
+from clusterspace.kube.tables import in_version, partial_metadata
 
 _ENCODED_BYTES: Final = 64 * 1024
 _ENCODED_AT_ONCE: Final = 200
@@ -217,7 +217,7 @@ async def answer_entry(request: ResourceRequest, code: int, entry: KeyValue) -> 
         body = write_envelope(Envelope(form.api_version, form.kind, message))
         return Response(code, headers_for(request.context, PROTOBUF), body)
     is_as_stored = representation.media_type == JSON and not representation.transform
-    if is_as_stored and form.conversion is None and not request.info.query.is_true("pretty"):
+    if is_as_stored and form.conversion is None and not is_pretty(request.context):
         return json_response(request.context, code, forms.object_bytes(entry, form))
     request.context.weigh(entry.value)
     if is_as_stored:
@@ -271,14 +271,16 @@ def represent(
     request: ResourceRequest, kube_object: Object, printer: Printer | None = None
 ) -> Object:
     """Return an object in the asked representation, with the resource's printer or another."""
-    if request.representation.is_table:
-        return table_of(
+    representation = request.representation
+    if representation.is_table:
+        shown = table_of(
             [kube_object],
             printer or request.served.printer,
             list_metadata=metadata_of(kube_object),
             include=read_include(request.info.query.get("includeObject")),
             now=request.hub.clock.now(),
         )
-    if request.representation.is_metadata_only:
-        return partial_metadata(kube_object)
+        return in_version(shown, representation.meta_version)
+    if representation.is_metadata_only:
+        return in_version(partial_metadata(kube_object), representation.meta_version)
     return kube_object

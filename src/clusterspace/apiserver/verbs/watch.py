@@ -34,7 +34,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, resource_version_of
 from clusterspace.kube.protobuf.wire import Envelope, write_envelope
 from clusterspace.kube.selectors import parse_field_selector
-from clusterspace.kube.tables import IncludeObject, partial_metadata
+from clusterspace.kube.tables import IncludeObject, in_version, partial_metadata
 from clusterspace.telemetry import metrics
 
 _SHORTEST_SECONDS: Final = 1800.0
@@ -95,8 +95,9 @@ class _ShownStyle:
         return PROTOBUF_FRAMING if is_protobuf else JSON_FRAMING
 
     def show(self, objects: list[Object]) -> Object:
+        version = self.representation.meta_version
         if self.representation.is_metadata_only:
-            return partial_metadata(objects[0])
+            return in_version(partial_metadata(objects[0]), version)
         shown = table_of(
             objects,
             self.served.printer,
@@ -104,6 +105,7 @@ class _ShownStyle:
             include=self.include,
             now=self.now(),
         )
+        shown = in_version(shown, version)
         return shown if self.with_columns else {**shown, "columnDefinitions": None}
 
 

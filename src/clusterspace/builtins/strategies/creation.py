@@ -247,12 +247,12 @@ _SYSTEM_PRIORITIES: Final = {
 }
 
 
-# Finalizers that keep what is in use.
-_PROTECTION: Final = {
+PROTECTION: Final = {
     ("", "PersistentVolume"): "kubernetes.io/pv-protection",
     ("", "PersistentVolumeClaim"): "kubernetes.io/pvc-protection",
     ("storage.k8s.io", "VolumeAttributesClass"): "kubernetes.io/vac-protection",
 }
+"""Finalizers that keep what is in use, by group and kind; whoever serves these takes them away."""
 
 
 def admit_new(kind: GroupKind, new: Object) -> Object:
@@ -261,7 +261,7 @@ def admit_new(kind: GroupKind, new: Object) -> Object:
     Protection finalizers keep a volume or claim that is in use; pods get the default priority and
     stay five minutes on a node that went away; nodes start out as not ready.
     """
-    if finalizer := _PROTECTION.get((kind.group, kind.kind)):
+    if finalizer := PROTECTION.get((kind.group, kind.kind)):
         finalizers = cast("list[str]", metadata_of(new).get("finalizers") or [])
         is_there = finalizer in finalizers
         return new if is_there else with_metadata(new, finalizers=[*finalizers, finalizer])
@@ -275,22 +275,33 @@ def admit_new(kind: GroupKind, new: Object) -> Object:
             spec = cast("Object", new["spec"])
             priority = _SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
             filled = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority", **spec}
-            tolerations = cast("list[Object]", spec.get("tolerations") or [])
-            added = [
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _SECONDS_ON_A_LOST_NODE,
-                }
-                for key in (_NOT_READY, _UNREACHABLE)
-                if not any(
-                    each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
-                    for each in tolerations
-                )
-            ]
-            if tolerations or added:
-                filled["tolerations"] = [*tolerations, *added]
-            return new if filled == spec else {**new, "spec": filled}
+            return with_default_tolerations(new if filled == spec else {**new, "spec": filled})
         case _:
             return new
+
+
+def admit_update(kind: GroupKind, new: Object) -> Object:
+    """Return a changed object as the server's own admission plug-ins let it pass.
+
+    Tolerations can be added to a pod that is there, and are completed then as for a new one.
+    """
+    return with_default_tolerations(new) if (kind.group, kind.kind) == ("", "Pod") else new
+
+
+def with_default_tolerations(pod: Object) -> Object:
+    """Return a pod that stays five minutes on a node that went away, unless it says otherwise."""
+    tolerations = cast("list[Object]", find_at(pod, "spec", "tolerations") or [])
+    added = [
+        {
+            "key": key,
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": _SECONDS_ON_A_LOST_NODE,
+        }
+        for key in (_NOT_READY, _UNREACHABLE)
+        if not any(
+            each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
+            for each in tolerations
+        )
+    ]
+    return with_value(pod, [*tolerations, *added], "spec", "tolerations") if added else pod

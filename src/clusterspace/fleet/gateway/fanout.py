@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -35,6 +36,7 @@ from clusterspace.apiserver.http.responses import (
     clean_failure,
     headers_to_pass,
     headers_to_return,
+    is_pretty,
     warnings_in,
 )
 from clusterspace.apiserver.http.users import UNAUTHENTICATED, MemberIdentities, act_at_hub
@@ -231,7 +233,8 @@ class FleetContext:
         headers = tuple(pair for pair in passed if pair[0] not in ("accept", "accept-encoding"))
         form = self.representation.transform
         # A server that knows no such form answers with the object itself.
-        accept = f"{JSON};as={form};v=v1;g=meta.k8s.io,{JSON}" if form else JSON
+        group, _, version = self.representation.meta_version.partition("/")
+        accept = f"{JSON};as={form};v={version};g={group},{JSON}" if form else JSON
         # What is to be merged or renamed must be seen: a HEAD is asked as the GET it stands for.
         method = "GET" if self.info.method == "HEAD" else self.info.method
         return ApiRequest(
@@ -507,12 +510,12 @@ async def send_merged(
     headers = [*headers_for(context, JSON), *warning_headers(_warnings_of(replies))]
     if representation.media_type == YAML:
         return await as_yaml(context, Response(200, headers, list(pieces)))
-    if context.info.query.is_true("pretty"):
+    if is_pretty(context):
         body = b"".join(pieces)
         context.weigh(body)
         formatted = await context.run(lambda: msgspec.json.format(body, indent=2))
         return Response(200, headers, formatted)
-    rest = batches(pieces)
+    rest = batches(chain(pieces, (b"\n",)))
     first = next(rest, b"")
     second = next(rest, None)
     if second is None:

@@ -102,6 +102,9 @@ _MADE_BY_EVERY_CLUSTER: Final = frozenset(
 )
 """Objects each API server makes for itself; sending ours would only fight with theirs."""
 
+_OF_THE_API_SERVER: Final = frozenset({"Service", "Endpoints", "EndpointSlice"})
+"""Kinds in which an API server says where it is, under the name `kubernetes` in `default`."""
+
 _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation"})
 _OURS: Final = ".karmada.io"
 _USERS_KEYS: Final = frozenset(
@@ -146,6 +149,9 @@ def is_template(kube_object: Object) -> bool:
     named = str(kube_object.get("kind")), name_of(kube_object)
     if why_at_home(kube_object) or named in _MADE_BY_EVERY_CLUSTER:
         return False
+    if named[1] == "kubernetes" and named[0] in _OF_THE_API_SERVER:
+        # Placed on a member, it would lead every pod there to the hub.
+        return namespace_of(kube_object) != _DEFAULT
     return stamps.TEMPLATE_CLAIMED_BY not in labels_of(kube_object)
 
 

@@ -155,6 +155,35 @@ async def test_a_token_in_a_secret_counts_for_as_long_as_it_lies_there():
         await issued.tokens.check(token, HERE)
 
 
+async def test_the_use_of_a_token_in_a_secret_is_recorded_once_a_day():
+    issued = await Issued().start()
+    token = issued.tokens.issue_for_secret("apps", Reference("bot", uid_of(issued.account)), "held")
+    await issued.hub.create_secret("apps", "held", {"token": token})
+
+    async def used() -> tuple[str, str]:
+        await issued.tokens.check(token, HERE)
+        secret = await issued.hub.get("", "secrets", "apps", "held")
+        return secret["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"], secret[
+            "metadata"
+        ]["resourceVersion"]
+
+    day, version = await used()
+    assert (day, version) == await used()
+    await issued.hub.clock.advance(24 * 3600)
+    assert (await used())[0] > day
+
+
+async def test_a_token_that_was_marked_invalid_counts_no_more():
+    issued = await Issued().start()
+    token = issued.tokens.issue_for_secret("apps", Reference("bot", uid_of(issued.account)), "held")
+    secret = await issued.hub.create_secret("apps", "held", {"token": token})
+    labels = {"kubernetes.io/legacy-token-invalid-since": "2024-01-01"}
+    await issued.hub.edit("", "secrets", secret, metadata={**secret["metadata"], "labels": labels})
+
+    with pytest.raises(RefusedToken, match="marked invalid"):
+        await issued.tokens.check(token, HERE)
+
+
 async def test_what_we_did_not_sign_is_none_of_ours():
     issued = await Issued().start()
     elsewhere = ServiceAccountTokens(issued.hub.state, SigningKey.create())

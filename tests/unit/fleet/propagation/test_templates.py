@@ -73,6 +73,9 @@ def test_kinds_of_the_control_plane_and_kinds_that_cannot_be_followed_are_left_o
         (namespace("kube-public"), False),
         (deployment("default"), True),
         ({**config_map("default"), "kind": "ServiceAccount"}, False),
+        ({**config_map("kubernetes", namespace="default"), "kind": "Service"}, False),
+        ({**config_map("kubernetes", namespace="default"), "kind": "Endpoints"}, False),
+        ({**config_map("kubernetes", namespace="shop"), "kind": "Service"}, True),
     ],
 )
 def test_what_belongs_to_a_control_plane_or_to_every_cluster_is_no_template(

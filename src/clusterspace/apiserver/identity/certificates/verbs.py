@@ -191,19 +191,21 @@ async def _read_patch(request: ResourceRequest) -> tuple[Edit, WriteOptions]:
 
 
 def merge_approval(request: ResourceRequest, old: Object, desired: Object) -> Object:
-    """Take over what approvers say, and nothing else."""
-    said = [each for each in _conditions(desired) if each.get("type") in _SAID_BY_APPROVERS]
+    """Take over conditions and metadata, and nothing else."""
     found = [*_condition_causes(old, desired)]
-    if all(find_condition(said, kind) for kind in _SAID_BY_APPROVERS):
+    if all(_says(desired, kind) for kind in _SAID_BY_APPROVERS):
         why = "Approved and Denied conditions are mutually exclusive"
         found.append(causes.invalid("status.conditions", "Denied", why))
     refuse(request, old, tuple(found))
-    others = [each for each in _conditions(old) if each.get("type") not in _SAID_BY_APPROVERS]
-    return _with_status(old, desired, [*others, *_timed(said, request.hub.timestamp())], {})
+    conditions = _timed(_conditions(desired), _conditions(old), request.hub.timestamp())
+    return _with_status(old, desired, conditions, {})
 
 
 def merge_status(request: ResourceRequest, old: Object, desired: Object) -> Object:
-    """Take over what signers say: the certificate, or that there will be none."""
+    """Take over what signers say (the certificate, or that there will be none) and metadata.
+
+    What approvers said stays as it is, where the signer has it in its list of conditions.
+    """
     certificate, issued = (
         str(find_at(each, "status", "certificate") or "") for each in (desired, old)
     )
@@ -221,18 +223,21 @@ def merge_status(request: ResourceRequest, old: Object, desired: Object) -> Obje
             why = f'updates may not add a condition of type "{kind}"'
             found.append(causes.forbidden("status.conditions", why))
     refuse(request, old, tuple(found))
-    said = [each for each in _conditions(desired) if each.get("type") not in _SAID_BY_APPROVERS]
-    kept = [each for each in _conditions(old) if each.get("type") in _SAID_BY_APPROVERS]
+    approvals = {each.get("type"): each for each in _conditions(old) if _is_approval(each)}
+    said = [approvals.get(each.get("type"), each) for each in _conditions(desired)]
     added = {"certificate": certificate} if certificate else {}
-    return _with_status(old, desired, [*kept, *_timed(said, request.hub.timestamp())], added)
+    conditions = _timed(said, _conditions(old), request.hub.timestamp())
+    return _with_status(old, desired, conditions, added)
 
 
 def _with_status(old: Object, desired: Object, conditions: list[Object], added: Object) -> Object:
     status = {**cast("Object", old.get("status") or {}), **added}
     if conditions:
         status["conditions"] = conditions
-    version = metadata_of(desired).get("resourceVersion")
-    metadata = {**metadata_of(old), "resourceVersion": version}
+    metadata = metadata_of(desired)
+    # A client that left the owners out did not mean to forget them.
+    if "managedFields" not in metadata and "managedFields" in metadata_of(old):
+        metadata = {**metadata, "managedFields": metadata_of(old)["managedFields"]}
     return {**old, "metadata": metadata, "status": status}
 
 
@@ -240,12 +245,21 @@ def _conditions(request: Object) -> list[Object]:
     return cast("list[Object]", find_at(request, "status", "conditions") or [])
 
 
-def _timed(conditions: list[Object], now: str) -> list[Object]:
-    times = {"lastUpdateTime": now, "lastTransitionTime": now}
-    return [
-        {**each, **{key: time for key, time in times.items() if not each.get(key)}}
-        for each in conditions
-    ]
+def _is_approval(condition: Object) -> bool:
+    return condition.get("type") in _SAID_BY_APPROVERS
+
+
+def _timed(conditions: list[Object], existing: list[Object], now: str) -> list[Object]:
+    """Fill in times that were left out; a condition that says what it said before keeps its own."""
+    since = {
+        (each.get("type"), each.get("status")): each.get("lastTransitionTime") for each in existing
+    }
+    timed: list[Object] = []
+    for each in conditions:
+        transition = since.get((each.get("type"), each.get("status"))) or now
+        times = {"lastUpdateTime": now, "lastTransitionTime": transition}
+        timed.append({**each, **{key: time for key, time in times.items() if not each.get(key)}})
+    return timed
 
 
 def _condition_causes(old: Object, desired: Object) -> Iterator[Cause]:

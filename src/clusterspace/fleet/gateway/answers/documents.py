@@ -20,7 +20,11 @@ from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import Passage, relay
 from clusterspace.apiserver.http.request_info import JSON, aggregated_version
-from clusterspace.apiserver.http.responses import text_response, value_response
+from clusterspace.apiserver.http.responses import (
+    indented_response,
+    text_response,
+    value_response,
+)
 from clusterspace.client.connection import Connection
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, unreadable
@@ -167,7 +171,7 @@ class Documents:
                 version = discovery.merge_releases(await self._versions.of(links))
                 if version is None:
                     raise statuses.unavailable("no cluster tells its version")
-                return value_response(http, 200, version)
+                return indented_response(http, 200, version)
             case ["openapi", "v2"]:
                 return await _pass_on(context, links[0], http.request.path)
             case ["openapi", "v3", *document]:
