@@ -1,11 +1,14 @@
 """What a simulated member is to the outside: a cluster like others, with an identity of its own."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.component.sim_member_site import NAMESPACES, Client, member_site
+
+from clusterspace.kube.objects import find_at
 
 PODS = "/api/v1/namespaces/default/pods"
 UPGRADE = (
@@ -92,3 +95,66 @@ async def test_controllers_write_under_the_names_clients_know(tmp_path: Path) ->
             for each in held["metadata"]["managedFields"]
         }
         assert ("kubelet", "status") in managers
+
+
+async def until(client: Client, path: str, is_so: Callable[[Any], bool]) -> Any:
+    found: Any = None
+    for _ in range(400):
+        found = await client.get(path)
+        if is_so(found):
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{path} is {found}")
+
+
+async def test_the_log_of_a_program_is_what_it_wrote(tmp_path: Path) -> None:
+    script = "echo hello $NAME; echo again; exit 3"
+    container = {
+        "name": "c",
+        "image": "busybox:1",
+        "command": ["sh", "-c", script],
+        "env": [{"name": "NAME", "value": "world"}],
+    }
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    once = {"metadata": {"name": "p"}, "spec": spec}
+    again = {"metadata": {"name": "q"}, "spec": {"containers": [container]}}
+    async with member_site(tmp_path) as client:
+        for each in (once, again):
+            assert (await client.ask("POST", PODS, each))[0] == 201
+
+        ended = await until(client, f"{PODS}/p", lambda found: found["status"]["phase"] == "Failed")
+        state = ended["status"]["containerStatuses"][0]["state"]
+        assert state["terminated"]["exitCode"] == 3
+        written = b"hello world\nagain\n"
+        assert await client.ask("GET", f"{PODS}/p/log") == (200, written)
+        assert await client.ask("GET", f"{PODS}/p/log?tailLines=1") == (200, b"again\n")
+        assert await client.ask("GET", f"{PODS}/p/log?follow=true") == (200, written)
+
+        await until(
+            client,
+            f"{PODS}/q",
+            lambda found: (
+                find_at(found, "status", "containerStatuses")
+                and found["status"]["containerStatuses"][0]["restartCount"] == 1
+            ),
+        )
+        assert await client.ask("GET", f"{PODS}/q/log?previous=true") == (200, written)
+        assert (await client.ask("GET", f"{PODS}/p/log?previous=true"))[0] == 400
+
+
+async def test_an_ephemeral_container_is_added_to_a_running_pod(tmp_path: Path) -> None:
+    async with member_site(tmp_path) as client:
+        found = await running_pod(client, "p")
+        debug = {"name": "debug", "image": "busybox:1", "command": ["sleep", "1000"]}
+        found["spec"]["ephemeralContainers"] = [debug]
+        assert (await client.ask("PUT", f"{PODS}/p/ephemeralcontainers", found))[0] == 200
+
+        added = await until(
+            client,
+            f"{PODS}/p",
+            lambda found: "ephemeralContainerStatuses" in found["status"],
+        )
+
+        (status,) = added["status"]["ephemeralContainerStatuses"]
+        assert status["name"] == "debug"
+        assert "running" in status["state"]

@@ -34,13 +34,14 @@ from clusterspace.roots.installation import Installation, advertised_address
 from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
+from clusterspace.sim.containers import Containers, Programs
 from clusterspace.sim.controllers import Controllers, all_controllers
 from clusterspace.sim.faults import FaultRulesReader, Faults
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.local_api import LocalApi
 from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
 from clusterspace.sim.nodes import Heartbeats
-from clusterspace.sim.pod_subresources import Containers, PodSubresources
+from clusterspace.sim.pod_subresources import PodSubresources
 from clusterspace.sim.scheduling import PodsByNode
 
 _log = structlog.get_logger(__name__)
@@ -85,11 +86,12 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
         mirror, containers = Mirror(), Containers(clock)
+        programs = Programs(containers, clock)
         pods_by_node = PodsByNode(mirror)
         verbs = {
             **Reviews(access.authorizer).verbs(),
             **identity.verbs(access.authorizer),
-            **PodSubresources(containers, mirror, clock).verbs(),
+            **PodSubresources(containers, programs, mirror, clock).verbs(),
             **metrics_verbs(mirror, pods_by_node),
             **computed_verbs("/componentstatuses", Components(("controller-manager", "scheduler"))),
         }
@@ -113,7 +115,9 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         manager = LocalApi(hub, app, "kube-controller-manager")
         kubelet = LocalApi(hub, app, "kubelet")
         scheduler = LocalApi(hub, app, "kube-scheduler")
-        lifecycle = Lifecycle(scheduler, kubelet, mirror, pods_by_node, clock, settings.pace)
+        lifecycle = Lifecycle(
+            scheduler, kubelet, mirror, pods_by_node, programs, clock, settings.pace
+        )
         lifecycle.on_removal(containers.forget)
         nodes = Heartbeats(kubelet, mirror, clock, settings.name, settings.nodes, settings.shape)
         simulation: Tasks = {
@@ -121,6 +125,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
             "controllers": Controllers(manager, mirror, clock, all_controllers(mirror)).run,
             "pods": lifecycle.run,
+            "programs": programs.run,
             "nodes": nodes.run,
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))

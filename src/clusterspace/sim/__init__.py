@@ -18,6 +18,7 @@ volumes.py          claims and volumes: binding, and protection while they are i
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, and which pods are on which node
+containers.py       what runs in containers: files, environment, programs and their logs
 lifecycle.py        carries out what happens to pods next
 nodes.py            nodes with capacity, and the heartbeats that keep them there and alive
 metrics_api.py      metrics.k8s.io: how busy nodes and pods are, made up but steady

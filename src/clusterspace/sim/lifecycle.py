@@ -12,8 +12,9 @@ from clusterspace.errors import ApiError, Conflict, NotFound
 from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
 from clusterspace.sim import pods as steps
 from clusterspace.sim.api import NODE, POD, Change, Key, Mirror, SimApi, key_of
+from clusterspace.sim.containers import Programs, never_ends, program_of
 from clusterspace.sim.nodes import free_address, has_kubelet, host_address
-from clusterspace.sim.pods import Pace, Stage, Step, next_step, stage_of
+from clusterspace.sim.pods import BACKING_OFF, End, Pace, Stage, Step, next_step, stage_of
 from clusterspace.sim.scheduling import PodsByNode, choose_node
 
 _log = structlog.get_logger(__name__)
@@ -34,6 +35,7 @@ class Lifecycle:
         kubelet: SimApi,
         mirror: Mirror,
         pods_by_node: PodsByNode,
+        programs: Programs,
         clock: Clock,
         pace: Pace,
     ) -> None:
@@ -48,8 +50,12 @@ class Lifecycle:
         """Pod UID to its stage, and since when it is there."""
         self._unschedulable: set[Key] = set()
         """Pods that no node takes now."""
+        self._programs = programs
+        self._restarts: dict[tuple[str, str], float] = {}
+        """Pod UID and container to when one that waits is started again."""
         self._on_removal: list[Callable[[Object], None]] = []
         mirror.watch(self._enqueue)
+        programs.on_end(self._queue.add)
 
     def on_removal(self, callback: Callable[[Object], None]) -> None:
         """Call back with every pod that is gone."""
@@ -62,6 +68,9 @@ class Lifecycle:
                 self._queue.add(key)
                 return
             self._since.pop(uid_of(change.latest), None)
+            self._programs.forget(change.latest)
+            for container in steps.containers_of(change.latest):
+                self._restarts.pop((uid_of(change.latest), str(container["name"])), None)
             self._unschedulable.discard(key)
             for callback in self._on_removal:
                 callback(change.latest)
@@ -85,9 +94,13 @@ class Lifecycle:
             # How long a pod is in a stage is not stored in it: a member that starts anew has no
             # pods, and one that loses this memory waits once more.
             entered = self._since[uid_of(pod)] = (stage, now)
-        upcoming = next_step(pod, now - entered[1], self._pace)
+        containers = steps.containers_of(pod)
+        ends_itself = any(program_of(each) or never_ends(each) for each in containers)
+        upcoming = next_step(pod, now - entered[1], self._pace, ends_itself=ends_itself)
         try:
-            if upcoming.seconds > 0:
+            if stage in (Stage.RUNNING, Stage.READY) and await self._look_inside(pod):
+                pass  # what was seen is written, and brings the pod back here
+            elif upcoming.seconds > 0:
                 self._queue.add_after(key, upcoming.seconds)
             elif upcoming.step is not None:
                 await self._take(pod, upcoming.step)
@@ -97,6 +110,43 @@ class Lifecycle:
             self._queue.retry(key)
             return
         self._queue.forget(key)
+
+    async def _look_inside(self, pod: Object) -> bool:
+        """Write down what became of the containers of a pod; say whether there was anything."""
+        now, moment = self._clock.now(), self._clock.monotonic()
+        containers = {str(each["name"]): each for each in steps.containers_of(pod)}
+        ends: dict[str, End] = {}
+        due: list[str] = []
+        for status in find_at(pod, "status", "containerStatuses") or ():
+            name = str(status["name"])
+            run = self._programs.find(pod, name)
+            if run is None:
+                continue
+            waiting = find_at(status, "state", "waiting", "reason") == BACKING_OFF
+            at = self._restarts.get((uid_of(pod), name), 0.0)
+            if run.exit_code is not None and find_at(status, "state", "running"):
+                ends[name] = End(run.exit_code, run.ended)
+                delay = steps.restart_delay(int(status.get("restartCount") or 0))
+                self._restarts[uid_of(pod), name] = moment + delay
+            elif waiting and moment >= at:
+                due.append(name)
+            elif waiting:
+                self._queue.add_after(key_of(pod), at - moment)
+        ephemeral = steps.missing_ephemeral(pod)
+        if not ends and not due and not ephemeral:
+            return False
+        changed = steps.with_ends(pod, ends, now) if ends else pod
+        for name in due:
+            changed = steps.with_restart(changed, name, now)
+        if ephemeral:
+            changed = steps.with_ephemeral(changed, ephemeral, now)
+        stored = await self._kubelet.update_status(changed)
+        # No await between here and the end: a program that is started is one that runs.
+        for status in find_at(stored, "status", "containerStatuses") or ():
+            name = str(status["name"])
+            if (name in ends or name in due) and find_at(status, "state", "running"):
+                self._programs.start(stored, containers[name])
+        return True
 
     async def _take(self, pod: Object, step: Step) -> None:
         now = self._clock.now()
@@ -120,7 +170,9 @@ class Lifecycle:
                 address = host = host_address(node)
                 if not find_at(pod, "spec", "hostNetwork"):
                     address = free_address(node, self._pods_by_node.on_node(name))
-                await self._kubelet.update_status(steps.started(pod, address, host, now))
+                running = await self._kubelet.update_status(steps.started(pod, address, host, now))
+                for container in steps.containers_of(running):
+                    self._programs.start(running, container)
             case Step.MAKE_READY:
                 await self._kubelet.update_status(steps.made_ready(pod, now))
             case Step.FINISH:

@@ -18,19 +18,13 @@ from clusterspace.apiserver.http.request_info import Query
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.errors import BadRequest, Malformed
-from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of
+from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.kube.times import format_micro_time, parse_time
 from clusterspace.sim.api import Mirror, key_of
+from clusterspace.sim.containers import Containers, ProgramLog, Programs, Run
 from clusterspace.sim.pods import containers_of, phase_of
-from clusterspace.sim.shell.files import DEFAULT_LIMIT, FileSystem
-from clusterspace.sim.shell.interpreter import run_program
-from clusterspace.sim.shell.processes import Input, LineEditor, Output, Process, for_screen
 from clusterspace.sim.streams.port_forwards import serve_port_forward
 from clusterspace.sim.streams.remote_commands import StreamOptions, Terminal, serve_command
-
-_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MAX_CONTAINERS: Final = 256
-"""How many containers' files are kept; the oldest are forgotten first."""
 
 LINE_SECONDS: Final = 1.0
 KEPT_LINES: Final = 10_000
@@ -146,6 +140,10 @@ class ContainerLog:
         """Return when a line was written."""
         return self.started + number * LINE_SECONDS
 
+    def next_after(self, written: int) -> float:
+        """Return when the line behind so many will come."""
+        return self.time_of(written)
+
     def line(self, number: int, *, with_time: bool = False) -> bytes:
         """Return one line of the log."""
         digest = hashlib.sha256(f"{self.source}/{number}".encode()).digest()
@@ -170,75 +168,38 @@ class ContainerLog:
         return (self.line(number, with_time=with_time) for number in range(first, last))
 
 
-# -- what runs in a container ----------------------------------------------------------------------
+class WrittenLog:
+    """The log of a program that is run: what it wrote, and nothing else."""
 
+    def __init__(self, log: ProgramLog, ended: float | None) -> None:
+        self._log = log
+        self.ended = ended
 
-def _hostname_of(pod: Object) -> str:
-    return str(find_at(pod, "spec", "hostname") or name_of(pod))
+    @classmethod
+    def of(cls, run: Run) -> "WrittenLog":
+        """Return the log of one run, until its end or until now."""
+        return cls(run.log, None if run.exit_code is None else run.ended)
 
+    def count(self, now: float) -> int:
+        """Return how many lines there are."""
+        del now
+        return self._log.count
 
-class Containers:
-    """The containers of one simulated cluster, as far as somebody has looked into them."""
+    def next_after(self, written: int) -> float:
+        """Return when to look again: nobody knows when a program writes."""
+        del written
+        return 0.0
 
-    def __init__(self, clock: Clock, *, limit: int = DEFAULT_LIMIT) -> None:
-        self._clock = clock
-        self._limit = limit
-        self._files: dict[str, dict[str, FileSystem]] = {}
-        """Pod UID to container to files."""
+    def first_line(self, options: LogOptions, now: float) -> int:
+        """Return the number of the first line that is wanted."""
+        first, count, since = self._log.first, self._log.count, options.since(now)
+        while first < count and self._log.time_of(first) < since:
+            first += 1
+        return first if options.tail_lines is None else max(first, count - options.tail_lines)
 
-    def forget(self, pod: Object) -> None:
-        """Let go of the files of a pod that is gone."""
-        self._files.pop(uid_of(pod), None)
-
-    def files_of(self, pod: Object, container: str) -> FileSystem:
-        """Return a container's files; made when somebody first asks."""
-        of_pod = self._files.setdefault(uid_of(pod), {})
-        if container not in of_pod:
-            contents = {
-                "/etc/hostname": f"{_hostname_of(pod)}\n".encode(),
-                "/etc/os-release": b'NAME="Clusterspace simulation"\nID=clusterspace-sim\n',
-            }
-            of_pod[container] = FileSystem(contents, self._clock.now(), self._limit)
-        while len(self._files) > _MAX_CONTAINERS:
-            del self._files[next(iter(self._files))]
-        return of_pod[container]
-
-    async def execute(
-        self,
-        pod: Object,
-        container: str,
-        command: tuple[str, ...],
-        terminal: Terminal,
-        options: StreamOptions,
-    ) -> int:
-        """Run a command in a container and return its exit code."""
-        stdin: Input = terminal
-        stdout: Output = terminal.write
-        stderr: Output = terminal.write_error
-        spec = next((each for each in containers_of(pod) if each["name"] == container), None)
-        given: list[Object] = find_at(spec, "env") or []
-        variables = {
-            "PATH": _PATH,
-            "HOSTNAME": _hostname_of(pod),
-            "HOME": "/root",
-            "POD_NAMESPACE": namespace_of(pod),
-            **{str(each["name"]): str(each["value"]) for each in given if "value" in each},
-        }
-        if options.tty:
-            stdout, stderr = for_screen(stdout), for_screen(stderr)
-            stdin = LineEditor(terminal, stdout)
-            variables = {**variables, "PS1": "/ # ", "TERM": "xterm"}
-        process = Process(
-            arguments=command,
-            variables=variables,
-            directory="/",
-            files=self.files_of(pod, container),
-            clock=self._clock,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-        )
-        return await run_program(process)
+    def lines(self, first: int, last: int, *, with_time: bool) -> Iterator[bytes]:
+        """Return the lines from one number up to another, which is left out."""
+        return self._log.lines(first, last, with_time=with_time)
 
 
 # -- the subresources, each from its request to its end --------------------------------------------
@@ -247,8 +208,11 @@ class Containers:
 class PodSubresources:
     """Answers requests for what a pod says and does; the pod has been found already."""
 
-    def __init__(self, containers: Containers, mirror: Mirror, clock: Clock) -> None:
+    def __init__(
+        self, containers: Containers, programs: Programs, mirror: Mirror, clock: Clock
+    ) -> None:
         self._containers = containers
+        self._programs = programs
         self._mirror = mirror
         self._clock = clock
 
@@ -265,11 +229,15 @@ class PodSubresources:
         """Answer GET on `pods/log`: all there is, and with `follow` what comes after."""
         options = LogOptions.read(context.info.query)
         container = choose_container(pod, context.info.query.get("container"))
+        run = self._programs.find(pod, container)
         if options.previous:
-            raise BadRequest(
-                f'previous terminated container "{container}" in pod "{name_of(pod)}" not found'
-            )
-        log, now = ContainerLog.of(pod, container), self._clock.now()
+            run = None if run is None else run.previous
+            if run is None:
+                raise BadRequest(
+                    f'previous terminated container "{container}" in pod "{name_of(pod)}" not found'
+                )
+        now = self._clock.now()
+        log = ContainerLog.of(pod, container) if run is None else WrittenLog.of(run)
         first, written = log.first_line(options, now), log.count(now)
         text = b"".join(log.lines(first, written, with_time=options.timestamps))
         text = text[: options.limit_bytes]
@@ -287,7 +255,8 @@ class PodSubresources:
             current = self._find_same(pod)
             if current is None:
                 break
-            log, now = ContainerLog.of(current, container), self._clock.now()
+            now = self._clock.now()
+            log = ContainerLog.of(current, container) if run is None else WrittenLog.of(run)
             for line in log.lines(written, log.count(now), with_time=options.timestamps):
                 stream.write(line[:room])
                 room = None if room is None else max(0, room - len(line))
@@ -295,7 +264,7 @@ class PodSubresources:
             await stream.drain()
             if log.ended is not None:
                 break
-            await self._clock.sleep(max(LINE_SECONDS / 4, log.time_of(written) - now))
+            await self._clock.sleep(max(LINE_SECONDS / 4, log.next_after(written) - now))
         stream.end()
         return None
 

@@ -4,15 +4,16 @@
          │                    │                   │                 │
          └────────────────────┴───delete──────────┴─────────────────┴──> stopping ──> gone
 
-A pod may say how it wants to behave, in annotations of its template:
+What its containers run decides how long it goes on and how it ends (containers.py). A pod may also
+say how it wants to behave, in annotations of its template:
 
     sim.clusterspace.io/ready-after: 5s      how long after its start it is ready, or `never`
-    sim.clusterspace.io/run-for: 10s         when it ends by itself; pods of Jobs do so anyway
+    sim.clusterspace.io/run-for: 10s         when it ends by itself
     sim.clusterspace.io/exit-code: "3"       what it then ends with
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, cast
@@ -111,7 +112,7 @@ class Pace:
     """How many seconds each stage takes, where the pod does not say otherwise."""
 
     start: float = 0.2
-    ready: float = 0.2
+    ready: float = 0.0
     stop: float = 0.2
     job: float = 2.0
     """How long a pod runs that is to end by itself."""
@@ -149,8 +150,11 @@ def stage_of(pod: Object) -> Stage:
     return Stage.READY if ready.get("status") == "True" else Stage.RUNNING
 
 
-def next_step(pod: Object, in_stage: float, pace: Pace) -> Next:
-    """Return the next step of a pod that has been in its stage for so many seconds."""
+def next_step(pod: Object, in_stage: float, pace: Pace, *, ends_itself: bool = False) -> Next:
+    """Return the next step of a pod that has been in its stage for so many seconds.
+
+    The end of one that `ends_itself` is up to the programs in its containers.
+    """
     stage = stage_of(pod)
     if stage is Stage.UNSCHEDULED:
         gates = find_at(pod, "spec", "schedulingGates")
@@ -163,10 +167,10 @@ def next_step(pod: Object, in_stage: float, pace: Pace) -> Next:
     if stage is Stage.FINISHED:
         return Next()
     ready_after = annotations_of(pod).get(READY_AFTER, "")
-    if stage is Stage.RUNNING and ready_after != _NEVER:
+    if stage is Stage.RUNNING and ready_after != _NEVER and are_all_running(pod):
         return Next(Step.MAKE_READY, _left(_seconds(ready_after, pace.ready), in_stage))
     run_for = annotations_of(pod).get(RUN_FOR, "")
-    if not run_for and (find_at(pod, "spec", "restartPolicy") or "Always") == "Always":
+    if not run_for and (ends_itself or restart_policy(pod) == "Always"):
         return Next()  # it goes on until it is told to stop
     return Next(Step.FINISH, _left(_seconds(run_for, pace.job), in_stage))
 
@@ -184,6 +188,22 @@ def _seconds(text: str, otherwise: float) -> float:
         return max(0.0, seconds_of(text))
     except MalformedDuration:
         return otherwise
+
+
+def starts_ready(pod: Object, pace: Pace) -> bool:
+    """Whether a pod is ready as soon as it runs, as one is that nobody probes."""
+    return not pace.ready and READY_AFTER not in annotations_of(pod)
+
+
+def restart_policy(pod: Object) -> str:
+    """Return whether containers of a pod are started again when they have ended."""
+    return str(find_at(pod, "spec", "restartPolicy") or "Always")
+
+
+def are_all_running(pod: Object) -> bool:
+    """Whether no container of a pod has ended or waits."""
+    statuses: list[Object] = find_at(pod, "status", "containerStatuses") or []
+    return all(find_at(each, "state", "running") for each in statuses)
 
 
 def exit_code_of(pod: Object) -> int:
@@ -230,7 +250,9 @@ def made_ready(pod: Object, now: float) -> Object:
     containers: list[Object] = find_at(pod, "status", "containerStatuses") or []
     status: Object = {
         **pod["status"],
-        "containerStatuses": [{**each, "ready": True} for each in containers],
+        "containerStatuses": [
+            {**each, "ready": bool(find_at(each, "state", "running"))} for each in containers
+        ],
         "conditions": _conditions(pod, now, is_ready=True),
     }
     return {**pod, "status": status}
@@ -256,6 +278,108 @@ def finished(pod: Object, exit_code: int, now: float) -> Object:
         "conditions": _conditions(pod, now, is_ready=False, reason="PodCompleted"),
     }
     return {**pod, "status": status}
+
+
+# -- containers that end and start again -----------------------------------------------------------
+
+_FIRST_BACKOFF: Final = 10.0
+_LONGEST_BACKOFF: Final = 300.0
+BACKING_OFF: Final = "CrashLoopBackOff"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How and when a program ended."""
+
+    exit_code: int
+    at: float
+
+
+def restart_delay(restarts: int) -> float:
+    """Return how long a container waits that was started again so often: the first time not."""
+    if not restarts:
+        return 0.0
+    return min(_FIRST_BACKOFF * 2 ** min(restarts - 1, 16), _LONGEST_BACKOFF)
+
+
+def with_ends(pod: Object, ends: Mapping[str, End], now: float) -> Object:
+    """Return the pod after programs of it ended: over, started again, or waiting for that."""
+    statuses: list[Object] = []
+    policy = restart_policy(pod)
+    for each in find_at(pod, "status", "containerStatuses") or ():
+        end = ends.get(str(each["name"]))
+        if end is None:
+            statuses.append(each)
+            continue
+        terminated: Object = {
+            "exitCode": end.exit_code,
+            "reason": "Error" if end.exit_code else "Completed",
+            "startedAt": find_at(each, "state", "running", "startedAt"),
+            "finishedAt": format_time(end.at),
+            "containerID": each.get("containerID"),
+        }
+        stopped = {**each, "ready": False, "started": False}
+        if policy == "Never" or (policy == "OnFailure" and not end.exit_code):
+            statuses.append({**stopped, "state": {"terminated": terminated}})
+            continue
+        stopped["lastState"] = {"terminated": terminated}
+        delay = restart_delay(int(each.get("restartCount") or 0))
+        if not delay:
+            statuses.append(_restarted(pod, stopped, now))
+            continue
+        message = f"back-off {delay:g}s restarting failed container={each['name']}"
+        waiting = {"reason": BACKING_OFF, "message": message}
+        statuses.append({**stopped, "state": {"waiting": waiting}})
+    codes = [find_at(each, "state", "terminated", "exitCode") for each in statuses]
+    status: Object = {**pod["status"], "containerStatuses": statuses}
+    reason = "ContainersNotReady"
+    if None not in codes:
+        status["phase"] = "Failed" if any(codes) else "Succeeded"
+        reason = "PodFailed" if any(codes) else "PodCompleted"
+    status["conditions"] = _conditions(pod, now, is_ready=False, reason=reason)
+    return {**pod, "status": status}
+
+
+def with_restart(pod: Object, container: str, now: float) -> Object:
+    """Return the pod with a container that waited long enough running again."""
+    statuses: list[Object] = find_at(pod, "status", "containerStatuses") or []
+    changed = [
+        _restarted(pod, each, now) if each["name"] == container else each for each in statuses
+    ]
+    return {**pod, "status": {**pod["status"], "containerStatuses": changed}}
+
+
+def _restarted(pod: Object, status: Object, now: float) -> Object:
+    count = int(status.get("restartCount") or 0) + 1
+    digest = _digest(uid_of(pod), str(status["name"]), str(count))
+    running = {"startedAt": format_time(now)}
+    return {
+        **status,
+        "started": True,
+        "restartCount": count,
+        "containerID": f"sim://{digest}",
+        "state": {"running": running},
+    }
+
+
+def missing_ephemeral(pod: Object) -> list[Object]:
+    """Return the ephemeral containers of a pod that nobody has started."""
+    statuses: list[Object] = find_at(pod, "status", "ephemeralContainerStatuses") or []
+    known = {each.get("name") for each in statuses}
+    containers: list[Object] = find_at(pod, "spec", "ephemeralContainers") or []
+    return [each for each in containers if each.get("name") not in known]
+
+
+def with_ephemeral(pod: Object, containers: Iterable[Object], now: float) -> Object:
+    """Return the pod with ephemeral containers running in it."""
+    stamp = format_time(now)
+    present: list[Object] = find_at(pod, "status", "ephemeralContainerStatuses") or []
+    new = [{**_container(pod, each, stamp), "started": False} for each in containers]
+    status = {**pod["status"], "ephemeralContainerStatuses": [*present, *new]}
+    return {**pod, "status": status}
+
+
+# -- parts of a status -----------------------------------------------------------------------------
 
 
 def _conditions(

@@ -18,6 +18,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key_of
+from clusterspace.sim.containers import Containers, Programs
 from clusterspace.sim.controllers import Controllers, all_controllers
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.nodes import Heartbeats, NodeShape
@@ -176,12 +177,13 @@ async def pretend_cluster(
     clock = ManualClock()
     api, mirror = PretendApi(clock), Mirror()
     pods_by_node = PodsByNode(mirror)
-    lifecycle = Lifecycle(api, api, mirror, pods_by_node, clock, pace or Pace())
+    programs = Programs(Containers(clock), clock)
+    lifecycle = Lifecycle(api, api, mirror, pods_by_node, programs, clock, pace or Pace())
     heartbeats = Heartbeats(
         api, mirror, clock, cluster="east", count=nodes, shape=shape or NodeShape()
     )
     controllers = Controllers(api, mirror, clock, all_controllers(mirror))
-    works = (api.follow(FOLLOWED, mirror), controllers.run())
+    works = (programs.run(), api.follow(FOLLOWED, mirror), controllers.run())
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(each) for each in (*works, lifecycle.run(), heartbeats.run())]
         await clock.advance(1)

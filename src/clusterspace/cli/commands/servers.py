@@ -195,7 +195,7 @@ def fleet(
 @click.option("--node-pods", default=110, show_default=True, help="Pods each node has room for.")
 @click.option(
     "--ready-after",
-    default=0.2,
+    default=0.0,
     show_default=True,
     type=click.FloatRange(min=0),
     help="Seconds from a pod's start until it is ready.",

@@ -17,7 +17,9 @@ from clusterspace.sim.shell.processes import Buffer, Input, Output, Process
 
 NOT_FOUND: Final = 127
 _SYNTAX: Final = 2
-_SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
+SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
+"""What the shell itself is called."""
+
 _LINE_LIMIT: Final = 64 * 1024
 
 
@@ -165,7 +167,7 @@ class ShellState:
 async def run_program(process: Process) -> int:
     """Run one command, a shell among them; 127 when there is no such command."""
     name = posixpath.basename(process.name)
-    if name in _SHELLS:
+    if name in SHELLS:
         return await _run_shell(process)
     command = COMMANDS.get(name)
     if command is None:
@@ -243,7 +245,7 @@ async def _run_command(
         stdin=stdin,
         stdout=stdout,
     )
-    builtin = _BUILTINS.get(words[0])
+    builtin = BUILTINS.get(words[0])
     if builtin is not None:
         return builtin(replace(state, variables=variables), process)
 
@@ -310,7 +312,7 @@ def export(state: ShellState, process: Process) -> ShellState:
     return replace(state, variables=variables).ended_with(0)
 
 
-_BUILTINS: Final[Mapping[str, Callable[[ShellState, Process], ShellState]]] = {
+BUILTINS: Final[Mapping[str, Callable[[ShellState, Process], ShellState]]] = {
     "cd": change_directory,
     "exit": exit_shell,
     "export": export,
