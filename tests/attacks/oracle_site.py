@@ -60,7 +60,7 @@ from clusterspace.fleet.gateway.clusters import Directory
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.chains import fleet_handler, hub_handler
-from clusterspace.roots.connections import LIMITS, open_connections
+from clusterspace.roots.clients import LIMITS, open_connections
 from clusterspace.roots.fleet import build_fleet
 from clusterspace.roots.hub_state import bootstrap, build_state
 from clusterspace.roots.installation import Installation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clusterspace.apis.bindings import name_for, reference_to, resource_for
+from clusterspace.apis.works import name_for, reference_to, resource_for
 from clusterspace.apiserver.forms import encode_stored
 from clusterspace.apiserver.state import HubState
 from clusterspace.client.endpoints import LOOPBACK

@@ -27,10 +27,10 @@ from tests.attacks.tenant_fleet import (
 from tests.flows.stages import edit
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, execution_namespace
 from clusterspace.apis.fleet_placements import MANIFEST_HASHES, PARENT, PLACEMENTS
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.errors import AlreadyExists, Forbidden, Invalid
 from clusterspace.kube.objects import (

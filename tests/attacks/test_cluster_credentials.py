@@ -18,7 +18,7 @@ from aiohttp import web
 from tests.component.fake_clusters import fake_cluster, status
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant
 
-from clusterspace.apis.cluster_credentials import USED_WITH
+from clusterspace.apis.clusters import USED_WITH
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.http.users import User
 from clusterspace.client.requests import Answer, ApiRequest, ResourcePath

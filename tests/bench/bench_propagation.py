@@ -45,8 +45,8 @@ from tests.bench.propagation_fleet import (
 )
 
 from clusterspace.aio import event_loop
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import PatchType
 from clusterspace.kube.conditions import is_true

@@ -10,8 +10,8 @@ from tests.component.reconcilers import reconciling
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import RESOURCE_BINDINGS, clusters_of
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.works import RESOURCE_BINDINGS, clusters_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit

@@ -11,7 +11,7 @@ from tests.component.execution_site import CLUSTER, SPACE, Site, executing, two_
 from tests.corpus import load_scenario
 
 from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.interpreter.manifests import pruned
+from clusterspace.apis.interpreter.templates import pruned
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import WriteOptions
 from clusterspace.kube.objects import (

@@ -16,7 +16,6 @@ from tests.component.placement_site import (
     running,
 )
 
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
@@ -24,6 +23,7 @@ from clusterspace.apis.fleet_placements import (
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,
 )
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
 from clusterspace.testing.crashes import CrashingClient, CrashPoint

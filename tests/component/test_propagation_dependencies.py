@@ -9,8 +9,8 @@ from tests.component.detection import detecting, killed_once, new_space
 from tests.unit.fleet.propagation.policy_objects import policy
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS

@@ -9,12 +9,12 @@ from tests.component.detection import detecting, killed_once, new_space, version
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import NotServed

@@ -9,12 +9,12 @@ from tests.component.detection import CLUSTER_ROLES, detecting
 from tests.corpus import load_scenario
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.objects import (

@@ -10,9 +10,8 @@ from tests.component.works_site import Running, Site, running_works, work_id_of
 from tests.corpus import load_scenario
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import resource_for
 from clusterspace.apis.policies import OVERRIDE_POLICIES
-from clusterspace.apis.works import binding_key_of, cluster_of, manifests_of
+from clusterspace.apis.works import binding_key_of, cluster_of, manifests_of, resource_for
 from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.kube.objects import (
     Object,

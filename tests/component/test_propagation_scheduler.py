@@ -9,8 +9,8 @@ import pytest_asyncio
 from tests.component.scheduler_site import Fleet, room, running_scheduler, scheduled
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS

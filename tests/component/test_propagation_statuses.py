@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from tests.component.works_site import Running, Site, running_works
 
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, PatchType, WriteOptions
 from clusterspace.kube.conditions import find_condition

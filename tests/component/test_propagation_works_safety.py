@@ -15,8 +15,7 @@ from tests.component.works_site import (
 )
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
-from clusterspace.apis.works import manifests_of
+from clusterspace.apis.works import RESOURCE_BINDINGS, manifests_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, read_raw_object
 from clusterspace.controllers.controller import Request

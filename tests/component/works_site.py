@@ -10,10 +10,15 @@ from typing import Any
 from tests.component.reconcilers import following
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis import bindings, stamps
-from clusterspace.apis.bindings import reference_to
+from clusterspace.apis import stamps, works
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
-from clusterspace.apis.works import binding_key_of, cluster_of, identifier_of, manifests_of
+from clusterspace.apis.works import (
+    binding_key_of,
+    cluster_of,
+    identifier_of,
+    manifests_of,
+    reference_to,
+)
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit, release
@@ -127,9 +132,9 @@ class Site:
         """Make a binding as the detector and the scheduler leave it."""
         is_namespaced = bool(namespace_of(template))
         place = ResourcePath(
-            bindings.resource_for(namespace_of(template)),
+            works.resource_for(namespace_of(template)),
             namespace_of(template),
-            bindings.name_for(template),
+            works.name_for(template),
         )
         targets = [
             {"name": each, **({"replicas": replicas} if replicas else {})} for each in clusters
@@ -138,7 +143,7 @@ class Site:
         if is_namespaced:
             metadata["namespace"] = place.namespace
         binding = {
-            "apiVersion": bindings.API_VERSION,
+            "apiVersion": works.BINDING_API_VERSION,
             "kind": "ResourceBinding" if is_namespaced else "ClusterResourceBinding",
             "metadata": metadata,
             "spec": {

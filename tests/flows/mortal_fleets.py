@@ -26,9 +26,9 @@ from tests.flows.stages import (
 )
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient

@@ -20,9 +20,9 @@ from tests.flows.stages import (
     resource_path_of,
 )
 
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, taints_of
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership.taints import CORDON
 from clusterspace.fleet.propagation.statuses import FULLY_APPLIED

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
@@ -17,6 +16,7 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.kube.objects import (

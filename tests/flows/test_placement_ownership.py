@@ -20,7 +20,6 @@ from tests.component.placement_site import (
 )
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     PLACEMENTS,
@@ -28,6 +27,7 @@ from clusterspace.apis.fleet_placements import (
     RESOURCE_SNAPSHOTS,
 )
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,

@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from tests.flows.stages import KINDS, MIXED, SIM, Stage, edit, kubectl_apply, staged
 
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.policies import OVERRIDE_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.events import EVENTS

@@ -21,7 +21,7 @@ from tests.flows.stages import (
     staged,
 )
 
-from clusterspace.apis import bindings, stamps
+from clusterspace.apis import stamps, works
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -133,9 +133,7 @@ class Cell:
 
     async def binding_is_applied(self) -> bool:
         namespace = namespace_of(self.legacy)
-        place = ResourcePath(
-            bindings.resource_for(namespace), namespace, bindings.name_for(self.legacy)
-        )
+        place = ResourcePath(works.resource_for(namespace), namespace, works.name_for(self.legacy))
 
         async def said() -> Any:
             binding = await self.stage.hub.get(place)

@@ -26,7 +26,6 @@ from tests.flows.faulty_stages import (
 )
 from tests.flows.stages import MEMBERS, edit, kubectl_apply
 
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
@@ -34,6 +33,7 @@ from clusterspace.apis.policies import (
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
+from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.controller import Request
 from clusterspace.fleet.execution.prune import Pruner

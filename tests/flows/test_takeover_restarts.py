@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.flows.stages import KUBERNETES, MEMBERS, MIXED, SIM, Stage, edit, kubectl_apply, staged
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, PatchType, WriteOptions
 from clusterspace.kube.conditions import is_true

@@ -13,8 +13,8 @@ from tests.flows.test_walk_of_a_join import clusters_elsewhere
 from tests.walks import Walk
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.bindings import RESOURCE_BINDINGS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.conditions import is_true

@@ -17,7 +17,7 @@ NOT_OURS: Final = (
 
 KINDS: Final = {
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
-    "clusterspace.apis.interpreter.statuses": "Job (a template on the hub)",
+    "clusterspace.apis.interpreter.reports": "Job (a template on the hub)",
     "clusterspace.builtins.strategies.creation": "Pod and APIService",
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",

@@ -1,14 +1,13 @@
 """Our own kinds: Karmada's, KubeFleet's and about.k8s.io's, one module per noun; pure.
 
 crds/                their CustomResourceDefinitions, a YAML file each
-clusters.py, member_clusters.py  a cluster, and the declarative way in
-cluster_credentials.py  which Secret is whose: credentials are tied to one Cluster
+clusters.py, member_clusters.py  a cluster and whose its credentials are; the declarative way in
 identities.py        how agents and the components of the control plane are named at the hub
 policies.py          policies: which objects they mean, what the hub adds and refuses
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses
-bindings.py, works.py  one template on its clusters; the manifests of one cluster
-confinement.py       what never leaves its place, and how far what a namespace causes may go
+works.py             bindings and Works: one template on its clusters; what never leaves its place
+kinds.py             the kinds we know something about, and where their pods are specified
 stamps.py            the labels, annotations and names by which these find each other
 interpreter/         what is known of a kind: replicas, health, dependencies, what members keep
 """

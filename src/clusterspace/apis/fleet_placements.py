@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from clusterspace.apis.bindings import controller_uid_of
+from clusterspace.apis.works import controller_uid_of
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
 from clusterspace.kube.names import (

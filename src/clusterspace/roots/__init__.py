@@ -19,8 +19,7 @@ For one run of a command:
 Shared:
 
     settings.py     what the servers are started with
-    clients.py      kubeconfigs found, clients opened and closed
-    connections.py  connections that live as long as a process: the hub's, and users' to members
+    clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
     installation.py the files of a data directory: authority, certificates, store
     kubeconfigs.py  kubeconfigs we write
     tls.py          server certificates that are renewed, and whose client certificates count

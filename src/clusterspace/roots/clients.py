@@ -12,13 +12,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.client.connection import Connection, ConnectionLimits
+from clusterspace.client.connection import Connection, ConnectionLimits, Connections
 from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, CredentialSource, Pem
+from clusterspace.client.settings import (
+    ConnectionSettings,
+    CredentialSource,
+    Pem,
+)
 
 HUB: Final = "hub"
+LIMITS: Final = ConnectionLimits(streams_at_once=16_384)
+"""Every client that watches holds a stream to each cluster, and lists must not wait for them."""
+
 _LOCAL: Final = Path(".clusterspace") / "kubeconfig"
 
 
@@ -76,6 +83,15 @@ def connect(
         credentials=credentials,
     )
     return ClusterClient(connection)
+
+
+def open_connections(clock: Clock) -> Connections:
+    """Return connections to members, none of them open yet."""
+
+    def open_one(settings: ConnectionSettings) -> Connection:
+        return Connection(settings, clock=clock, random=SystemRandom(), limits=LIMITS)
+
+    return Connections(open_one)
 
 
 @asynccontextmanager

@@ -44,8 +44,7 @@ from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.connections import warn_of_full_rights
-from clusterspace.roots.processes import serving_metrics, stop_event
+from clusterspace.roots.processes import serving_metrics, stop_event, warn_of_full_rights
 from clusterspace.roots.settings import ReadSettings
 
 _log = structlog.get_logger(__name__)

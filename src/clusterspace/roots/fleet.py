@@ -26,15 +26,10 @@ from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
-from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.connections import (
-    LIMITS,
-    open_connections,
-    warn_of_full_rights,
-)
+from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
 from clusterspace.roots.installation import Installation, server_url, write_private
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
-from clusterspace.roots.processes import process_tasks, stop_event
+from clusterspace.roots.processes import process_tasks, stop_event, warn_of_full_rights
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.roots.tls import FleetTls
 

@@ -33,7 +33,7 @@ from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
-from clusterspace.roots.connections import open_connections
+from clusterspace.roots.clients import open_connections
 from clusterspace.roots.hub_state import bootstrap, build_state, housekeeping, read_tokens
 from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import process_tasks, stop_event

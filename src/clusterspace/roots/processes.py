@@ -8,12 +8,20 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+import structlog
+
 from clusterspace.aio.clocks import Clock, measure_stalls
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Request, Response
+from clusterspace.apiserver.http.users import MASTERS
+from clusterspace.apiserver.identity.authority import organizations
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.roots.clients import read_pem
 from clusterspace.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
 
 LIFELINE: Final = "CLUSTERSPACE_LIFELINE"
 """Set for a process that must end when another does: `stdin`, or the path of a named pipe.
@@ -53,6 +61,17 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
         if not is_inherited:
             look()  # whoever was gone before we opened it leaves no end to be read
     return stopped
+
+
+def warn_of_full_rights(component: str, settings: ConnectionSettings) -> None:
+    """Say so when a component was given an administrator's kubeconfig, and which one would do."""
+    certificate = read_pem(settings.identity.certificate)
+    if certificate and MASTERS in organizations(certificate):
+        _log.warning(
+            "this part has an administrator's rights at the hub and needs few of them",
+            part=component,
+            instead=f"--hub-kubeconfig DATA_DIR_OF_THE_HUB/parts/{component}/kubeconfig",
+        )
 
 
 def process_tasks(clock: Clock) -> Tasks:

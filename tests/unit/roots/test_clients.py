@@ -12,8 +12,8 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import UnusableKubeconfig
 from clusterspace.roots.clients import component_settings, read_pem
-from clusterspace.roots.connections import warn_of_full_rights
 from clusterspace.roots.installation import Installation
+from clusterspace.roots.processes import warn_of_full_rights
 
 NOW = 1_800_000_000.0
 

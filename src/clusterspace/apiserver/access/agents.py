@@ -17,8 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from clusterspace.apis.cluster_credentials import SUBRESOURCE
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX, IMPERSONATOR_SUFFIX
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CREDENTIALS_SUBRESOURCE,
+    EXECUTION_PREFIX,
+    IMPERSONATOR_SUFFIX,
+)
 from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
 from clusterspace.apiserver.access.rbac import Rule
@@ -116,7 +120,7 @@ class AgentScope:
                 Rule(("get", *_WRITE), (_CLUSTERS,), ("clusters/status",), own),
                 # Said once, at birth: agents may not change their Cluster. Its Secrets are its
                 # own, so all it can send anywhere is what it has itself.
-                Rule(("update",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
+                Rule(("update",), (_CLUSTERS,), (f"clusters/{CREDENTIALS_SUBRESOURCE}",), own),
                 Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
             )
         elif namespace == self.execution_namespace:

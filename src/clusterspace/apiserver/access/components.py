@@ -28,7 +28,7 @@ from clusterspace.apis.identities import (
     CONTROLLERS_USER,
     FLEET_USER,
 )
-from clusterspace.apis.interpreter.statuses import is_aggregated
+from clusterspace.apis.interpreter.reports import is_aggregated
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX, is_everybody
 from clusterspace.apiserver.access.rbac import EVERYTHING, RBAC_GROUP, Rule, missing_atoms
 from clusterspace.apiserver.http.request_info import RequestInfo

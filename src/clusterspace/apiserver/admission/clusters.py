@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, cast
 
 from clusterspace.apis import clusters, member_clusters
-from clusterspace.apis.cluster_credentials import (
+from clusterspace.apis.clusters import (
     USED_WITH,
     changed_fields,
     destination_of,

@@ -56,7 +56,7 @@ _COLLECTED: Final = ("ownerReferences", "finalizers", "managedFields", "resource
 
 
 _CARRIERS: Final = {
-    (WORKS.group, works.KIND): ("spec", "workload", "manifests"),
+    (WORKS.group, works.WORK): ("spec", "workload", "manifests"),
     (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
     (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
 }

@@ -8,9 +8,7 @@ deleted is not refused for being invalid: nothing may keep it from going.
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from clusterspace.apis import bindings, fleet_placements, policies, stamps
-from clusterspace.apis.bindings import template_of
-from clusterspace.apis.confinement import why_not_carried
+from clusterspace.apis import fleet_placements, policies, stamps, works
 from clusterspace.apis.fleet_placements import (
     NAMESPACE_WITH_SELECTORS,
     completed_placement,
@@ -22,6 +20,7 @@ from clusterspace.apis.policies import (
     policy_causes,
     with_selector_namespaces,
 )
+from clusterspace.apis.works import template_of, why_not_carried
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.errors import Cause, Malformed
 from clusterspace.kube import causes, statuses
@@ -42,7 +41,7 @@ _FINALIZERS: Final[Mapping[str, str]] = {
 _OVERRIDES: Final = frozenset({policies.OVERRIDE_POLICY, policies.CLUSTER_OVERRIDE_POLICY})
 _MISSHAPEN: Final = "FieldValueTypeInvalid"
 
-_BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
+_BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
 _RESOURCE: Final = "spec.resource"
 
 _NAMESPACE: Final = ("", "v1", "Namespace")
@@ -165,7 +164,7 @@ class BindingRules:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Check a binding; other objects pass."""
         info, binding = admission.served.info, admission.new
-        is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
+        is_binding = info.group == works.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
         if not is_binding or admission.subresource or _is_leaving(admission):
             return binding
         template, found = template_of(binding), list[Cause]()

@@ -6,10 +6,10 @@ once it is known what the write is about; what a body *grants* is `escalation.py
 
 from typing import Final
 
-from clusterspace.apis import bindings, clusters, fleet_placements, member_clusters
-from clusterspace.apis.bindings import template_of
-from clusterspace.apis.cluster_credentials import SUBRESOURCE, changed_fields
+from clusterspace.apis import clusters, fleet_placements, member_clusters, works
+from clusterspace.apis.clusters import CREDENTIALS_SUBRESOURCE, changed_fields
 from clusterspace.apis.identities import CONTROLLERS_USER
+from clusterspace.apis.works import template_of
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
@@ -21,7 +21,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
 
-_BINDINGS: Final = frozenset({bindings.RESOURCE_BINDING, bindings.CLUSTER_RESOURCE_BINDING})
+_BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
 
 _DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts")
 """What a template may need beside it on a cluster."""
@@ -95,7 +95,7 @@ class TemplateRight:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let statuses and marks pass; ask who says what goes where whether they may see it."""
         info, binding = admission.served.info, admission.new
-        is_binding = info.group == bindings.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
+        is_binding = info.group == works.RESOURCE_BINDINGS.group and info.kind in _BINDINGS
         old = admission.old or {}
         if not is_binding or admission.subresource or _sent_by(binding) == _sent_by(old):
             return binding
@@ -165,13 +165,13 @@ class CredentialsRight:
             info.group,
             info.plural,
             version=info.version,
-            subresource=SUBRESOURCE,
+            subresource=CREDENTIALS_SUBRESOURCE,
             name=name_of(new),
         )
         if not self._authorizer.decide_now(admission.user, needed).allowed:
             why = (
-                f"{says}; a ClusterRole that joins "
-                f'clusters has verb "update" on resource "{needed.resource}/{SUBRESOURCE}"'
+                f'{says}; a ClusterRole that joins clusters has verb "update" on resource '
+                f'"{needed.resource}/{CREDENTIALS_SUBRESOURCE}"'
             )
             raise refusal(admission.user, needed, why)
         return new

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.confinement import why_not_ordered
-from clusterspace.apis.works import APPLIED
+from clusterspace.apis.works import APPLIED, why_not_ordered
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, WriteOptions
 from clusterspace.errors import (

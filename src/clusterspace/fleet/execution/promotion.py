@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.apis import policies, stamps
-from clusterspace.apis.interpreter import kinds
-from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.interpreter.manifests import pruned
+from clusterspace.apis import kinds, policies, stamps
+from clusterspace.apis.interpreter.templates import pruned
+from clusterspace.apis.kinds import kind_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE, content_difference, leaf_paths
 from clusterspace.kube.managed_fields.field_sets import path_text

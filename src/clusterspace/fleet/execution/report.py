@@ -12,8 +12,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.fleet_placements import is_placed
-from clusterspace.apis.interpreter.health import health_of
-from clusterspace.apis.interpreter.statuses import reflect_status
+from clusterspace.apis.interpreter.reports import health_of, reflect_status
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,

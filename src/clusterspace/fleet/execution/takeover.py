@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
-from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.interpreter.manifests import retain
+from clusterspace.apis.interpreter.templates import retain
+from clusterspace.apis.kinds import kind_of
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
 from clusterspace.builtins.schemas import schema_for

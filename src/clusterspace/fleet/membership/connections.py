@@ -1,7 +1,7 @@
 """A Cluster and its Secrets to a connection: how the hub reaches each of its Push members.
 
 A token is sent where its own Secret says it belongs, and nowhere else: see
-`apis.cluster_credentials`. Gateway, controllers, the hub's relay and our commands all come by here.
+`apis.clusters`. Gateway, controllers, the hub's relay and our commands all come by here.
 """
 
 from base64 import b64decode
@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from clusterspace.apis.cluster_credentials import is_claimed, misuse_of
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, impersonator_ref_of, secret_ref_of
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    impersonator_ref_of,
+    is_claimed,
+    misuse_of,
+    secret_ref_of,
+)
 from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem, problem_with_host
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, Reader

@@ -11,12 +11,13 @@ half-way takes back what this join made, and says what it could not.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from clusterspace.apis.cluster_credentials import USED_WITH, destination_of
 from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
     CLUSTERS,
     FINALIZER,
+    USED_WITH,
     cluster_name_causes,
+    destination_of,
     execution_namespace,
 )
 from clusterspace.client.endpoints import endpoint_problem

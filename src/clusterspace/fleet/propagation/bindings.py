@@ -13,8 +13,18 @@ from random import Random
 from typing import Final, TypeAlias
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import (
-    API_VERSION,
+from clusterspace.apis.kinds import kind_of
+from clusterspace.apis.policies import (
+    CLUSTER_PROPAGATION_POLICIES,
+    LAZY,
+    PROPAGATION_POLICIES,
+    Precision,
+    ResourceSelector,
+    best_precision,
+    selectors_of,
+)
+from clusterspace.apis.works import (
+    BINDING_API_VERSION,
     CLUSTER_RESOURCE_BINDING,
     RESOURCE_BINDING,
     TargetCluster,
@@ -25,16 +35,6 @@ from clusterspace.apis.bindings import (
     requirers_of,
     resource_for,
     template_of,
-)
-from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.policies import (
-    CLUSTER_PROPAGATION_POLICIES,
-    LAZY,
-    PROPAGATION_POLICIES,
-    Precision,
-    ResourceSelector,
-    best_precision,
-    selectors_of,
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
@@ -163,7 +163,7 @@ def new_binding(template: Object, binding_id: str) -> Object:
     place = binding_place(template)
     metadata = {"name": place.name, "namespace": place.namespace, "labels": {label: binding_id}}
     binding = {
-        "apiVersion": API_VERSION,
+        "apiVersion": BINDING_API_VERSION,
         "kind": RESOURCE_BINDING if is_namespaced else CLUSTER_RESOURCE_BINDING,
         "metadata": {key: value for key, value in metadata.items() if value},
         "spec": {"resource": reference_to(template)},

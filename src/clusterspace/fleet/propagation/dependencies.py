@@ -14,7 +14,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import (
+from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
+from clusterspace.apis.policies import ABORT, OVERWRITE
+from clusterspace.apis.works import (
     RESOURCE_BINDINGS,
     clusters_of,
     conflict_resolution_of,
@@ -25,8 +27,6 @@ from clusterspace.apis.bindings import (
     requirers_of,
     template_of,
 )
-from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_in
-from clusterspace.apis.policies import ABORT, OVERWRITE
 from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit

@@ -13,19 +13,19 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
-from clusterspace.apis.bindings import (
-    CLUSTER_RESOURCE_BINDINGS,
-    RESOURCE_BINDINGS,
-    reference_to,
-    template_of,
-)
 from clusterspace.apis.fleet_placements import is_placed, parent_of
-from clusterspace.apis.interpreter.replicas import replicas_in
+from clusterspace.apis.interpreter.templates import replicas_in
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
+)
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    reference_to,
+    template_of,
 )
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit

@@ -11,9 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import clusters_of, name_for, requirers_of, resource_for
 from clusterspace.apis.clusters import CLUSTERS, WORKS
-from clusterspace.apis.confinement import why_at_home
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICY,
     CLUSTER_PROPAGATION_POLICIES,
@@ -23,7 +21,16 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICY,
     Precision,
 )
-from clusterspace.apis.works import cluster_of, report_of, suspends_dispatching
+from clusterspace.apis.works import (
+    cluster_of,
+    clusters_of,
+    name_for,
+    report_of,
+    requirers_of,
+    resource_for,
+    suspends_dispatching,
+    why_at_home,
+)
 from clusterspace.client.discovery import ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ListOptions, Reader

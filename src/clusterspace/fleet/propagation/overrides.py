@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 import yaml
 
-from clusterspace.apis.interpreter import kinds
+from clusterspace.apis import kinds
 from clusterspace.apis.overrides import require_same_object
 from clusterspace.apis.policies import Precision, best_precision, selectors_of
 from clusterspace.apiserver.http.bodies import YamlFault, compose_yaml

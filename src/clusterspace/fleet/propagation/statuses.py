@@ -12,10 +12,16 @@ from typing import Final
 import msgspec
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.bindings import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, template_of
 from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS, is_pull
-from clusterspace.apis.interpreter.statuses import Reports, aggregated_status, is_aggregated
-from clusterspace.apis.works import Report, binding_key_of, report_of
+from clusterspace.apis.interpreter.reports import Reports, aggregated_status, is_aggregated
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    Report,
+    binding_key_of,
+    report_of,
+    template_of,
+)
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit

@@ -15,9 +15,7 @@ import structlog
 
 from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import TemplateReference, template_of
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
-from clusterspace.apis.confinement import is_reserved_namespace, why_at_home, why_not_carried
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
     RESOURCE_SNAPSHOTS,
@@ -29,8 +27,15 @@ from clusterspace.apis.fleet_placements import (
     manifest_hash,
     parent_of,
 )
-from clusterspace.apis.interpreter.kinds import SECRET, kind_of
+from clusterspace.apis.kinds import SECRET, kind_of
 from clusterspace.apis.policies import ResourceSelector
+from clusterspace.apis.works import (
+    TemplateReference,
+    is_reserved_namespace,
+    template_of,
+    why_at_home,
+    why_not_carried,
+)
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader, decode_object

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.apiserver.hub_subjects import hub_state
 
-from clusterspace.apis.cluster_credentials import USED_WITH
+from clusterspace.apis.clusters import USED_WITH
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission.clusters import ClusterSecrets, tie_all
 from clusterspace.apiserver.builtin_resources import builtin_resources

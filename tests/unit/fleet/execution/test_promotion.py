@@ -2,7 +2,7 @@ from tests.corpus import load_scenario
 from tests.unit.fleet.execution.member_objects import written
 
 from clusterspace.apis import stamps
-from clusterspace.apis.interpreter.manifests import retain
+from clusterspace.apis.interpreter.templates import retain
 from clusterspace.fleet.execution.promotion import effect_of, plan_promotion
 from clusterspace.kube.objects import (
     Object,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.fleet.propagation.works.work_objects import binding
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import TargetCluster
+from clusterspace.apis.works import TargetCluster
 from clusterspace.fleet.propagation.bindings import (
     Claim,
     by_claim,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusterspace.apis import stamps
-from clusterspace.apis.interpreter.dependencies import Dependency
+from clusterspace.apis.interpreter.templates import Dependency
 from clusterspace.fleet.propagation.bindings import new_binding
 from clusterspace.fleet.propagation.dependencies import (
     BINDING_INDEXES,

@@ -16,12 +16,6 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.bindings import (
-    CLUSTER_RESOURCE_BINDINGS,
-    RESOURCE_BINDINGS,
-    preserves_resources,
-    template_of,
-)
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
@@ -35,6 +29,12 @@ from clusterspace.apis.fleet_placements import (
     is_external,
     is_of,
     parent_of,
+)
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    preserves_resources,
+    template_of,
 )
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ListOptions

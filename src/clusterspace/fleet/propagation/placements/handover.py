@@ -12,14 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import (
-    API_VERSION,
-    CLUSTER_RESOURCE_BINDING,
-    RESOURCE_BINDING,
-    requirers_of,
-    resource_for,
-    template_of,
-)
 from clusterspace.apis.fleet_placements import (
     ALWAYS,
     IF_NO_DIFF,
@@ -35,6 +27,14 @@ from clusterspace.apis.fleet_placements import (
     take_over_of,
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
+from clusterspace.apis.works import (
+    BINDING_API_VERSION,
+    CLUSTER_RESOURCE_BINDING,
+    RESOURCE_BINDING,
+    requirers_of,
+    resource_for,
+    template_of,
+)
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.fleet.propagation.bindings import claim_of
 from clusterspace.fleet.propagation.templates import Contents
@@ -128,7 +128,7 @@ def desired_binding(
             "ownerReferences": [owner_reference(placement)],
         }
         base = {
-            "apiVersion": API_VERSION,
+            "apiVersion": BINDING_API_VERSION,
             "kind": RESOURCE_BINDING if is_namespaced else CLUSTER_RESOURCE_BINDING,
             "metadata": {key: value for key, value in metadata.items() if value},
         }

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from clusterspace.apis.confinement import is_reserved_namespace
 from clusterspace.apis.fleet_placements import (
     API_VERSION,
     GENERATION,
@@ -37,8 +36,9 @@ from clusterspace.apis.fleet_placements import (
     owner_reference,
     placement_type_of,
 )
-from clusterspace.apis.interpreter.manifests import pruned
+from clusterspace.apis.interpreter.templates import pruned
 from clusterspace.apis.policies import ResourceSelector
+from clusterspace.apis.works import is_reserved_namespace
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.bindings import without_claim

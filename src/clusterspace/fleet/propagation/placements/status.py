@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from clusterspace.apis import kinds
 from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
     PICK_FIXED,
@@ -20,7 +21,6 @@ from clusterspace.apis.fleet_placements import (
     ResourceIdentifier,
     generation_of,
 )
-from clusterspace.apis.interpreter import kinds
 from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
 from clusterspace.fleet.propagation.placements.picking import Picking
 from clusterspace.fleet.propagation.templates import Contents

@@ -13,11 +13,6 @@ from random import Random
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.bindings import (
-    CLUSTER_RESOURCE_BINDINGS,
-    RESOURCE_BINDINGS,
-    resource_for,
-)
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
@@ -33,8 +28,13 @@ from clusterspace.apis.fleet_placements import (
     is_of,
     manifest_hash,
 )
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    manifests_of,
+    resource_for,
+)
 from clusterspace.apis.works import cluster_of as cluster_of_work
-from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit

@@ -14,14 +14,14 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.bindings import (
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
     clusters_of,
     template_of,
+    why_not_carried,
 )
-from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.apis.confinement import why_not_carried
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit

@@ -15,8 +15,8 @@ from itertools import combinations, groupby, islice
 from typing import Final, TypeAlias, cast
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import clusters_of, placement_of
 from clusterspace.apis.stamps import fnv1a_32
+from clusterspace.apis.works import clusters_of, placement_of
 from clusterspace.errors import Malformed
 from clusterspace.fleet.propagation.scheduler.demands import (
     AffinityGroup,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import clusters_of, placement_of, replicas_of, template_of
+from clusterspace.apis.works import clusters_of, placement_of, replicas_of, template_of
 from clusterspace.errors import MalformedSelector
 from clusterspace.kube.objects import (
     Object,

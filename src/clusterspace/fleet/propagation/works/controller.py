@@ -14,16 +14,16 @@ from uuid import uuid4
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import (
+from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
+from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
+    binding_key_of,
     preserves_resources,
     resource_for,
     template_of,
 )
-from clusterspace.apis.clusters import CLUSTERS, WORKS
-from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
-from clusterspace.apis.works import binding_key_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit, ensure_finalizer, release

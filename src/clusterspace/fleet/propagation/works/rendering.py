@@ -13,15 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import (
-    TargetCluster,
-    clusters_of,
-    conflict_resolution_of,
-    is_for_cluster_scope,
-    preserves_resources,
-    replicas_of,
-    template_of,
-)
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
@@ -31,12 +22,28 @@ from clusterspace.apis.fleet_placements import (
     is_placed,
     parent_of,
 )
-from clusterspace.apis.interpreter.manifests import pruned
-from clusterspace.apis.interpreter.replicas import find_completions, with_completions, with_replicas
+from clusterspace.apis.interpreter.templates import (
+    find_completions,
+    pruned,
+    with_completions,
+    with_replicas,
+)
 from clusterspace.apis.policies import OVERWRITE
 from clusterspace.apis.stamps import fnv1a_32
-from clusterspace.apis.works import API_VERSION, KIND, binding_key_of, cluster_of, manifests_of
-from clusterspace.apis.works import preserves_resources as work_preserves_resources
+from clusterspace.apis.works import (
+    WORK,
+    WORK_API_VERSION,
+    TargetCluster,
+    binding_key_of,
+    cluster_of,
+    clusters_of,
+    conflict_resolution_of,
+    is_for_cluster_scope,
+    manifests_of,
+    preserves_resources,
+    replicas_of,
+    template_of,
+)
 from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
@@ -227,8 +234,8 @@ def new_work(outline: Outline, work_id: str) -> Object:
     if outline.owners:
         metadata["ownerReferences"] = list(outline.owners)
     return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
+        "apiVersion": WORK_API_VERSION,
+        "kind": WORK,
         "metadata": metadata,
         "spec": {
             **outline.options,
@@ -325,7 +332,7 @@ def plan_farewell(work: Object, *, is_preserved: bool) -> Change:
     Whether members keep their objects may have been decided only just now; a Work that is deleted
     without knowing takes them along.
     """
-    if work_preserves_resources(work) == is_preserved:
+    if preserves_resources(work) == is_preserved:
         return Change(work, work)
     return Change(with_value(work, is_preserved, "spec", "preserveResourcesOnDeletion"), work)
 

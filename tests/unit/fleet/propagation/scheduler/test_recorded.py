@@ -8,8 +8,8 @@ from tests.corpus import load_scenario
 from tests.unit.fleet.propagation.scheduler.fleet_objects import CORDON, cluster
 
 from clusterspace.apis import stamps
-from clusterspace.apis.bindings import clusters_of
 from clusterspace.apis.clusters import taints_of
+from clusterspace.apis.works import clusters_of
 from clusterspace.fleet.propagation.scheduler.decisions import plan_for, with_outcome, with_targets
 from clusterspace.fleet.propagation.scheduler.filters import Candidate, candidate_of
 from clusterspace.kube.conditions import find_condition

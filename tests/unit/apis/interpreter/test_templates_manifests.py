@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis import stamps
-from clusterspace.apis.interpreter.manifests import is_autoscaled, pruned, retain
+from clusterspace.apis.interpreter.templates import is_autoscaled, pruned, retain
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, with_value
 from clusterspace.testing.builders import config_map, deployment
 

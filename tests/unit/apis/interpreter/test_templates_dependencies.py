@@ -1,6 +1,6 @@
 """What templates need beside them."""
 
-from clusterspace.apis.interpreter.dependencies import Dependency, dependencies_in
+from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
 from clusterspace.kube.objects import Object, with_value
 from clusterspace.testing.builders import config_map, deployment, pod
 

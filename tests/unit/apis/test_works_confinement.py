@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis import stamps
-from clusterspace.apis.confinement import (
+from clusterspace.apis.works import (
     is_reserved_namespace,
     why_at_home,
     why_not_carried,

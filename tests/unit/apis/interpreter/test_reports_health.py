@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apis.interpreter.health import health_of
+from clusterspace.apis.interpreter.reports import health_of
 from clusterspace.apis.works import HEALTHY, UNHEALTHY
 
 DONE = {"observedGeneration": 3, "updatedReplicas": 2, "availableReplicas": 2}

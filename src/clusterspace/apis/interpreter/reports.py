@@ -1,22 +1,67 @@
-"""Statuses on their way back: what a member reports of an object, and what its template shows.
-
-A member reports what can be summed up later. What many clusters report of one object is then
-summed up into the status of its template. Kinds that are not here keep the status they have: what
-to add up in a stranger's status, only its author knows. A number that is none, from a cluster that
-reports nonsense, counts as zero: one cluster must not hide what the others report.
-"""
+"""What a member reports of an object: its health, its status, and many such reports summed up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusterspace.apis import stamps
-from clusterspace.apis.interpreter import kinds
-from clusterspace.apis.interpreter.kinds import kind_of
-from clusterspace.apis.works import Report
+from clusterspace.apis import kinds, stamps
+from clusterspace.apis.kinds import kind_of
+from clusterspace.apis.works import HEALTHY, UNHEALTHY, Report
 from clusterspace.kube.conditions import TRUE, find_condition, is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of
 from clusterspace.kube.resources import GroupKind
+
+# -- health; a kind nobody knows is taken for healthy ------------------------------------------
+
+
+def health_of(live: Object) -> str:
+    """Return Healthy or Unhealthy."""
+    return HEALTHY if _is_healthy(live) else UNHEALTHY
+
+
+def _is_healthy(live: Object) -> bool:
+    status: Object = find_at(live, "status") or {}
+    # The status must be about the spec there is now, and not about an earlier one.
+    is_observed = status.get("observedGeneration") == metadata_of(live).get("generation")
+    replicas: Any = find_at(live, "spec", "replicas")
+    desired = replicas if isinstance(replicas, int) else 1
+
+    def count(field: str) -> int:
+        value: Any = status.get(field)
+        return value if isinstance(value, int) else 0
+
+    match kinds.kind_of(live):
+        case kinds.DEPLOYMENT | kinds.STATEFUL_SET:
+            updated = count("updatedReplicas")
+            return is_observed and updated >= desired and count("availableReplicas") >= updated
+        case kinds.REPLICA_SET:
+            return is_observed and count("availableReplicas") >= desired
+        case kinds.DAEMON_SET:
+            updated = count("updatedNumberScheduled")
+            are_updated = updated >= count("desiredNumberScheduled")
+            return is_observed and are_updated and count("numberAvailable") >= updated
+        case kinds.POD:
+            phase, is_ready = status.get("phase"), is_true(status.get("conditions"), "Ready")
+            return phase == "Succeeded" or (phase == "Running" and is_ready)
+        case kinds.SERVICE if find_at(live, "spec", "type") != "LoadBalancer":
+            return True
+        case kinds.SERVICE | kinds.INGRESS:
+            return bool(find_at(status, "loadBalancer", "ingress"))
+        case kinds.CLAIM:
+            return status.get("phase") == "Bound"
+        case kinds.DISRUPTION_BUDGET:
+            return count("currentHealthy") >= count("desiredHealthy")
+        case _:
+            return True
+
+
+# -- statuses, and what a template shows of many -----------------------------------------------
+
+# A member reports what can be summed up later. What many clusters report of one object is then
+# summed up into the status of its template. Kinds that are not here keep the status they have: what
+# to add up in a stranger's status, only its author knows. A number that is none, from a cluster
+# that reports nonsense, counts as zero: one cluster must not hide what the others report.
+
 
 _WORKLOADS: Final = frozenset(
     {kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.DAEMON_SET}

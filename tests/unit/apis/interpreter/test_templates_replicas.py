@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apis.interpreter.replicas import (
+from clusterspace.apis.interpreter.templates import (
     Replicas,
     find_completions,
     replicas_in,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apis import stamps
-from clusterspace.apis.interpreter.statuses import (
+from clusterspace.apis.interpreter.reports import (
     Reports,
     aggregated_status,
     is_aggregated,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusterspace.apis.cluster_credentials import (
+from clusterspace.apis.clusters import (
     USED_WITH,
     belongs_to,
     changed_fields,

@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.corpus import load_scenario
 
-from clusterspace.apis import bindings
-from clusterspace.apis.bindings import Requirer, TargetCluster
+from clusterspace.apis import works
+from clusterspace.apis.works import Requirer, TargetCluster
 from clusterspace.kube.resources import GroupVersionKind
 
 
@@ -17,34 +17,34 @@ def recorded() -> dict[str, Any]:
 def test_a_recorded_binding_tells_its_template_and_clusters() -> None:
     binding = recorded()
 
-    about = bindings.template_of(binding)
+    about = works.template_of(binding)
 
     assert about.group_version_kind == GroupVersionKind("apps", "v1", "Deployment")
     assert (about.namespace, about.name, about.uid) == ("default", "div", "<uid:1>")
-    assert bindings.controller_uid_of(binding) == about.uid
-    assert bindings.clusters_of(binding) == (
+    assert works.controller_uid_of(binding) == about.uid
+    assert works.clusters_of(binding) == (
         TargetCluster("member1", 2),
         TargetCluster("member2", 4),
     )
-    assert bindings.replicas_of(binding) == 6
-    assert bindings.conflict_resolution_of(binding) == "Abort"
-    assert not bindings.is_for_cluster_scope(binding)
-    assert not bindings.propagates_dependencies(binding)
-    assert not bindings.preserves_resources(binding)
+    assert works.replicas_of(binding) == 6
+    assert works.conflict_resolution_of(binding) == "Abort"
+    assert not works.is_for_cluster_scope(binding)
+    assert not works.propagates_dependencies(binding)
+    assert not works.preserves_resources(binding)
 
 
 def test_a_binding_without_anything_reads_as_one_without_anything() -> None:
-    assert bindings.clusters_of({}) == ()
-    assert bindings.requirers_of({}) == ()
-    assert bindings.placement_of({}) is None
-    assert bindings.controller_uid_of({}) == ""
-    assert bindings.template_of({}).name == ""
+    assert works.clusters_of({}) == ()
+    assert works.requirers_of({}) == ()
+    assert works.placement_of({}) is None
+    assert works.controller_uid_of({}) == ""
+    assert works.template_of({}).name == ""
 
 
 def test_requirers_come_with_their_clusters() -> None:
     entry = {"namespace": "shop", "name": "web-deployment", "clusters": [{"name": "one"}]}
 
-    found = bindings.requirers_of({"spec": {"requiredBy": [entry]}})
+    found = works.requirers_of({"spec": {"requiredBy": [entry]}})
 
     assert found == (Requirer("shop", "web-deployment", (TargetCluster("one"),)),)
 
@@ -52,7 +52,7 @@ def test_requirers_come_with_their_clusters() -> None:
 def test_what_a_template_has_no_word_for_is_left_out_of_its_reference() -> None:
     role = {"apiVersion": "v1", "kind": "Role", "metadata": {"name": "reader", "uid": "u"}}
 
-    assert bindings.reference_to(role) == {
+    assert works.reference_to(role) == {
         "apiVersion": "v1",
         "kind": "Role",
         "name": "reader",
