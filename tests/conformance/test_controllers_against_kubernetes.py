@@ -485,3 +485,68 @@ async def test_a_budget_counts_healthy_pods(
         },
         PATIENCE,
     )
+
+
+# -- quotas --------------------------------------------------------------------------------------
+
+
+def quota(name: str, hard: dict[str, str], **spec: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name},
+        "spec": {"hard": hard, **spec},
+    }
+
+
+async def test_a_quota_tells_what_its_namespace_uses(room: Room) -> None:
+    hard = {
+        "pods": "9",
+        "requests.cpu": "2",
+        "limits.memory": "1Gi",
+        "services": "5",
+        "services.nodeports": "5",
+        "persistentvolumeclaims": "5",
+        "requests.storage": "10Gi",
+        "count/configmaps": "9",
+        "count/replicasets.apps": "9",
+    }
+    await room.create(quota("all", hard))
+    await room.create(quota("brief", {"pods": "5"}, scopes=["Terminating"]))
+    await room.create(quota("long", {"pods": "5", "memory": "1Gi"}, scopes=["NotTerminating"]))
+    resources = {"requests": {"cpu": "300m", "memory": "10Mi"}, "limits": {"memory": "100Mi"}}
+    resources["limits"]["cpu"] = "1"
+    container = {"name": "web", "image": "web:1", "resources": resources}
+    await room.create(pod("a", containers=[container]))
+    await room.create(pod("b", containers=[container], activeDeadlineSeconds=100))
+    await room.create(service(type="NodePort"))
+    await room.create(claim("data", storageClassName=""))
+
+    async def used(name: str) -> Any:
+        found = await room.get("ResourceQuota", name)
+        status = found.get("status") or {}
+        assert not status or status["hard"] == found["spec"]["hard"]
+        return status.get("used")
+
+    expected = {
+        "pods": "2",
+        "requests.cpu": "600m",
+        "limits.memory": "200Mi",
+        "services": "1",
+        "services.nodeports": "1",
+        "persistentvolumeclaims": "1",
+        "requests.storage": "1Gi",
+        "count/replicasets.apps": "0",
+    }
+
+    async def without_config_maps() -> Any:
+        found = dict(await used("all") or {})
+        found.pop("count/configmaps", None)  # every namespace gets some of its own
+        return found
+
+    await until_equal(without_config_maps, expected, PATIENCE)
+    await until_equal(lambda: used("brief"), {"pods": "1"}, PATIENCE)
+    await until_equal(lambda: used("long"), {"pods": "1", "memory": "10Mi"}, PATIENCE)
+
+    await room.end_pod("a")
+    await until_equal(lambda: used("long"), {"pods": "0", "memory": "0"}, PATIENCE)

@@ -35,13 +35,14 @@ from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
 from clusterspace.sim.containers import Containers, Programs
-from clusterspace.sim.controllers import Controllers, all_controllers
+from clusterspace.sim.controllers import Controllers
 from clusterspace.sim.faults import FaultRulesReader, Faults
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.local_api import LocalApi
 from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
 from clusterspace.sim.nodes import Heartbeats
 from clusterspace.sim.pod_subresources import PodSubresources
+from clusterspace.sim.quotas import ObjectCounts
 from clusterspace.sim.scheduling import PodsByNode
 
 _log = structlog.get_logger(__name__)
@@ -86,7 +87,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
         mirror, containers = Mirror(), Containers(clock)
-        programs = Programs(containers, clock)
+        programs, counts = Programs(containers, clock), ObjectCounts()
         pods_by_node = PodsByNode(mirror)
         verbs = {
             **Reviews(access.authorizer).verbs(),
@@ -123,7 +124,8 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         simulation: Tasks = {
             "mirror": lambda: manager.follow(FOLLOWED, mirror),
             "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
-            "controllers": Controllers(manager, mirror, clock, all_controllers(mirror)).run,
+            "controllers": Controllers(manager, mirror, counts, clock).run,
+            "object counts": lambda: manager.count(counts),
             "pods": lifecycle.run,
             "programs": programs.run,
             "nodes": nodes.run,

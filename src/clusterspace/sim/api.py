@@ -29,6 +29,7 @@ NODE: Final = Kind("Node", "v1", "nodes", namespaced=False)
 NAMESPACE: Final = Kind("Namespace", "v1", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("ConfigMap", "v1", "configmaps")
 DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
+QUOTA: Final = Kind("ResourceQuota", "v1", "resourcequotas")
 SERVICE: Final = Kind("Service", "v1", "services")
 ENDPOINTS: Final = Kind("Endpoints", "v1", "endpoints")
 ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
@@ -60,6 +61,7 @@ FOLLOWED: Final = (
     JOB,
     CRON_JOB,
     DISRUPTION_BUDGET,
+    QUOTA,
     SERVICE,
     ENDPOINTS,
     ENDPOINT_SLICE,

@@ -1,6 +1,6 @@
 """Controllers, worked on one after the other: look at the mirror, decide, carry out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
 from clusterspace.sim.api import Change, Key, Mirror, SimApi
 from clusterspace.sim.disruption import DisruptionController
 from clusterspace.sim.plans import Plan
+from clusterspace.sim.quotas import ObjectCounts, QuotaController
 from clusterspace.sim.services import (
     EndpointsController,
     EndpointSliceController,
@@ -47,48 +48,48 @@ class Controller(Protocol):
         ...
 
 
-def all_controllers(mirror: Mirror) -> tuple[Controller, ...]:
-    """Return the controllers that every cluster runs."""
-    return (
-        WorkloadController(mirror),
-        OrphanedJobPods(mirror),
-        CronJobController(mirror),
-        EndpointsController(mirror),
-        EndpointSliceController(mirror),
-        MirroringController(mirror),
-        VolumeController(mirror),
-        DisruptionController(mirror),
-    )
-
-
 class _Request(NamedTuple):
-    controller: int
+    controller: Controller
     key: Key
 
 
 class Controllers:
     """The controllers of one simulated cluster, on one queue."""
 
-    def __init__(
-        self, api: SimApi, mirror: Mirror, clock: Clock, controllers: Sequence[Controller]
-    ) -> None:
+    def __init__(self, api: SimApi, mirror: Mirror, counts: ObjectCounts, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._controllers = controllers
+        self._quotas = QuotaController(mirror, counts)
+        self._controllers: tuple[Controller, ...] = (
+            WorkloadController(mirror),
+            OrphanedJobPods(mirror),
+            CronJobController(mirror),
+            EndpointsController(mirror),
+            EndpointSliceController(mirror),
+            MirroringController(mirror),
+            VolumeController(mirror),
+            DisruptionController(mirror),
+            self._quotas,
+        )
         self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))
         mirror.watch(self._enqueue)
+        counts.watch(self._enqueue_quotas)
 
     def _enqueue(self, change: Change) -> None:
-        for number, controller in enumerate(self._controllers):
+        for controller in self._controllers:
             for key in controller.requests(change):
-                self._queue.add_after(_Request(number, key), controller.batch_seconds)
+                self._queue.add_after(_Request(controller, key), controller.batch_seconds)
+
+    def _enqueue_quotas(self, namespace: str) -> None:
+        for key in self._quotas.quotas_of(namespace):
+            self._queue.add_after(_Request(self._quotas, key), self._quotas.batch_seconds)
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._queue.work(self._reconcile)
 
     async def _reconcile(self, request: _Request) -> None:
-        controller = self._controllers[request.controller]
+        controller = request.controller
         try:
             # No await between reading the mirror and the plan: a plan is made of one moment. What
             # changes while it is carried out queues the key again; a write at a version that has

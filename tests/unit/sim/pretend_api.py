@@ -19,10 +19,11 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import FOLLOWED, POD, Key, Kind, Listener, Mirror, key_of
 from clusterspace.sim.containers import Containers, Programs
-from clusterspace.sim.controllers import Controllers, all_controllers
+from clusterspace.sim.controllers import Controllers
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.nodes import Heartbeats, NodeShape
 from clusterspace.sim.pods import Pace, is_active, is_finished, is_ready
+from clusterspace.sim.quotas import ObjectCounts
 from clusterspace.sim.scheduling import PodsByNode
 from clusterspace.testing.clocks import ManualClock
 
@@ -182,7 +183,7 @@ async def pretend_cluster(
     heartbeats = Heartbeats(
         api, mirror, clock, cluster="east", count=nodes, shape=shape or NodeShape()
     )
-    controllers = Controllers(api, mirror, clock, all_controllers(mirror))
+    controllers = Controllers(api, mirror, ObjectCounts(), clock)
     works = (programs.run(), api.follow(FOLLOWED, mirror), controllers.run())
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(each) for each in (*works, lifecycle.run(), heartbeats.run())]

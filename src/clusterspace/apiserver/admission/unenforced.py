@@ -75,9 +75,15 @@ KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
 class UnenforcedKinds:
     """Warns whoever writes an object that does not act here; refuses nothing."""
 
-    def __init__(self, server: str = "this control plane", instead: str = "") -> None:
+    def __init__(
+        self,
+        server: str = "this control plane",
+        instead: str = "",
+        consequences: Mapping[tuple[str, str], str] | None = None,
+    ) -> None:
         self._server = server
         self._instead = instead
+        self._consequences = consequences or {}
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is."""
@@ -94,11 +100,16 @@ class UnenforcedKinds:
                 return admission.new
             subject = f"Namespace label {', '.join(obeyed_elsewhere)}"
         instead = self._instead or row.instead
+        consequence = self._consequences.get((info.group, info.kind), row.consequence)
         admission.warn(
-            f"{subject} is stored but not enforced by {self._server}: {row.consequence}; {instead}"
+            f"{subject} is stored but not enforced by {self._server}: {consequence}; {instead}"
         )
         return admission.new
 
 
-ON_SIMULATED_MEMBER: Final = UnenforcedKinds("this simulated member", "a real cluster enforces it")
+ON_SIMULATED_MEMBER: Final = UnenforcedKinds(
+    "this simulated member",
+    "a real cluster enforces it",
+    {("", "ResourceQuota"): "usage is counted and nothing is refused"},
+)
 """The same kinds on a simulated member: it is built on the hub, and no more obedient."""

@@ -203,9 +203,10 @@ def plan_cron_job(cron_job: Object, jobs: Sequence[Object], now: float) -> Plan:
     is_late = due is not None and deadline is not None and now - due > float(deadline)
     if due is None or is_late or (policy == "Forbid" and running):
         return Plan(delete=tuple(delete), status=with_status(cron_job, status), again_after=wait)
-    if policy == "Replace":
+    if policy == "Replace" and running:
+        # First the old ones go; that brings the CronJob back, and there is never more than one.
         delete += [job for job in running if not is_ending(job)]
-        status["active"] = []
+        return Plan(delete=tuple(delete), again_after=wait)
     new = _new_job(cron_job, due)
     status["lastScheduleTime"] = format_time(due)
     return Plan(
