@@ -142,6 +142,19 @@ async def is_equal_as(hub: HubClient, served: str, expected: Any) -> bool:
     return await spec_of(hub, "old", served) == expected
 
 
+async def test_a_rule_that_could_be_too_dear_is_refused_with_its_definition(hub: HubClient) -> None:
+    unbounded = {"type": "array", "items": {"type": "array", "items": TEXT}}
+    wanted = version("v1", {"a": unbounded}, storage=True)
+    spec = wanted["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rule = "self.a.all(x, x.all(y, self.a.all(z, z.all(w, w == y))))"
+    spec["x-kubernetes-validations"] = [{"rule": rule}]
+
+    answer = await hub.ask("POST", DEFINITIONS, definition(wanted))
+
+    assert answer.status == 422
+    assert "estimated rule cost exceeds budget by factor of more than 100x" in answer.body.decode()
+
+
 async def test_who_uses_a_version_that_is_given_up_is_warned(hub: HubClient) -> None:
     await define(
         hub,

@@ -10,6 +10,7 @@ parser.py       text to tokens to the tree; macros are recognised here
 libraries/      every function there is, by subject
 compiler.py     the tree to a program: names and types checked, functions chosen, macros
 schema_types.py schemas to types, and objects to values
+costs.py        what an expression may cost at most, before there is an object
 rules.py        the entries of `x-kubernetes-validations`: compiled, checked for faults, obeyed
 
 Work is bounded: an expression has a limited depth, and every step is paid for from a budget.

@@ -16,6 +16,14 @@ from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.causes import Key, Step, Steps, field_text, quoted, value_text
 from clusterspace.kube.cel.compiler import Program, compile_expression
+from clusterspace.kube.cel.costs import (
+    UNBOUNDED,
+    UNKNOWN,
+    estimate,
+    occurrences,
+    shape_of,
+    times,
+)
 from clusterspace.kube.cel.schema_types import read_value, type_of
 from clusterspace.kube.cel.syntax import CompileFailed
 from clusterspace.kube.cel.types import BOOL, DYN, STRING, Type, is_loose, optional_of
@@ -148,8 +156,60 @@ def _find_steps(field_path: str, schema: Schema) -> Steps | None:
 
 
 def check_rule_definitions(raw_schema: Mapping[str, Any], *, path: str) -> tuple[Cause, ...]:
-    """Return the faults of all rules, at every depth of a structural schema."""
-    return tuple(_RulesAt(Schema(raw_schema), path, is_resource=True).faults())
+    """Return the faults of all rules, at every depth of a structural schema.
+
+    A rule that the largest possible object could make too dear is a fault, too; so are rules that
+    are affordable one by one, and not together.
+    """
+    costs = _Costs()
+    found = [*_RulesAt(Schema(raw_schema), path, costs, is_resource=True).faults()]
+    return (*found, *costs.faults(path))
+
+
+RULE_COST: Final = 10_000_000
+SCHEMA_COST: Final = 100_000_000
+"""What one rule, and all rules of a schema together, may be estimated to cost: as Kubernetes."""
+
+_MOST_BLAMED: Final = 4
+_HOW_TO_SAVE: Final = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, "
+    "maps, and strings are declared)"
+)
+
+
+def _too_dear(what: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    shown = f"{factor:.1f}x" if factor >= 1.5 else f"{factor:f}x"
+    by = "more than 100x" if factor > 100 else shown
+    return f"{what} exceeds budget by factor of {by} {_HOW_TO_SAVE}"
+
+
+class _Costs:
+    """What the rules of a schema are estimated to cost, by their place."""
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[str, int]] = []
+
+    def note(self, place: str, what: str, cost: int) -> Iterator[Cause]:
+        """Take note of a cost; yield the fault if it is too high by itself."""
+        self._noted.append((place, cost))
+        if cost > RULE_COST:
+            yield causes.forbidden(place, _too_dear(f"estimated {what} cost", cost, RULE_COST))
+
+    def faults(self, path: str) -> Iterator[Cause]:
+        """Yield what is wrong with all of them together."""
+        total = sum(cost for _, cost in self._noted)
+        if total <= SCHEMA_COST:
+            return
+        dear = [noted for noted in self._noted if noted[1] >= SCHEMA_COST // 100]
+        for place, _ in sorted(dear, key=lambda noted: -noted[1])[:_MOST_BLAMED]:
+            yield causes.forbidden(
+                place,
+                "contributed to estimated rule cost total exceeding cost limit for entire "
+                "OpenAPIv3 schema",
+            )
+        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        yield causes.forbidden(path, _too_dear(what, min(total, UNBOUNDED), SCHEMA_COST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +218,20 @@ class _RulesAt:
 
     schema: Schema
     path: str
+    costs: _Costs
     is_resource: bool = False
     uncorrelated: str = ""
     """The list above whose elements have no keys, so that there is no old value for any of them."""
+    most: int | None = 1
+    """How many values there can be at this place; None where no list above has a bound."""
 
     def faults(self) -> Iterator[Cause]:
         """Yield the faults here and everywhere below."""
         schema = self.schema
         raws = cast("list[Mapping[str, Any]]", schema.raw.get(_KEYWORD) or [])
         type_ = (type_of(schema, is_resource=self.is_resource) if raws else None) or DYN
+        shape = (shape_of(schema, is_resource=self.is_resource) if raws else None) or UNKNOWN
+        most = occurrences(shape) if self.most is None else self.most
         for index, raw in enumerate(raws):
             rule, place = Rule.read(raw), f"{self.path}.{_KEYWORD}[{index}]"
             yield from _text_faults(rule, place, schema)
@@ -177,6 +242,14 @@ class _RulesAt:
                 yield _refused(f"{place}.rule", rule, compiled.fault)
             if compiled.message_fault:
                 yield _refused(f"{place}.messageExpression", rule, compiled.message_fault)
+            variables = {SELF: shape, OLD_SELF: shape}
+            if compiled.program is not None:
+                cost = times(estimate(rule.text, variables), most)
+                yield from self.costs.note(f"{place}.rule", "rule", cost)
+            if compiled.message_program is not None:
+                cost = estimate(rule.message_expression, variables)
+                where = f"{place}.messageExpression"
+                yield from self.costs.note(where, "messageExpression", cost)
             if compiled.uses_old and self.uncorrelated:
                 detail = (
                     "oldSelf cannot be used on the uncorrelatable portion of the schema within "
@@ -198,7 +271,19 @@ class _RulesAt:
         uncorrelated = self.uncorrelated
         if way == "items" and self.schema.list_type != "map":
             uncorrelated = uncorrelated or self.path
-        return _RulesAt(schema, f"{self.path}.{way}", schema.is_embedded_resource, uncorrelated)
+        most = self.most
+        bound = {"items": "maxItems", "additionalProperties": "maxProperties"}.get(way)
+        if bound is not None and most is not None:
+            given = self.schema.raw.get(bound)
+            most = None if given is None else times(most, max(0, int(given)))
+        return _RulesAt(
+            schema,
+            f"{self.path}.{way}",
+            self.costs,
+            schema.is_embedded_resource,
+            uncorrelated,
+            most,
+        )
 
 
 def _text_faults(rule: Rule, place: str, schema: Schema) -> Iterator[Cause]:

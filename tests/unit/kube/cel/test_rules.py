@@ -32,8 +32,9 @@ def test_a_rule_that_kubernetes_takes_is_taken(text):
 
 def test_what_an_element_was_cannot_be_asked_where_elements_cannot_be_told_apart():
     rule = [{"rule": "self == oldSelf"}]
-    items = {"type": "string", "x-kubernetes-validations": rule}
-    schema = {"type": "object", "properties": {"l": {"type": "array", "items": items}}}
+    items = {"type": "string", "maxLength": 9, "x-kubernetes-validations": rule}
+    listed = {"type": "array", "maxItems": 9, "items": items}
+    schema = {"type": "object", "properties": {"l": listed}}
     (cause,) = check_rule_definitions(schema, path=PATH)
     assert cause.field == f"{PATH}.properties[l].items.x-kubernetes-validations[0].rule"
     assert cause.message == (
