@@ -83,7 +83,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         )
         tls = await FleetTls.open(installation, authority, hub)
         server = HttpServer(
-            handler, tls=tls.context, limits=settings.connections, observer=CountedConnections()
+            handler,
+            tls=tls.context,
+            limits=settings.connections,
+            observer=CountedConnections(),
+            clock=clock,
         )
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})

@@ -106,7 +106,11 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         )
         context = installation.server_tls()
         server = HttpServer(
-            handler, tls=context, limits=settings.connections, observer=CountedConnections()
+            handler,
+            tls=context,
+            limits=settings.connections,
+            observer=CountedConnections(),
+            clock=clock,
         )
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.component.serving.wire import get, running
+from tests.component.serving.wire import get, running, turns
 
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.testing.steps import until
@@ -111,7 +111,7 @@ async def test_a_write_whose_client_left_is_waited_for() -> None:
         client.vanish()
         await until(lambda: run.server.connection_count == 0)
         draining = asyncio.ensure_future(run.server.drain(10))
-        await asyncio.sleep(0.05)
+        await turns()
         assert not draining.done()
         mixed.release.set()
         await draining

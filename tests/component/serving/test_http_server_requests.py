@@ -15,12 +15,15 @@ from tests.component.serving.wire import (
     quick,
     request,
     running,
+    turns,
+    until_still,
 )
 
 from clusterspace.apiserver.http import protocol
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.errors import ApiError, NotFound
+from clusterspace.testing.steps import until
 
 MIB = 1024 * 1024
 
@@ -41,13 +44,18 @@ async def test_a_connection_serves_many_requests() -> None:
 
 
 async def test_pipelined_answers_come_in_order_even_when_the_first_takes_longest() -> None:
+    all_sent = asyncio.Event()
+
     async def slow_first(asked: Request) -> Response:
-        await asyncio.sleep(0.05 if asked.path == "/0" else 0)
+        if asked.path == "/0":
+            await all_sent.wait()
+            await turns()
         return Response(200, (), asked.path.encode())
 
     async with running(slow_first) as run:
         client = await run.client()
         await client.send(b"".join(get(f"/{number}") for number in range(500)))
+        all_sent.set()
         bodies = [(await client.answer()).body for _ in range(500)]
 
     assert bodies == [b"/%d" % number for number in range(500)]
@@ -159,7 +167,7 @@ async def test_a_refusal_is_not_lost_when_the_client_sends_everything_before_it_
         client = await run.client()
         client.stop_reading()
         await client.send(chunked("/", *[b"x" * MIB] * 8))
-        await asyncio.sleep(0.3)
+        await until(lambda: not client.writer.transport.get_write_buffer_size())
         client.resume_reading()
         answer = await client.answer()
 
@@ -254,7 +262,7 @@ async def test_a_client_that_wants_no_second_request_gets_no_second_answer(raw: 
 
 async def test_a_half_closed_client_still_gets_its_answer() -> None:
     async def slowly(asked: Request) -> Response:
-        await asyncio.sleep(0.05)
+        await asked.wait_disconnected()  # as far as we know: half a connection looks like none
         return Response(200, (), asked.path.encode())
 
     async with running(slowly) as run:
@@ -377,8 +385,7 @@ async def test_a_body_is_left_in_the_kernel_until_a_handler_wants_it() -> None:
     async with running(later, limits=quick(body_ahead_bytes=1024)) as run:
         client = await run.client()
         client.writer.write(request("POST", "/", body=b"x" * 32 * MIB))
-        await asyncio.sleep(0.2)
-        unsent = client.writer.transport.get_write_buffer_size()
+        unsent = await until_still(client.writer.transport.get_write_buffer_size)
         go_on.set()
         answer = await client.answer()
 

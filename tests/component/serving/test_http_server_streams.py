@@ -12,9 +12,12 @@ from tests.component.serving.wire import (
     quick,
     request,
     running,
+    turns,
+    until_still,
 )
 
 from clusterspace.apiserver.http.messages import Request, Response, Stream, frame_chunk
+from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.steps import until
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
@@ -154,7 +157,7 @@ async def test_a_write_in_progress_survives_its_client() -> None:
         began.set()
         await asked.wait_disconnected()
         noticed.append(asked.is_disconnected)
-        await asyncio.sleep(0.05)
+        await turns()
         finished.set()
         return Response(201)
 
@@ -171,11 +174,15 @@ async def test_a_write_in_progress_survives_its_client() -> None:
 async def test_waiting_for_room_ends_when_the_peer_goes() -> None:
     outcome: list[BaseException] = []
 
+    written = 0
+
     async def flood(asked: Request) -> None:
+        nonlocal written
         stream = asked.start_stream(200, ())
         try:
             while True:
                 stream.write(b"x" * 65536)
+                written += 65536
                 await stream.drain()
         except (ConnectionResetError, asyncio.CancelledError) as error:
             outcome.append(error)
@@ -185,7 +192,8 @@ async def test_waiting_for_room_ends_when_the_peer_goes() -> None:
         client = await run.client()
         client.stop_reading()
         await client.send(get())
-        await asyncio.sleep(0.1)
+        await until(lambda: written)
+        await until_still(lambda: written)
         client.vanish()
         await until(lambda: outcome)
 
@@ -193,15 +201,19 @@ async def test_waiting_for_room_ends_when_the_peer_goes() -> None:
 async def test_a_handler_that_fails_in_the_middle_leaves_a_visibly_broken_stream(
     logged_errors: LoggedErrors,
 ) -> None:
+    is_seen = asyncio.Event()
+
     async def break_off(asked: Request) -> None:
         asked.start_stream(200, ()).write(b"one")
-        await asyncio.sleep(0.05)
+        await is_seen.wait()
+        await turns()
         raise RuntimeError("no more")
 
     async with running(break_off) as run:
         client = await run.client()
         await client.send(get())
         await client.head()
+        is_seen.set()
         received = await client.rest()
 
     logged_errors.expect("handler failed")
@@ -209,15 +221,19 @@ async def test_a_handler_that_fails_in_the_middle_leaves_a_visibly_broken_stream
 
 
 async def test_an_answer_after_a_stream_began_is_not_sent() -> None:
+    is_seen = asyncio.Event()
+
     async def both(asked: Request) -> Response:
         asked.start_stream(200, ()).write(b"one")
-        await asyncio.sleep(0.05)
+        await is_seen.wait()
+        await turns()
         return Response(500, (), b"an error that came too late")
 
     async with running(both) as run:
         client = await run.client()
         await client.send(get())
         await client.head()
+        is_seen.set()
         assert await client.rest() == frame_chunk(b"one")
 
 
@@ -284,11 +300,13 @@ async def test_what_a_client_sent_before_leaving_is_still_delivered(
     pki: Pki, over_tls: bool
 ) -> None:
     delivered: list[bytes] = []
+    has_left = asyncio.Event()
 
     async def collect(asked: Request) -> None:
         tunnel = asked.hijack()
         tunnel.write(SWITCHED)
-        await asyncio.sleep(0.1)
+        await has_left.wait()
+        await turns()
         delivered.append(await tunnel.reader.read(-1))
 
     async with running(collect, pki=pki if over_tls else None) as run:
@@ -297,6 +315,7 @@ async def test_what_a_client_sent_before_leaving_is_still_delivered(
         await client.reader.readexactly(len(SWITCHED))
         await client.send(b"file contents")
         client.close()
+        has_left.set()
         await until(lambda: delivered)
 
     assert delivered == [b"file contents"]
@@ -314,8 +333,7 @@ async def test_a_tunnel_nobody_reads_pushes_back() -> None:
         client = await run.client()
         await client.send(UPGRADE)
         client.writer.write(b"x" * 32 * 1024 * 1024)
-        await asyncio.sleep(0.2)
-        unsent = client.writer.transport.get_write_buffer_size()
+        unsent = await until_still(client.writer.transport.get_write_buffer_size)
         release.set()
 
     assert unsent > 16 * 1024 * 1024
@@ -323,11 +341,12 @@ async def test_a_tunnel_nobody_reads_pushes_back() -> None:
 
 async def test_a_tunnel_has_no_deadlines() -> None:
     limits = quick(header_seconds=0.05, idle_seconds=0.05, body_window_seconds=0.05)
-    async with running(echo_tunnel, limits=limits) as run:
+    clock = ManualClock()
+    async with running(echo_tunnel, limits=limits, clock=clock) as run:
         client = await run.client()
         await client.send(UPGRADE)
         await client.reader.readexactly(len(SWITCHED))
-        await asyncio.sleep(0.3)
+        await clock.advance(0.3)
         await client.send(b"awake")
         assert await client.reader.readexactly(5) == b"awake"
 

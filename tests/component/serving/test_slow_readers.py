@@ -1,11 +1,20 @@
 """Clients that stop reading: cut where they would cost memory, waited for where they do not."""
 
-import asyncio
-
 import pytest
-from tests.component.serving.wire import Counter, Pki, RawClient, get, quick, request, running
+from tests.component.serving.wire import (
+    Counter,
+    Pki,
+    RawClient,
+    get,
+    quick,
+    request,
+    running,
+    until_still,
+)
 
 from clusterspace.apiserver.http.messages import Request
+from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.steps import until
 
 BOTH_TRANSPORTS = pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
 IMPATIENT = quick(write_stall_seconds=0.1)
@@ -37,31 +46,30 @@ class Flood:
 
     async def stop(self) -> int:
         """Return how much was written when no more went."""
-        before = -1
-        while before != self.written:
-            before = self.written
-            await asyncio.sleep(0.1)
-        return before
+        await until(lambda: self.written)
+        return await until_still(lambda: self.written)
 
 
-async def pause(flood: Flood, client: RawClient) -> None:
+async def pause(flood: Flood, client: RawClient, clock: ManualClock) -> None:
     """Read nothing for several times as long as anybody else would be waited for."""
     assert 0 < await flood.stop() < MOST_AHEAD
-    await asyncio.sleep(0.3)
+    await clock.advance(0.3)
     client.resume_reading()
     assert await client.reader.read(1000)
 
 
 @BOTH_TRANSPORTS
 async def test_a_tunnel_waits_for_a_client_that_stops_reading(pki: Pki, over_tls: bool) -> None:
-    flood, counter = Flood(), Counter()
+    flood, counter, clock = Flood(), Counter(), ManualClock()
     tls = pki if over_tls else None
-    async with running(flood.hijack, limits=IMPATIENT, observer=counter, pki=tls) as run:
+    async with running(
+        flood.hijack, limits=IMPATIENT, observer=counter, pki=tls, clock=clock
+    ) as run:
         client = await run.client()
         client.stop_reading()
         await client.send(UPGRADE)
 
-        await pause(flood, client)
+        await pause(flood, client, clock)
 
         assert (counter.stalled, counter.closed) == (0, 0)
         client.vanish()
@@ -69,14 +77,16 @@ async def test_a_tunnel_waits_for_a_client_that_stops_reading(pki: Pki, over_tls
 
 @BOTH_TRANSPORTS
 async def test_a_patient_stream_waits_too(pki: Pki, over_tls: bool) -> None:
-    flood, counter = Flood(), Counter()
+    flood, counter, clock = Flood(), Counter(), ManualClock()
     tls = pki if over_tls else None
-    async with running(flood.stream, limits=IMPATIENT, observer=counter, pki=tls) as run:
+    async with running(
+        flood.stream, limits=IMPATIENT, observer=counter, pki=tls, clock=clock
+    ) as run:
         client = await run.client()
         client.stop_reading()
         await client.send(get())
 
-        await pause(flood, client)
+        await pause(flood, client, clock)
 
         assert (counter.stalled, counter.closed) == (0, 0)
         while flood.written < 2 * MOST_AHEAD:

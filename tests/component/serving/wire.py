@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import Any, cast
 
 import msgspec
 
+from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.connections import Limits, Observer
 from clusterspace.apiserver.http.listener import HttpServer, server_context
 from clusterspace.apiserver.http.messages import Handler, Request, Response
+from clusterspace.testing.clocks import ManualClock
 
 PATIENCE = 10.0
 """No test waits longer than this for anything."""
@@ -214,6 +216,7 @@ async def running(
     pki: Pki | None = None,
     tls: ssl.SSLContext | None = None,
     client_tls: ssl.SSLContext | None = None,
+    clock: Clock | None = None,
 ) -> AsyncGenerator[Running]:
     """Serve one handler until the block ends; with TLS when there is a PKI or a context."""
     server = HttpServer(
@@ -221,6 +224,7 @@ async def running(
         tls=pki.server_context() if pki else tls,
         limits=limits or quick(),
         observer=observer,
+        clock=clock,
     )
     await server.listen("127.0.0.1", 0)
     run = Running(server, pki.client_context() if pki else client_tls)
@@ -231,6 +235,28 @@ async def running(
         run.close_clients()
         await asyncio.sleep(0)
     assert server.connection_count == 0
+
+
+async def pass_time(clock: ManualClock, is_so: Callable[[], object], step: float = 0.05) -> None:
+    """Turn a server's clock bit by bit until something is so; sockets have their turns between."""
+    async with asyncio.timeout(PATIENCE):
+        while not is_so():
+            await clock.advance(step)
+
+
+async def turns() -> None:
+    """Let the loop turn so often that whatever is on its way within this process has arrived."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+async def until_still(count: Callable[[], int]) -> int:
+    """Return a count that no longer changes, however often the loop turns."""
+    while True:
+        before = count()
+        await turns()
+        if before == count():
+            return before
 
 
 def quick(**changes: Any) -> Limits:

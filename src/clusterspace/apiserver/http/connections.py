@@ -21,6 +21,7 @@ from email.utils import formatdate
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
@@ -355,6 +356,8 @@ class Site:
     """Who may connect. Its guests are connections, from their first packet to their last."""
     limits: Limits = field(default_factory=Limits)
     observer: Observer = field(default_factory=Observer)
+    clock: Clock = field(default_factory=SystemClock)
+    """By which deadlines are set and looked at."""
     arriving: set[Tenant] = field(default_factory=set[Tenant])
     """Accepted, but not yet through their handshake."""
     connections: set[Tenant] = field(default_factory=set[Tenant])

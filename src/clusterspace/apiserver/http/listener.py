@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from clusterspace.aio.clocks import Alarm, Clock, SystemClock
 from clusterspace.apiserver.http.connections import Arrivals, Limits, Observer, Site
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.apiserver.http.protocol import UNTAKEN_MILLISECONDS, Connection
@@ -70,16 +71,18 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
         observer: Observer | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits, clock = limits or Limits(), clock or SystemClock()
         self._arrivals = Arrivals[Connection](limits, self._start, self._evict)
-        self._site = Site(handler, self._arrivals, limits, observer or Observer())
+        self._site = Site(handler, self._arrivals, limits, observer or Observer(), clock)
         self._tls = tls
         self._listening: list[socket.socket] = []
         self._silent: dict[Connection, _Silent] = {}
         """Accepted, and nothing of theirs read; the oldest first."""
         self._handshakes: dict[Connection, asyncio.Task[None]] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper = Alarm(clock, self._sweep)
+        self._is_swept = False
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -107,8 +110,9 @@ class HttpServer:
             raise
         for listening in self._listening:
             self._listen_to(loop, listening)
-        if self._sweeper is None:
-            self._sweep(loop)
+        if not self._is_swept:
+            self._is_swept = True
+            self._sweep()
 
     # Accepting
 
@@ -151,7 +155,7 @@ class HttpServer:
         self._site.arriving.add(connection)
         limits = self._site.limits
         seconds = limits.header_seconds if self._tls is None else limits.handshake_seconds
-        self._silent[connection] = _Silent(accepted, loop.time() + seconds)
+        self._silent[connection] = _Silent(accepted, self._site.clock.monotonic() + seconds)
         loop.add_reader(accepted, self._hear, loop, connection)
 
     def _hear(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
@@ -165,7 +169,7 @@ class HttpServer:
             has_spoken = False
         loop.remove_reader(accepted)
         if has_spoken:
-            self._arrivals.wait(connection, loop.time())
+            self._arrivals.wait(connection, self._site.clock.monotonic())
         else:
             self._forget_silent(loop, connection)
 
@@ -174,7 +178,7 @@ class HttpServer:
         loop.remove_reader(accepted)
         accepted.close()
         self._site.arriving.discard(connection)
-        self._arrivals.leave(connection, loop.time())
+        self._arrivals.leave(connection, self._site.clock.monotonic())
         self._site.observer.handshake_failed()
 
     def _start(self, connection: Connection) -> None:
@@ -218,14 +222,15 @@ class HttpServer:
             self._site.arriving.discard(connection)
             if not connection.is_connected:
                 accepted.close()
-                self._arrivals.leave(connection, loop.time())
+                self._arrivals.leave(connection, self._site.clock.monotonic())
 
     # Looking after connections
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._sweeper = loop.call_later(self._site.limits.sweep_seconds, self._sweep, loop)
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweeper.set(self._site.limits.sweep_seconds)
         self._site.refresh_date()
-        now = loop.time()
+        now = self._site.clock.monotonic()
         while self._silent:
             connection, silent = next(iter(self._silent.items()))
             if now < silent.deadline:
@@ -269,9 +274,8 @@ class HttpServer:
         for task in (*site.unattended, *self._handshakes.values()):
             task.cancel()
         await self._wait_until(nothing_is_left, _CANCEL_SECONDS)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
+        self._sweeper.cancel()
+        self._is_swept = False
 
     def _stop_accepting(self) -> None:
         loop = asyncio.get_running_loop()

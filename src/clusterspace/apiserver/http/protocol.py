@@ -71,6 +71,7 @@ class ResponseWriter:
     """Counts what goes into a transport, so that a peer which takes nothing can be noticed."""
 
     __slots__ = (
+        "_clock",
         "_flushed",
         "_is_lost",
         "_is_patient",
@@ -81,9 +82,10 @@ class ResponseWriter:
         "_written",
     )
 
-    def __init__(self, transport: asyncio.Transport, stall_seconds: float) -> None:
+    def __init__(self, transport: asyncio.Transport, site: Site) -> None:
         self._transport = transport
-        self._stall_seconds = stall_seconds
+        self._clock = site.clock
+        self._stall_seconds = site.limits.write_stall_seconds
         self._stalls_at = math.inf
         self._written = 0
         self._flushed = 0
@@ -124,21 +126,20 @@ class ResponseWriter:
         Whoever closes TLS gives the peer a few seconds to say goodbye, after which what is left in
         our buffers is dropped: nothing may be left in them.
         """
-        loop = asyncio.get_running_loop()
         wait = _FLUSH_SECONDS[0]
         while self.buffered:
             # No loop tells when the last byte has left, only when there is room for more.
             if self._stalls_at == math.inf and not self._is_patient:
-                self.expect_progress(loop.time())
+                self.expect_progress()
             await asyncio.sleep(wait)
             wait = min(wait * 2, _FLUSH_SECONDS[1])
 
-    def pause(self, now: float) -> None:
+    def pause(self) -> None:
         """Take the transport's word that its buffer is full."""
         if self._writable is None:
             self._writable = asyncio.Event()
         if not self._is_patient:
-            self.expect_progress(now)
+            self.expect_progress()
 
     def set_patience(self, *, is_patient: bool) -> None:
         """Wait, or no longer wait, for a peer that has stopped reading but is still there."""
@@ -167,10 +168,10 @@ class ResponseWriter:
         self._is_lost = True
         self.resume()
 
-    def expect_progress(self, now: float) -> None:
+    def expect_progress(self) -> None:
         """From now on bytes must leave the buffer, or the peer counts as stalled."""
         self._flushed = self._written - self.buffered
-        self._stalls_at = now + self._stall_seconds
+        self._stalls_at = self._clock.monotonic() + self._stall_seconds
 
     def is_stalled(self, now: float) -> bool:
         """Whether nothing has left the buffer for too long; asking again later is expected."""
@@ -179,7 +180,7 @@ class ResponseWriter:
         # Bytes that left, not bytes that are left: a writer that fills the buffer as fast as the
         # peer empties it keeps it full, and that peer is fine.
         if self._written - self.buffered > self._flushed:
-            self.expect_progress(now)
+            self.expect_progress()
             return False
         return True
 
@@ -285,7 +286,7 @@ class Connection(asyncio.Protocol):
         """Begin: from here on the first request must come in time."""
         self._transport = cast("asyncio.Transport", transport)
         self._requests = RequestReader(self._transport, self._site.limits)
-        self._writer = ResponseWriter(self._transport, self._site.limits.write_stall_seconds)
+        self._writer = ResponseWriter(self._transport, self._site)
         peer = transport.get_extra_info("peername")
         self.peer_address = str(peer[0]) if peer else ""
         tls = transport.get_extra_info("ssl_object")
@@ -316,7 +317,7 @@ class Connection(asyncio.Protocol):
             self._site.adopt(self._task)
         self._stop_lingering()
         self._site.connections.discard(self)
-        self._site.arrivals.leave(self, self._loop.time())
+        self._site.arrivals.leave(self, self._site.clock.monotonic())
         self._site.observer.connection_closed()
         self._site.changed.set()
 
@@ -348,7 +349,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Note that the write buffer is full."""
-        self._writer.pause(self._loop.time())
+        self._writer.pause()
 
     def resume_writing(self) -> None:
         """Note that the write buffer has room again."""
@@ -414,7 +415,7 @@ class Connection(asyncio.Protocol):
         """Take the client for somebody we know; strangers cannot push it out any more."""
         if not self._requests.is_trusted:
             self._requests.is_trusted = True
-            self._site.arrivals.trust(self, self._loop.time())
+            self._site.arrivals.trust(self, self._site.clock.monotonic())
 
     def start_draining(self) -> None:
         """Leave now if idle; otherwise the answer in progress is the last one."""
@@ -430,7 +431,7 @@ class Connection(asyncio.Protocol):
         # Who hijacked has a moment to tell the client that this is no end; `_serve` cuts then.
 
     def _set_deadline(self, seconds: float) -> None:
-        self._deadline = self._loop.time() + seconds
+        self._deadline = self._site.clock.monotonic() + seconds
 
     # Reading requests
 
@@ -645,5 +646,5 @@ class Connection(asyncio.Protocol):
         self._stop_lingering()
         self._mode = Mode.CLOSING
         self._deadline = math.inf
-        self._writer.expect_progress(self._loop.time())
+        self._writer.expect_progress()
         self._transport.close()
