@@ -19,7 +19,9 @@ _BEGUN = 4
 class Walk:
     """Notes every call of a function of ours, in this thread, for as long as the block lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, beside: str = "") -> None:
+        self._beside = beside
+        """The code, by name, of a task that goes on beside the work and is none of it."""
         self.calls: Counter[str] = Counter()
         self.jumps: Counter[tuple[str, str]] = Counter()
         """From which function to which other module."""
@@ -37,10 +39,12 @@ class Walk:
         is_call = event == "call" and frame.f_lasti <= _BEGUN
         if not (is_call and is_written and module.startswith(PACKAGE)):
             return
-        self.calls[module] += 1
         caller = frame.f_back
         while caller is not None and not _module_of(caller).startswith(PACKAGE):
             caller = caller.f_back
+        if caller is not None and caller.f_code.co_qualname == self._beside:
+            return
+        self.calls[module] += 1
         if caller is not None and _module_of(caller) != module:
             self.jumps[f"{_module_of(caller)}.{caller.f_code.co_qualname}", module] += 1
 

@@ -173,7 +173,7 @@ async def deadlines(context: RequestContext, rest: RequestHandler) -> Response |
     """Give up on a short request when its time is over."""
     if is_long_running(context):
         return await rest(context)
-    seconds, asked = REQUEST_SECONDS, context.info.query.get("timeout")
+    seconds, asked = REQUEST_SECONDS, context.info.query.first.get("timeout")
     if asked:
         try:
             seconds = seconds_of(asked)

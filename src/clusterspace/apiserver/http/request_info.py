@@ -4,6 +4,7 @@ The record is built once, from the matched path, and serves authorization, audit
 alike: what was authorized is what is handled.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -48,13 +49,15 @@ class Query:
     """The parameters of a URL, in order; a parameter may come several times."""
 
     pairs: tuple[tuple[str, str], ...] = ()
+    first: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The first value of each parameter, which is the one that counts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", dict(reversed(self.pairs)))
 
     def get(self, name: str) -> str:
         """Return the first value, or an empty string."""
-        for key, value in self.pairs:
-            if key == name:
-                return value
-        return ""
+        return self.first.get(name, "")
 
     def get_all(self, name: str) -> tuple[str, ...]:
         """Return every value given for the parameter."""
@@ -62,10 +65,7 @@ class Query:
 
     def is_true(self, name: str) -> bool:
         """Whether a flag is set, as Kubernetes reads them: present, and not `0` or `false`."""
-        for key, value in self.pairs:
-            if key == name:
-                return value.lower() not in ("0", "false")
-        return False
+        return name in self.first and self.first[name].lower() not in ("0", "false")
 
 
 @dataclass(frozen=True, slots=True)

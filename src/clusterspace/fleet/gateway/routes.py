@@ -329,7 +329,7 @@ def route_for(
             f"deletecollection is for one cluster: say which, with {_CLUSTERSPACES}/CLUSTER in "
             f"the URL or with a namespace like {qualify('default', 'CLUSTER')}"
         )
-    selector = own.query.get("fieldSelector")
+    selector = own.query.first.get("fieldSelector", "")
     selected = selector and parse_field_selector(selector).requires_exact("metadata.name")
     is_read = not own.is_write and own.subresource not in CONNECTS
     is_question = own.group in QUESTIONS and is_create
@@ -400,14 +400,14 @@ def _mentions(info: FleetRequestInfo, body: BodyNames) -> Iterator[_Mention]:
     if not _is_a_namespace(info):
         namespace = split(info.namespace)
         texts.append((_Carrier.NAMESPACE, namespace, f"the namespace {info.namespace}"))
-    field_selector = info.query.get("fieldSelector")
+    field_selector = info.query.first.get("fieldSelector", "")
     if MARKER in field_selector:
         for field in parse_field_selector(field_selector).requirements:
             if field.is_equal:
                 is_namespace = field.field.endswith("namespace")
                 carrier = _Carrier.NAMESPACE if is_namespace else _Carrier.NAME
                 texts.append((carrier, split(field.value), f"the field selector {field}"))
-    label_selector = info.query.get("labelSelector")
+    label_selector = info.query.first.get("labelSelector", "")
     if MARKER in label_selector:
         for term in read_terms(label_selector):
             if term.key in NAME_LABELS and term.sign in ("=", "==", "in"):

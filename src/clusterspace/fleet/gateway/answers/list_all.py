@@ -54,7 +54,7 @@ class _Walk:
     def __init__(self, context: FleetContext) -> None:
         self._context = context
         query = context.info.query
-        asked = dict(reversed(query.pairs))  # of one that is said twice the first counts
+        asked = query.first
         self._limit = read_limit(query)
         self._version = asked.get("resourceVersion", "")
         self._match = asked.get("resourceVersionMatch", "")
@@ -282,9 +282,8 @@ def read_limit(query: Query) -> int:
 
     With the version "0" any state will do, and servers answer from memory, whole.
     """
-    asked = dict(reversed(query.pairs))
-    text = asked.get("limit", "")
-    if not text or asked.get("resourceVersion") == "0":
+    text = query.first.get("limit", "")
+    if not text or query.first.get("resourceVersion") == "0":
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise BadRequest(f"limit: {text[:64]!r} is not a number of items")
