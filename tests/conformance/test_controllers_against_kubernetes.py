@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.conformance.controller_stage import ELSEWHERE, Room, nodeless_cluster
 
 from clusterspace.client.resources import ClusterClient
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, with_value
 from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -550,3 +550,119 @@ async def test_a_quota_tells_what_its_namespace_uses(room: Room) -> None:
 
     await room.end_pod("a")
     await until_equal(lambda: used("long"), {"pods": "0", "memory": "0"}, PATIENCE)
+
+
+# -- Deployments ---------------------------------------------------------------------------------
+
+REVISION = "deployment.kubernetes.io/revision"
+
+
+async def sizes(room: Room) -> dict[str, int]:
+    """Return the size of each ReplicaSet, by the image of its pods."""
+    return {
+        each["spec"]["template"]["spec"]["containers"][0]["image"]: each["spec"]["replicas"]
+        for each in await room.all("ReplicaSet")
+    }
+
+
+async def set_image(room: Room, image: str) -> None:
+    container = {**pod("x")["spec"]["containers"][0], "image": image}
+    change = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    await room.patch("Deployment", "web", change)
+
+
+async def run_all(room: Room, count: int) -> None:
+    async def enough() -> list[Object]:
+        found = await room.all("Pod")
+        return found if len(found) == count else []
+
+    for each in await until(enough, PATIENCE):
+        await room.run_pod(name_of(each))
+
+
+async def test_a_deployment_in_a_rollout_is_scaled_in_proportion(room: Room) -> None:
+    limits = {"rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
+    await room.create(workload("Deployment", replicas=10, strategy=limits))
+    await run_all(room, 10)
+    await until_equal(
+        lambda: counts(room, "Deployment", "web", "availableReplicas"),
+        {"availableReplicas": 10},
+        PATIENCE,
+    )
+    await set_image(room, "web:2")
+    await until_equal(lambda: sizes(room), {"web:1": 8, "web:2": 5}, PATIENCE)
+
+    await room.patch("Deployment", "web", {"spec": {"replicas": 30}})
+
+    await until_equal(lambda: sizes(room), {"web:1": 20, "web:2": 13}, PATIENCE)
+
+
+async def test_a_rollout_that_is_overtaken_gives_its_pods_up(room: Room) -> None:
+    limits = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    await room.create(workload("Deployment", replicas=3, strategy=limits))
+    await run_all(room, 3)
+    await until_equal(
+        lambda: counts(room, "Deployment", "web", "availableReplicas"),
+        {"availableReplicas": 3},
+        PATIENCE,
+    )
+    await set_image(room, "web:2")
+    await until_equal(lambda: sizes(room), {"web:1": 3, "web:2": 1}, PATIENCE)
+
+    await set_image(room, "web:3")
+
+    await until_equal(lambda: sizes(room), {"web:1": 3, "web:2": 0, "web:3": 1}, PATIENCE)
+    revisions = {
+        each["spec"]["template"]["spec"]["containers"][0]["image"]: metadata_of(each)[
+            "annotations"
+        ][REVISION]
+        for each in await room.all("ReplicaSet")
+    }
+    assert revisions == {"web:1": "1", "web:2": "2", "web:3": "3"}
+
+
+async def test_a_deployment_takes_over_a_replica_set_of_its_template(room: Room) -> None:
+    made = workload("ReplicaSet", name="by-hand", replicas=1)
+    made["metadata"] |= {"labels": LABELS, "annotations": {REVISION: "7", "mine": "yes"}}
+    await room.create(made)
+    await run_all(room, 1)
+    theirs = {"type": "Theirs", "status": "True", "reason": "Set", "message": "by hand"}
+    await room.create(workload("Deployment", replicas=1))
+
+    await until_equal(
+        lambda: counts(room, "Deployment", "web", "availableReplicas", "updatedReplicas"),
+        {"availableReplicas": 1, "updatedReplicas": 1},
+        PATIENCE,
+    )
+    assert await room.names("ReplicaSet") == {"by-hand"}
+    adopted = metadata_of(await room.get("ReplicaSet", "by-hand"))
+    assert adopted["annotations"][REVISION] == "7"
+    assert adopted["annotations"]["mine"] == "yes"
+    assert [each["name"] for each in adopted["ownerReferences"]] == ["web"]
+
+    async def revision() -> Any:
+        return metadata_of(await room.get("Deployment", "web"))["annotations"].get(REVISION)
+
+    await until_equal(revision, "7", PATIENCE)
+    await room.edit(
+        "Deployment", "web", lambda found: with_value(found, 2, "spec", "progressDeadlineSeconds")
+    )
+    present = find_at(await room.get("Deployment", "web"), "status", "conditions")
+    status = {"status": {"conditions": [*present, theirs]}}
+    await room.patch("Deployment", "web", status, subresource="status")
+    await set_image(room, "web:2")
+
+    async def types() -> Any:
+        conditions = find_at(await room.get("Deployment", "web"), "status", "conditions")
+        return {each["type"]: each.get("reason") for each in conditions}
+
+    await until_equal(
+        types,
+        {
+            "Available": "MinimumReplicasAvailable",
+            "Progressing": "ProgressDeadlineExceeded",
+            "Theirs": "Set",
+        },
+        PATIENCE,
+    )
+    assert await revision() == "8"

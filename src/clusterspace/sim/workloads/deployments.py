@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import floor
 from typing import Any, Final
 
 from clusterspace.kube.conditions import Condition, set_condition
@@ -78,23 +79,55 @@ def read_limits(strategy: dict[str, Any] | None, desired: int) -> Limits:
 
 
 def plan_sizes(desired: int, limits: Limits, new: Replicas, old: Sequence[Replicas]) -> Sizes:
-    """Return how many replicas each should be asked for now.
+    """Return how many replicas each should be asked for now; the old ones oldest first.
 
     Never more than `desired + surge` in all, never fewer than `desired - unavailable` that can be
     relied on.
     """
     total = new.desired + sum(each.desired for each in old)
     room = desired + limits.surge - total
-    grown = Replicas(min(new.desired + max(room, 0), desired), new.available)
-    # From the old goes first what is no use anyway (what is not available is missed by nobody),
-    # then what can be spared.
-    spare = grown.counted + sum(each.counted for each in old) - (desired - limits.unavailable)
-    left: list[int] = []
-    for each in old:
-        taken = min(max(spare, 0), each.counted)
+    grown = min(new.desired + max(room, 0), desired)
+    least = desired - limits.unavailable
+    left = [each.desired for each in old]
+
+    # First goes what is no use: pods of old ReplicaSets that are not available are missed by
+    # nobody, as long as those the new one has not made available yet are not counted on.
+    spare = total - least - (new.desired - new.counted)
+    for index, each in enumerate(old):
+        taken = min(max(spare, 0), each.desired - each.counted)
         spare -= taken
-        left.append(each.counted - taken)
-    return Sizes(grown.desired, tuple(left))
+        left[index] -= taken
+    # Then what can be spared of those that are.
+    spare = min(grown, new.available) + sum(each.counted for each in old) - least
+    for index, size in enumerate(left):
+        taken = min(max(spare, 0), size)
+        spare -= taken
+        left[index] = size - taken
+    return Sizes(grown, tuple(left))
+
+
+def share_out(sizes: Sequence[int], before: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return sizes that add up to `most`, each as large a part of it as it was of the whole before.
+
+    `before` is what all together were allowed when each was last sized. What is left by rounding
+    goes to the first, so the largest comes first.
+
+    >>> share_out([8, 2], before=[10, 10], most=20)
+    (16, 4)
+    """
+    to_add = most - sum(sizes)
+    added = 0
+    shares: list[int] = []
+    for size, whole in zip(sizes, before, strict=True):
+        share = floor(size * most / whole + 0.5) - size if most and whole else -size
+        bound = to_add - added
+        share = min(share, bound) if to_add > 0 else max(share, bound)
+        share = share if size and to_add and bound else 0
+        shares.append(size + share)
+        added += share
+    if shares:
+        shares[0] = max(0, shares[0] + to_add - added)
+    return tuple(shares)
 
 
 # -- a Deployment and its ReplicaSets told apart -----------------------------------------------
@@ -159,30 +192,39 @@ def _plain_template(workload: Object) -> Object:
 
 def _revision_of(replica_set: Object) -> int:
     """Return the revision a ReplicaSet says it is at; 0 when it says none."""
-    text = annotations_of(replica_set).get(REVISION, "0")
+    return _number(annotations_of(replica_set).get(REVISION, "0"))
+
+
+def _number(text: str) -> int:
+    """Return the number an annotation has; 0 when somebody wrote something else into it."""
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _replica_set_annotations(rollout: Rollout, current: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations of the new ReplicaSet: the Deployment's, and its place in history."""
+    """Return the annotations of the new ReplicaSet: its own, the Deployment's, its revision.
+
+    One that was adopted may say any revision, or none: it becomes the newest.
+    """
     copied = {
         key: value
         for key, value in annotations_of(rollout.deployment).items()
         if key not in _NOT_COPIED
     }
     newest = max((_revision_of(each) for each in rollout.old), default=0)
-    before = int(current.get(REVISION, "0"))
+    before = _number(current.get(REVISION, "0"))
     revision = before if before > newest else newest + 1
-    own = {
-        REVISION: str(revision),
+    own = {REVISION: str(revision)}
+    if before and before != revision:
+        own[_HISTORY] = ",".join(filter(None, (current.get(_HISTORY), str(before))))
+    return {**current, **copied, **own, **_size_annotations(rollout)}
+
+
+def _size_annotations(rollout: Rollout) -> dict[str, str]:
+    """Return what a ReplicaSet notes of the Deployment's size when it is given its own."""
+    return {
         _DESIRED: str(rollout.desired),
         _MOST: str(rollout.desired + rollout.limits.surge),
     }
-    if before and before != revision:
-        own[_HISTORY] = ",".join(filter(None, (current.get(_HISTORY), str(before))))
-    elif _HISTORY in current:
-        own[_HISTORY] = current[_HISTORY]
-    return {**copied, **own}
 
 
 # -- what to do --------------------------------------------------------------------------------
@@ -266,12 +308,8 @@ def _new_replica_set(rollout: Rollout) -> Object:
 
 def _sizes_by_name(rollout: Rollout, pods: Mapping[str, int]) -> dict[str, int]:
     """Return how many replicas ReplicaSets should be asked for; those left out stay as they are."""
-    if rollout.is_paused:
-        # It rolls nothing out, but follows its count where that can mean one ReplicaSet only.
-        running = [each for each in rollout.replica_sets if find_at(each, "spec", "replicas")]
-        if len(running) > 1 or not rollout.replica_sets:
-            return {}
-        return {name_of((running or rollout.replica_sets)[-1]): rollout.desired}
+    if rollout.is_paused or _is_resized(rollout):
+        return _scaled(rollout)
     if rollout.recreates:
         # Every old pod must be gone, those that are still ending too.
         left = sum(pods.get(name_of(each), 0) for each in rollout.old)
@@ -286,6 +324,45 @@ def _sizes_by_name(rollout: Rollout, pods: Mapping[str, int]) -> dict[str, int]:
     return {name_of(each): size for each, size in zip(rollout.replica_sets, asked, strict=True)}
 
 
+def _is_resized(rollout: Rollout) -> bool:
+    """Whether the Deployment has another size than when its ReplicaSets were given theirs."""
+    noted = (annotations_of(each).get(_DESIRED) for each in _running(rollout))
+    return any(each is not None and _number(each) != rollout.desired for each in noted)
+
+
+def _running(rollout: Rollout) -> list[Object]:
+    return [each for each in rollout.replica_sets if _size_of(each)]
+
+
+def _scaled(rollout: Rollout) -> dict[str, int]:
+    """Return the sizes of a Deployment that is paused, or is given another size in a rollout.
+
+    Nothing moves from the old to the new: each keeps its part of the whole.
+    """
+    running = _running(rollout)
+    if len(running) < 2:
+        only = (running or rollout.replica_sets)[-1:]
+        return {name_of(each): rollout.desired for each in only}
+    new = rollout.new
+    if (
+        new is not None
+        and _size_of(new) == rollout.desired == (find_at(new, "status", "availableReplicas") or 0)
+        and _number(annotations_of(new).get(_DESIRED, "")) == rollout.desired
+    ):
+        # A ReplicaSet that was adopted while all was well: nobody needs its pods.
+        return {name_of(each): 0 for each in rollout.old if _size_of(each)}
+    if rollout.recreates:
+        return {}
+    most = rollout.desired + rollout.limits.surge if rollout.desired else 0
+    grows = most > sum(map(_size_of, running))
+    # Among equals the newest grows first, and the oldest shrinks first.
+    running.sort(key=lambda each: (-_size_of(each), _revision_of(each) * (-1 if grows else 1)))
+    current: int = find_at(rollout.deployment, "status", "replicas") or 0
+    before = [_number(annotations_of(each).get(_MOST, "")) or current for each in running]
+    sizes = share_out([_size_of(each) for each in running], before, most)
+    return {name_of(each): size for each, size in zip(running, sizes, strict=True)}
+
+
 def _size_of(replica_set: Object) -> int:
     return find_at(replica_set, "spec", "replicas") or 0
 
@@ -296,6 +373,9 @@ def _resized(rollout: Rollout, sizes: Mapping[str, int]) -> tuple[Object, ...]:
     for current in rollout.replica_sets:
         size = sizes.get(name_of(current), _size_of(current))
         desired = with_value(current, size, "spec", "replicas")
+        if name_of(current) in sizes and (size or size != _size_of(current)):
+            notes = {**annotations_of(current), **_size_annotations(rollout)}
+            desired = with_metadata(desired, annotations=notes)
         if current is rollout.new and not rollout.is_paused:
             annotations = _replica_set_annotations(rollout, annotations_of(current))
             desired = with_metadata(desired, annotations=annotations)
@@ -333,13 +413,24 @@ def _status(rollout: Rollout, now: float) -> Object:
 
     current: list[Object] = find_at(deployment, "status", "conditions") or []
     conditions = current
-    for desired in (availability, _progressing(rollout, status, now)):
+    has_moved = _has_moved(status, deployment.get("status") or {})
+    for desired in (availability, _progressing(rollout, status, has_moved, now)):
         conditions = set_condition(conditions, desired, now).conditions
-    # Beside its transition, a Deployment tells when it last said something new of a condition.
+    # Beside its transition, a Deployment tells when it last said something new of a condition; of
+    # a rollout also when it last moved, for that is what its deadline counts from.
     last_updates = {_wording(each): each.get("lastUpdateTime") for each in reversed(current)}
+    if has_moved:
+        last_updates = {
+            wording: None if wording[2] == "ReplicaSetUpdated" else stamp
+            for wording, stamp in last_updates.items()
+        }
     stamp = format_time(now)
+    ours = ("Available", "Progressing")
     status["conditions"] = [
-        {**each, "lastUpdateTime": last_updates.get(_wording(each)) or stamp} for each in conditions
+        {**each, "lastUpdateTime": last_updates.get(_wording(each)) or stamp}
+        if each.get("type") in ours
+        else each
+        for each in conditions
     ]
     return status
 
@@ -348,7 +439,19 @@ def _wording(condition: Object) -> tuple[str, ...]:
     return tuple(str(condition.get(key)) for key in ("type", "status", "reason", "message"))
 
 
-def _progressing(rollout: Rollout, status: Object, now: float) -> Condition:
+def _has_moved(status: Object, last: Object) -> bool:
+    """Whether there is more of the new, or less of the old, than was last said."""
+    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    if any((status.get(each) or 0) > (last.get(each) or 0) for each in grown):
+        return True
+    old, was = (
+        (each.get("replicas") or 0) - (each.get("updatedReplicas") or 0) for each in (status, last)
+    )
+    return old < was
+
+
+def _progressing(rollout: Rollout, status: Object, has_moved: bool, now: float) -> Condition:
+    last = _last_condition(rollout, "type", "Progressing") or {}
     if rollout.is_paused:
         message = "Deployment is paused"
         return Condition("Progressing", "Unknown", "DeploymentPaused", message)
@@ -356,24 +459,25 @@ def _progressing(rollout: Rollout, status: Object, now: float) -> Condition:
         message = f'Created new replica set for "{name_of(rollout.deployment)}"'
         return Condition("Progressing", "True", "NewReplicaSetCreated", message)
     subject = f'ReplicaSet "{name_of(rollout.new)}"'
+    done = Condition(
+        "Progressing", "True", "NewReplicaSetAvailable", f"{subject} has successfully progressed."
+    )
+    is_done = last.get("reason") == done.reason and last.get("message") == done.message
+    if is_done and status["replicas"] == status["updatedReplicas"]:
+        return done  # it is only given another size, which is no rollout
     counts = [status[field] for field in ("updatedReplicas", "availableReplicas", "replicas")]
     if all(count == rollout.desired for count in counts):
-        message = f"{subject} has successfully progressed."
-        return Condition("Progressing", "True", "NewReplicaSetAvailable", message)
-    # A new sentence is what moves `lastUpdateTime`, and so the deadline.
-    progress = (
-        f"{subject} is progressing: {counts[0]} updated, {counts[1]} available, {counts[2]} in all."
-    )
-    last = _last_condition(rollout, "type", "Progressing") or {}
+        return done
     is_overdue = False
-    if last.get("reason") == "ProgressDeadlineExceeded":
-        is_overdue = last.get("message", "").startswith(subject)
-    elif last.get("reason") == "ReplicaSetUpdated" and last.get("message") == progress:
-        is_overdue = now - parse_time(str(last["lastUpdateTime"])) >= _deadline(rollout)
+    if not has_moved and last.get("message", "").startswith(subject):
+        if last.get("reason") == "ProgressDeadlineExceeded":
+            is_overdue = True
+        elif last.get("reason") == "ReplicaSetUpdated":
+            is_overdue = now - parse_time(str(last["lastUpdateTime"])) >= _deadline(rollout)
     if is_overdue:
         message = f"{subject} has timed out progressing."
         return Condition("Progressing", "False", "ProgressDeadlineExceeded", message)
-    return Condition("Progressing", "True", "ReplicaSetUpdated", progress)
+    return Condition("Progressing", "True", "ReplicaSetUpdated", f"{subject} is progressing.")
 
 
 def _last_condition(rollout: Rollout, key: str, value: str) -> Object | None:
