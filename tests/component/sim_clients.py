@@ -18,7 +18,8 @@ from clusterspace.errors import ApiError
 from clusterspace.kube.objects import Object
 from clusterspace.sim import pods
 from clusterspace.sim.api import Mirror
-from clusterspace.sim.pod_subresources import Containers, PodSubresources
+from clusterspace.sim.containers import Containers, Programs
+from clusterspace.sim.pod_subresources import PodSubresources
 
 PATIENCE = 10.0
 POD: Object = {
@@ -38,7 +39,9 @@ async def pod_server() -> AsyncGenerator[int]:
     clock, mirror = SystemClock(), Mirror()
     ready = pods.made_ready(pods.started(POD, "10.0.0.2", "172.0.0.1", clock.now()), clock.now())
     mirror.changed(ready)
-    pod_subresources = PodSubresources(Containers(clock), mirror, clock)
+    containers = Containers(clock)
+    programs = Programs(containers, clock)
+    pod_subresources = PodSubresources(containers, programs, mirror, clock)
     subresources = {
         "log": pod_subresources.log,
         "exec": pod_subresources.execute,

@@ -7,6 +7,8 @@ import pytest
 import pytest_asyncio
 from tests.component.sim_clients import SpdyClient, WebSocketClient, ask, pod_server
 
+from clusterspace.testing.steps import until_equal
+
 SUCCESS = {"metadata": {}, "status": "Success"}
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 PORT_FORWARD = "portforward.k8s.io"
@@ -220,3 +222,49 @@ async def test_an_upgrade_that_cannot_be_granted_is_a_bad_request(
     assert status == 400
     assert message in json.loads(body)["message"]
     await connection.close()
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "spdy"])
+async def test_what_was_typed_before_a_client_left_is_the_program_s_to_its_end(
+    port: int, protocol: str
+) -> None:
+    piece = b"0123456789abcdef" * 2000
+    path = exec_path("sh", "-c", "cat%20%3E/tmp/typed", stdin=True)
+    if protocol == "websocket":
+        client = await WebSocketClient.connect(port, path, V5)
+        for _ in range(40):
+            await client.send(b"\x00" + piece)
+    else:
+        client = await SpdyClient.connect(port, path, V4)
+        streams = {
+            kind: await client.open(streamtype=kind)
+            for kind in ("error", "stdin", "stdout", "stderr")
+        }
+        while len(client.replied) < len(streams):  # who closes with input unread resets
+            await client.read()
+        for _ in range(40):
+            await client.send(streams["stdin"], piece)
+    await client.close()
+
+    async def typed() -> int:
+        looking = await WebSocketClient.connect(port, exec_path("cat", "/tmp/typed"), V5)
+        said = await looking.rest()
+        await looking.close()
+        return len(said.get(1, b""))
+
+    await until_equal(typed, 40 * len(piece))
+
+
+async def test_a_command_that_the_server_cuts_is_not_a_success() -> None:
+    async with pod_server() as port:
+        client = await SpdyClient.connect(port, exec_path("cat", stdin=True), V4)
+        error, *_ = [
+            await client.open(streamtype=kind) for kind in ("error", "stdin", "stdout", "stderr")
+        ]
+        while error not in client.replied:
+            await client.read()
+    # The server has stopped.
+    await client.read_until_ended(error)
+
+    assert json.loads(client.received[error])["status"] == "Failure"
+    await client.close()

@@ -351,7 +351,10 @@ _MOST_GROWTH: Final = 200
 
 
 class AnswerStream:
-    """An answer whose body comes bit by bit."""
+    """An answer whose body comes bit by bit.
+
+    One whose body would end with the connection is refused: nobody could tell its end from a break.
+    """
 
     def __init__(self, cluster: str, response: aiohttp.ClientResponse) -> None:
         self._cluster = cluster
@@ -363,18 +366,34 @@ class AnswerStream:
             key = name.lower()
             headers[key] = f"{headers[key]}, {value}" if key in headers else value
         self.headers: Mapping[str, str] = headers
+        has_end = "content-length" in headers or "transfer-encoding" in headers
+        if not has_end and response.method != "HEAD" and self.status not in (204, 304):
+            why = "answered without saying where its answer ends"
+            raise ClusterMisbehaved(cluster, why, code=self.status)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes; ends when the server ends it."""
+        """Yield the body as it comes; ends when the server ends it, raises when it breaks off.
+
+        All that came before the break is yielded.
+        """
+        content = self._response.content
+        failure: ClusterError
         try:
-            async for chunk in self._response.content.iter_any():
+            async for chunk in content.iter_any():
                 yield chunk
         except FOREIGN as error:
-            raise transport_error(self._cluster, error) from error
+            failure = transport_error(self._cluster, error)
+            failure.__cause__ = error
         except RuntimeError as error:
             # The library's word for a connection that we closed ourselves since the last bit.
             why = "the connection was closed"
             raise ClusterUnreachable(self._cluster, why, was_sent=True) from error
+        else:
+            return
+        # What the library had received before it saw the break, it would keep to itself.
+        while content._buffer:  # pyright: ignore[reportPrivateUsage]
+            yield content._read_nowait_chunk(-1)  # pyright: ignore[reportPrivateUsage]
+        raise failure
 
     async def read(self, most_bytes: int, hold: Hold | None = None) -> Answer:
         """Return the whole answer; a body over the limit is an error, and is not read on.

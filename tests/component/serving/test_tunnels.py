@@ -1,15 +1,18 @@
 """A tunnel between a client and another server: bytes, ends and slowness pass; nothing is kept."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
+from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.component.serving.wire import Pki, Running, request, running
+from tests.component.serving.wire import Pki, RawClient, Running, quick, request, running
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.chain import catch_errors
+from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.relays import Passage, relay, tunnel
@@ -17,6 +20,9 @@ from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.client.connection import Connection
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.testing.steps import until
+
+if TYPE_CHECKING:
+    from clusterspace.apiserver.http.protocol import Connection as ServedConnection
 
 PODS = "/api/v1/namespaces/default/pods/web"
 # Of a port only bytes pass. What passes of a command is read, for it must not just end.
@@ -52,7 +58,9 @@ class Far:
 
 
 @asynccontextmanager
-async def passing_on(far: Far, pki: Pki | None = None) -> AsyncGenerator[Running]:
+async def passing_on(
+    far: Far, pki: Pki | None = None, limits: Limits | None = None
+) -> AsyncGenerator[Running]:
     """Run a server that passes everything on to the far end."""
     server = await asyncio.start_server(far.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -69,7 +77,7 @@ async def passing_on(far: Far, pki: Pki | None = None) -> AsyncGenerator[Running
         info = read_request(asked.method, asked.path, asked.query)
         return await catch_errors(RequestContext(asked, info, "r1"), pass_on)
 
-    async with server, running(handle, pki=pki) as run:
+    async with server, running(handle, pki=pki, limits=limits) as run:
         yield run
         await connection.close()
 
@@ -250,6 +258,117 @@ async def test_who_leaves_before_a_log_has_begun_leaves_nothing_behind() -> None
         await until(lambda: far.asked)
         client.vanish()
 
+        await until(lambda: far.closed)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+
+
+@pytest.mark.parametrize("framing", ["chunked", "counted"])
+async def test_an_answer_that_breaks_off_is_passed_on_to_its_last_byte_and_then_cut(
+    framing: str,
+) -> None:
+    half = PIECE * 8
+
+    async def break_off(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if framing == "chunked":
+            writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            writer.write(b"%x\r\n%b\r\n" % (len(half), half))
+        else:
+            writer.write(HEAD + b"Content-Length: %d\r\n\r\n%b" % (2 * len(half), half))
+        await writer.drain()
+
+    async with passing_on(Far(break_off)) as run:
+        client = await run.client()
+        client.stop_reading()
+        await client.send(request("GET", f"{PODS}/log"))
+        await asyncio.sleep(0.1)  # the far end has long gone when the client begins to read
+        client.resume_reading()
+        _, headers = await client.head()
+        said = await client.rest()
+
+    assert headers["transfer-encoding"] == "chunked"
+    assert said.count(b"x") >= len(half)
+    assert not said.endswith(b"0\r\n\r\n")
+
+
+async def test_an_answer_that_would_end_with_the_connection_is_no_answer() -> None:
+    async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"\r\nall there is, or is it")
+        await writer.drain()
+
+    async with passing_on(Far(say)) as run:
+        answer = await run.ask(request("GET", f"{PODS}/log"))
+
+    assert answer.status == 503
+    assert "without saying where its answer ends" in answer.status_message()
+
+
+async def test_a_slow_client_gets_the_end_of_a_stream_however_long_it_takes(pki: Pki) -> None:
+    if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+        pytest.skip("asyncio's TLS does not tell what its socket still holds")
+
+    async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED + PIECE * 8 + b"the end")
+        await writer.drain()
+
+    far = Far(say)
+    async with passing_on(far, pki, quick(tls_shutdown_seconds=0.1)) as run:
+        # Buffers so small that the kernel cannot take over what the client does not read.
+        run.server._listening[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
+        small = socket.socket()
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        small.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(small, run.server.addresses[0])
+        client = RawClient(
+            *await asyncio.open_connection(
+                sock=small, ssl=pki.client_context(), server_hostname="127.0.0.1"
+            )
+        )
+        run._clients.append(client)
+        client.stop_reading()
+        await client.send(FORWARD)
+        await until(lambda: far.closed)
+        await asyncio.sleep(0.5)  # five times as long as TLS waits for a goodbye
+        client.resume_reading()
+
+        await client.head()
+        said = await client.rest()
+    assert len(said) == len(PIECE) * 8 + len(b"the end")
+    assert said.endswith(b"the end")
+
+
+async def test_a_client_that_leaves_is_noticed_even_if_nobody_reads_what_it_sent(pki: Pki) -> None:
+    left = asyncio.Event()
+
+    async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCHED)
+        await left.wait()
+        assert await reader.read(1)
+
+    far = Far(never_read)
+    async with passing_on(far, pki) as run:
+        client = await run.client()
+        await client.send(FORWARD)
+        await client.head()
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            with suppress(ConnectionError):
+                while True:
+                    await client.send(PIECE)
+                    sent += len(PIECE)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send())
+            await _wait_until_still(lambda: sent)
+            (connection,) = cast("set[ServedConnection]", run.server._site.connections)
+            assert connection.is_connected
+            client.vanish()
+
+            await until(lambda: not connection.is_connected)
+            left.set()
         await until(lambda: far.closed)
 
 

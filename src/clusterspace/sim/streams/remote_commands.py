@@ -28,6 +28,20 @@ _OPEN_SECONDS: Final = 30.0
 _HANG_UP_SECONDS: Final = 3.0
 """How long a client has to close its end after the last word."""
 
+_LAST_INPUT_SECONDS: Final = 10.0
+"""How long a program may take for what was typed before its client left."""
+
+_CUT_SECONDS: Final = 0.5
+"""How long a client has to take the news that its command was cut."""
+
+CUT: Final[Object] = {
+    "metadata": {},
+    "status": "Failure",
+    "message": "the stream was ended before the command was",
+    "reason": "InternalError",
+    "code": 500,
+}
+
 _START_SECONDS: Final = 0.1
 """What a container runtime takes at least to start a process.
 
@@ -111,20 +125,24 @@ class ChannelTerminal:
         self._options = options
         self._typed: asyncio.Queue[bytes] = asyncio.Queue(_BUFFERED_PIECES)
         self._is_at_end = not options.stdin
+        self._is_fed = False
+        """Whether no more will come; what has come can still be read."""
 
     async def run(self) -> None:
-        """Take messages until the client closes."""
-        while True:
-            message = await self._socket.receive()
-            if message is None:
-                return
-            if not message:
-                continue
-            channel, payload = message[0], message[1:]
-            if channel == _STDIN and payload and self._options.stdin:
-                await self._typed.put(payload)
-            elif channel == _CLOSE_SIGNAL and self._has_close_signal and payload[:1] == b"\x00":
-                await self._typed.put(b"")
+        """Take messages until the client closes; what it sent before still counts."""
+        try:
+            while (message := await self._socket.receive()) is not None:
+                if not message:
+                    continue
+                channel, payload = message[0], message[1:]
+                if channel == _STDIN and payload and self._options.stdin:
+                    await self._typed.put(payload)
+                elif channel == _CLOSE_SIGNAL and self._has_close_signal and payload[:1] == b"\0":
+                    await self._typed.put(b"")
+        finally:
+            self._is_fed = True
+            with suppress(asyncio.QueueFull):  # then nobody waits for it either
+                self._typed.put_nowait(b"")
 
     async def open(self) -> None:
         """Wait as long as any program takes to start: channels are not announced."""
@@ -132,7 +150,7 @@ class ChannelTerminal:
 
     async def read(self) -> bytes:
         """Return bytes of stdin."""
-        if self._is_at_end:
+        if self._is_at_end or (self._is_fed and self._typed.empty()):
             return b""
         piece = await self._typed.get()
         self._is_at_end = not piece
@@ -230,10 +248,13 @@ async def serve_command(context: RequestContext, program: Program) -> None:
     else:
         terminal = StreamTerminal(SpdySession(granted, ignored=_IGNORED), options)
 
-    async def carry() -> None:
-        # A client that breaks the protocol or leaves ends the command.
+    async def carry() -> bool:
+        """Return whether the client left in good order."""
+        # A client that breaks the protocol ends the command.
         with suppress(StreamBroken, ConnectionError):
             await terminal.run()
+            return True
+        return False
 
     async def run() -> None:
         # When the client has gone there is nobody to tell.
@@ -242,13 +263,25 @@ async def serve_command(context: RequestContext, program: Program) -> None:
             code = await program(terminal, options)
             await terminal.finish(exit_status(code))
 
-    async with asyncio.TaskGroup() as group:
-        carrying = group.create_task(carry(), name="what is typed")
-        running = group.create_task(run(), name="command")
-        await asyncio.wait((carrying, running), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            # The exit code is on its way. Cutting the connection now could overtake it, so the
-            # client is left the time to close its end first.
-            await asyncio.wait((carrying,), timeout=_HANG_UP_SECONDS)
-        carrying.cancel()
-        running.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            carrying = group.create_task(carry(), name="what is typed")
+            running = group.create_task(run(), name="command")
+            await asyncio.wait((carrying, running), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                # The exit code is on its way. Cutting the connection now could overtake it, so the
+                # client is left the time to close its end first.
+                await asyncio.wait((carrying,), timeout=_HANG_UP_SECONDS)
+            elif options.stdin and carrying.result():
+                # What was typed before the client left is the program's, to its end.
+                await asyncio.wait((running,), timeout=_LAST_INPUT_SECONDS)
+            carrying.cancel()
+            running.cancel()
+    except asyncio.CancelledError:
+        # Not by us: the server stops, or the client lost its rights. A stream that just ends is a
+        # command that went well, to kubectl.
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(_CUT_SECONDS):
+                await terminal.finish(CUT)
+                await granted.connection.flush()
+        raise

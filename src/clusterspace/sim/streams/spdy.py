@@ -66,12 +66,14 @@ class SpdyStream:
         self._is_at_end = False
         self._is_ended = False
         self._is_reset = False
+        self._is_fed = False
+        """Whether no more will come; what has come can still be read."""
         self.number = number
         self.headers = headers
 
     async def read(self) -> bytes:
         """Return the bytes that have arrived, waiting for some; empty at the end."""
-        if self._is_at_end:
+        if self._is_at_end or (self._is_fed and self._arrived.empty()):
             return b""
         piece = await self._arrived.get()
         self._is_at_end = not piece
@@ -100,8 +102,14 @@ class SpdyStream:
         if is_last:
             await self._arrived.put(b"")
 
+    def end_input(self) -> None:
+        """Say that no more will come: the client has gone, and what it sent before still counts."""
+        self._is_fed = True
+        with contextlib.suppress(asyncio.QueueFull):  # then nobody waits for it either
+            self._arrived.put_nowait(b"")
+
     def reset(self) -> None:
-        """Drop what is buffered: the client wants no more of this stream, or has gone."""
+        """Drop what is buffered: the client wants no more of this stream, or nobody reads it."""
         self._is_reset = True
         # A `feed` that waits for room gets it here. Otherwise the session, and with it every other
         # stream of the connection, would wait for a stream that nobody reads.
@@ -141,7 +149,7 @@ class SpdySession:
                     await stream.feed(frame.payload, is_last=frame.is_last)
         finally:
             for stream in self._streams.values():
-                stream.reset()
+                stream.end_input()
             self._opened.put_nowait(None)
 
     async def accept(self) -> SpdyStream | None:
