@@ -67,13 +67,13 @@ class Invited:
         return await self.hub.create(ResourcePath(MEMBER_CLUSTERS), member_cluster(name, **options))
 
     async def get(self, name: str = "west") -> Object:
-        return await self.hub.get(manifests.member_cluster_place(name))
+        return await self.hub.get(manifests.member_cluster_path(name))
 
     async def find(self, name: str = "west") -> Object | None:
-        return await self.hub.find(manifests.member_cluster_place(name))
+        return await self.hub.find(manifests.member_cluster_path(name))
 
     async def internal(self, name: str = "west") -> Object:
-        return await self.hub.get(manifests.internal_place(name))
+        return await self.hub.get(manifests.internal_path(name))
 
     async def condition(self, condition_type: str, name: str = "west") -> tuple[str, str]:
         """Return status and reason of a condition, both empty while it is not there."""
@@ -94,13 +94,13 @@ class Invited:
         async def is_usable() -> bool:
             cluster = await self.hub.find(cluster_path(name)) or {}
             ready = find_condition(find_at(cluster, "status", "conditions"), "Ready") or {}
-            role = manifests.role_place(name, execution_namespace(name))
+            role = manifests.role_path(name, execution_namespace(name))
             return ready.get("status") == "True" and await self.hub.find(role) is not None
 
         await until(is_usable)
 
     async def change(self, edit: Callable[[Object], Object], name: str = "west") -> None:
-        await edit_at(self.hub, manifests.member_cluster_place(name), edit)
+        await edit_at(self.hub, manifests.member_cluster_path(name), edit)
 
     async def change_cluster(self, edit: Callable[[Object], Object], name: str = "west") -> None:
         await edit_at(self.hub, cluster_path(name), edit)
@@ -108,7 +108,7 @@ class Invited:
     async def let_go(self, name: str = "west") -> None:
         """Delete the MemberCluster."""
         present = await self.get(name)
-        await self.hub.delete(manifests.member_cluster_place(name), DeleteOptions(uid_of(present)))
+        await self.hub.delete(manifests.member_cluster_path(name), DeleteOptions(uid_of(present)))
 
     async def until_gone(self, name: str = "west") -> None:
         async def is_gone() -> bool:

@@ -77,14 +77,14 @@ class Doorway:
         await self.look()
 
     async def get(self) -> Object:
-        return await self.hub.get(manifests.member_cluster_place("west"))
+        return await self.hub.get(manifests.member_cluster_path("west"))
 
     async def condition(self, condition_type: str) -> Object:
         return find_condition((await self.get())["status"]["conditions"], condition_type) or {}
 
     async def let_go(self) -> None:
         held = await self.get()
-        await self.hub.delete(manifests.member_cluster_place("west"), DeleteOptions(uid_of(held)))
+        await self.hub.delete(manifests.member_cluster_path("west"), DeleteOptions(uid_of(held)))
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
     await doorway.look()
 
     joined = await doorway.condition("Joined")
-    internal = await doorway.hub.get(manifests.internal_place("west"))
+    internal = await doorway.hub.get(manifests.internal_path("west"))
     agent = internal["status"]["agentStatus"][0]["conditions"]
     said = find_condition(agent, "Joined") or {}
     assert (said["status"], said["reason"]) == ("Unknown", "InternalMemberClusterFailedToLeave")
@@ -160,7 +160,7 @@ async def test_an_agent_that_cannot_withdraw_says_what_holds_it_and_the_hub_pass
 
 async def test_an_agent_told_what_no_agent_does_goes_on_as_before(doorway: Doorway) -> None:
     await doorway.join()
-    place = manifests.internal_place("west")
+    place = manifests.internal_path("west")
     before = await doorway.hub.get(place)
     await commit(doorway.hub, place, before, with_value(before, "Dance", "spec", "state"))
     await doorway.report()
@@ -178,7 +178,7 @@ async def test_a_cluster_that_is_no_longer_ours_is_left_alone_and_said(doorway: 
     foreign = await commit(doorway.hub, place, before, with_metadata(before, ownerReferences=None))
     held = await doorway.get()
     tainted = with_value(held, [{"key": "a", "effect": "NoSchedule"}], "spec", "taints")
-    await commit(doorway.hub, manifests.member_cluster_place("west"), held, tainted)
+    await commit(doorway.hub, manifests.member_cluster_path("west"), held, tainted)
     await doorway.look()
 
     assert "joined by another door" in (await doorway.condition("Joined"))["message"]
@@ -189,14 +189,14 @@ async def test_an_identity_that_is_replaced_loses_its_rights(doorway: Doorway) -
     await doorway.join()
     held = await doorway.get()
     jane = with_value(held, {"kind": "User", "name": "jane"}, "spec", "identity")
-    await commit(doorway.hub, manifests.member_cluster_place("west"), held, jane)
+    await commit(doorway.hub, manifests.member_cluster_path("west"), held, jane)
     await doorway.look()
 
     for place in (
-        manifests.binding_place("west", "fleet-member-west"),
-        manifests.binding_place("west", "karmada-cluster"),
-        manifests.binding_place("west", execution_namespace("west")),
-        manifests.cluster_binding_place("west"),
+        manifests.binding_path("west", "fleet-member-west"),
+        manifests.binding_path("west", "karmada-cluster"),
+        manifests.binding_path("west", execution_namespace("west")),
+        manifests.cluster_binding_path("west"),
     ):
         (subject,) = (await doorway.hub.get(place))["subjects"]
         assert (subject["kind"], subject["name"]) == ("User", "jane")
@@ -244,7 +244,7 @@ async def test_both_versions_are_served_and_the_newer_knows_no_delete_options(
     await doorway.hub.create(ResourcePath(V1), wanted)
     held = await doorway.get()
     skipping = with_value(held, {"validationMode": "Skip"}, "spec", "deleteOptions")
-    await commit(doorway.hub, manifests.member_cluster_place("west"), held, skipping)
+    await commit(doorway.hub, manifests.member_cluster_path("west"), held, skipping)
 
     newer = await doorway.hub.get(ResourcePath(V1, name="west"))
     assert newer["spec"]["identity"] == held["spec"]["identity"]

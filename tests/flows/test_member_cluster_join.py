@@ -44,9 +44,9 @@ async def test_before_any_agent_namespace_role_binding_and_orders_are_there(
 
     hub, inside = invited.hub, member_namespace("west")
     member_cluster = await invited.get()
-    namespace = await hub.get(manifests.member_namespace_place("west"))
-    role = await hub.get(manifests.role_place("west", inside))
-    binding = await hub.get(manifests.binding_place("west", inside))
+    namespace = await hub.get(manifests.member_namespace_path("west"))
+    role = await hub.get(manifests.role_path("west", inside))
+    binding = await hub.get(manifests.binding_path("west", inside))
     internal = await invited.internal()
     assert inside == "fleet-member-west"
     assert labels_of(namespace)["kubernetes-fleet.io/is-fleet-resource"] == "true"
@@ -129,13 +129,13 @@ async def test_what_the_agent_told_is_passed_on_with_the_members_own_generation(
 async def test_what_somebody_changed_is_put_back(invited: Invited) -> None:
     await invited.invite()
     hub, inside = invited.hub, member_namespace("west")
-    role, binding = manifests.role_place("west", inside), manifests.binding_place("west", inside)
+    role, binding = manifests.role_path("west", inside), manifests.binding_path("west", inside)
     async with invited.controllers():
         await invited.until_condition("ReadyToJoin", "True")
         wanted = (await hub.get(role))["rules"]
         await edit_at(hub, role, lambda each: {**each, "rules": []})
         await edit_at(hub, binding, lambda each: {**each, "subjects": []})
-        namespace = manifests.member_namespace_place("west")
+        namespace = manifests.member_namespace_path("west")
         await edit_at(hub, namespace, lambda each: with_metadata(each, labels=None))
         await invited.change(lambda each: with_metadata(each, labels=None))
 
@@ -144,7 +144,7 @@ async def test_what_somebody_changed_is_put_back(invited: Invited) -> None:
                 (await hub.get(role))["rules"] == wanted
                 and bool((await hub.get(binding)).get("subjects"))
                 and "kubernetes-fleet.io/is-fleet-resource"
-                in labels_of(await hub.get(manifests.member_namespace_place("west")))
+                in labels_of(await hub.get(manifests.member_namespace_path("west")))
                 and "kubernetes-fleet.io/member-name" in labels_of(await invited.get())
             )
 
@@ -255,7 +255,7 @@ async def test_the_agent_of_a_registration_may_be_the_one_that_is_invited(
 
 
 async def test_a_namespace_that_somebody_else_made_is_not_taken_over(invited: Invited) -> None:
-    place = manifests.member_namespace_place("west")
+    place = manifests.member_namespace_path("west")
     theirs: Object = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -286,8 +286,8 @@ async def test_an_agent_reaches_its_own_and_nothing_of_other_members(invited: In
             for forbidden in (
                 cluster_path("east"),
                 lease_path("east"),
-                manifests.internal_place("east"),
-                manifests.member_cluster_place("west"),
+                manifests.internal_path("east"),
+                manifests.member_cluster_path("west"),
                 ResourcePath(SECRETS, CLUSTER_NAMESPACE, "west"),
             ):
                 with pytest.raises(Forbidden):

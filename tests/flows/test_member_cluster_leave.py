@@ -37,11 +37,11 @@ async def invited(tmp_path: Path) -> AsyncGenerator[Invited]:
 async def leftovers(invited: Invited, name: str = "west") -> list[str]:
     """Return what the hub still has of a member."""
     found = [
-        manifests.member_namespace_place(name),
+        manifests.member_namespace_path(name),
         namespace_path(execution_namespace(name)),
         cluster_path(name),
         lease_path(name),
-        manifests.member_cluster_place(name),
+        manifests.member_cluster_path(name),
         *manifests.shared_rights(name),
     ]
     return [str(each) for each in found if await invited.hub.find(each) is not None]
@@ -173,7 +173,7 @@ async def test_ten_fleet_works_held_by_finalizers_do_not_hold_the_leave(invited:
     async with invited.controllers(), invited.agent(member):
         await invited.until_joined()
         for number in range(10):
-            await invited.hub.create(manifests.fleet_works_place("west"), _fleet_work(number))
+            await invited.hub.create(manifests.fleet_works_path("west"), _fleet_work(number))
         await invited.let_go()
         await until_forgotten(invited)
 

@@ -107,7 +107,7 @@ async def test_a_member_that_hangs_leaves_by_force_within_ten_seconds(
 
     assert await fleet.hub.client.find(manifests.cluster_path("west")) is None
     written = await fleet.hub.client.get(manifests.left_behind_path("west"))
-    for place in (*leave.own_places("west"), *leave.shared_places()):
+    for place in (*leave.own_paths("west"), *leave.shared_paths()):
         assert f"on the member: {place}" in written["data"]["left-behind"]
 
 

@@ -349,7 +349,7 @@ async def test_a_registration_that_cannot_work_is_refused_and_leaves_nothing(
         with pytest.raises(ClusterspaceError, match=sentence):
             await register_cluster(request, reached, fleet.messages.append)
 
-    for place in leave.agent_places():
+    for place in leave.agent_paths():
         assert await member.client.find(place) is None
     assert await fleet.hub.client.list_objects(manifests.cluster_path("").collection) == []
     # None of them used the token up.
@@ -385,7 +385,7 @@ async def test_a_dead_member_is_unregistered_by_force_within_ten_seconds(
     left = written["data"]["left-behind"]
     assert "placed: ConfigMap default/settings" in left
     assert "the member could not be cleaned" in left
-    for place in leave.agent_places():
+    for place in leave.agent_paths():
         assert f"on the member: {place}" in left
     assert await member.client.find(manifests.AGENT_DEPLOYMENT_PLACE) is not None
 
@@ -398,7 +398,7 @@ async def test_a_member_that_lives_is_cleaned_even_by_force(fleet: Fleet) -> Non
         await unregister(fleet, "west", member, is_forced=True)
 
     assert await fleet.hub.client.find(manifests.left_behind_path("west")) is None
-    for place in leave.agent_places():
+    for place in leave.agent_paths():
         found = await member.client.find(place)
         assert found is None or is_being_deleted(found)
 

@@ -19,8 +19,8 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.membership import UnjoinRequest, join_cluster, unjoin_cluster
 from clusterspace.testing.stage import running_fleet
 
-MOST_MODULES = 28
-MOST_OF_MEMBERSHIP = 7
+MOST_MODULES = 25
+MOST_OF_MEMBERSHIP = 6
 """Where the way is now, and two for what only a slow machine sees, such as a request that is tried
 again. Whoever makes it longer reads it first, and has a reason."""
 

@@ -56,7 +56,7 @@ def plan_commit(before: Object, after: Object) -> Commit | None:
     return Commit({**patch, "metadata": named}, STATUS if status else "")
 
 
-async def commit(writer: Writer, place: ResourcePath, before: Object, after: Object) -> Object:
+async def commit(writer: Writer, path: ResourcePath, before: Object, after: Object) -> Object:
     """Write the difference, if there is one; return the object as it is now stored.
 
     The patch names the version it was planned on. When somebody wrote in between, the hub answers
@@ -65,7 +65,7 @@ async def commit(writer: Writer, place: ResourcePath, before: Object, after: Obj
     planned = plan_commit(before, after)
     if planned is None:
         return after
-    target = place.with_subresource(planned.subresource)
+    target = path.with_subresource(planned.subresource)
     return await writer.patch(target, PatchType.MERGE, planned.patch)
 
 
@@ -102,7 +102,7 @@ def _without_status(kube_object: Object) -> Object:
 
 
 async def ensure_finalizer(
-    writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str
+    writer: Writer, path: ResourcePath, kube_object: Object, finalizer: str
 ) -> Object:
     """Hold the object, before the first side effect that would need cleaning up.
 
@@ -112,13 +112,13 @@ async def ensure_finalizer(
     """
     if is_being_deleted(kube_object):
         return kube_object
-    return await commit(writer, place, kube_object, with_finalizer(kube_object, finalizer))
+    return await commit(writer, path, kube_object, with_finalizer(kube_object, finalizer))
 
 
-async def release(writer: Writer, place: ResourcePath, kube_object: Object, finalizer: str) -> None:
+async def release(writer: Writer, path: ResourcePath, kube_object: Object, finalizer: str) -> None:
     """Let the object go, after its cleanup; one that is gone or was made anew is left alone."""
     try:
-        await commit(writer, place, kube_object, without_finalizer(kube_object, finalizer))
+        await commit(writer, path, kube_object, without_finalizer(kube_object, finalizer))
     except NotFound:
         # Ours was the last finalizer and somebody let go for us, or we did before a restart.
         return

@@ -158,13 +158,13 @@ class EventRecorder:
         waiting, self._waiting = self._waiting, {}
         for occurrence, tally in waiting.items():
             event = event_of(occurrence, tally, self._component)
-            place = ResourcePath(EVENTS, namespace_of(event))
+            path = ResourcePath(EVENTS, namespace_of(event))
             try:
                 try:
-                    await self._hub_client.create(place, event)
+                    await self._hub_client.create(path, event)
                 except AlreadyExists:
-                    place = place.named(name_of(event))
-                    existing = await self._hub_client.get(place)
+                    path = path.named(name_of(event))
+                    existing = await self._hub_client.get(path)
                     patch = {
                         # Another process may count the same thing: then this is a Conflict, and
                         # the count is lost rather than written over.
@@ -172,7 +172,7 @@ class EventRecorder:
                         "count": int(existing.get("count") or 1) + tally.count,
                         "lastTimestamp": format_time(tally.last_at),
                     }
-                    await self._hub_client.patch(place, PatchType.MERGE, patch)
+                    await self._hub_client.patch(path, PatchType.MERGE, patch)
             except (ApiError, ClusterError) as error:
                 self.dropped += 1
                 _log.debug("event not written", reason=str(error), about=occurrence.name)

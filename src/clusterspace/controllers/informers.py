@@ -227,18 +227,18 @@ class Informer:
     def __init__(
         self,
         cluster_client: ClusterClient,
-        place: ResourcePath,
+        path: ResourcePath,
         *,
         selection: ListOptions | None = None,
         indexes: Mapping[str, IndexKeys] | None = None,
     ) -> None:
         self.cluster = cluster_client.cluster
         self.cluster_client = cluster_client
-        self.place = place
+        self.path = path
         self.selection = selection
         self.cache = Cache(indexes)
         self._clock = cluster_client.connection.clock
-        self._follower = Reflector(cluster_client, place, self.cache, selection)
+        self._follower = Reflector(cluster_client, path, self.cache, selection)
         self._handlers: list[Handler] = []
         self._synced = asyncio.Event()
         self._alarm = Alarm(self._clock, self._check_staleness)
@@ -248,7 +248,7 @@ class Informer:
         """Tell a handler of every change from now on, and of what is there already as added."""
         self._handlers.append(handler)
         for key in list(self.cache.keys()):
-            handler(Update(key, None, self.cache.find_raw(key), self.place.resource))
+            handler(Update(key, None, self.cache.find_raw(key), self.path.resource))
 
     @property
     def has_synced(self) -> bool:
@@ -289,7 +289,7 @@ class Informer:
         # No await in here: whoever reads the cache between two turns of the loop sees whole
         # batches, and a handler that looks at the cache finds what it was called for.
         for change in batch.changes:
-            key, resource = change.item.key, self.place.resource
+            key, resource = change.item.key, self.path.resource
             if change.type is EventType.DELETED:
                 before = self.cache.remove(key)
                 # The event of a deletion carries the last state; absence in a list does not.
@@ -303,7 +303,7 @@ class Informer:
         if batch.is_whole and not self._synced.is_set():
             self._synced.set()
             _log.debug(
-                "synced", cluster=self.cluster, resource=str(self.place), objects=len(self.cache)
+                "synced", cluster=self.cluster, resource=str(self.path), objects=len(self.cache)
             )
 
     def _check_staleness(self) -> None:
@@ -315,7 +315,7 @@ class Informer:
         _log.warning(
             "informer is stale" if self._was_stale else "informer is fresh again",
             cluster=self.cluster,
-            resource=str(self.place),
+            resource=str(self.path),
             silent_seconds=round(self.silent_seconds),
             reason=str(self.trouble or ""),
         )
@@ -418,12 +418,12 @@ class HubCaches:
         indexes: Mapping[str, IndexKeys] | None = None,
     ) -> Informer:
         """Return the informer of a collection, with these indexes among others."""
-        place = ResourcePath(resource, namespace)
-        informer = self._informers.get((place, selection))
+        path = ResourcePath(resource, namespace)
+        informer = self._informers.get((path, selection))
         if informer is None:
-            self._require_not_running(place)
-            informer = Informer(self.hub, place, selection=selection)
-            self._informers[place, selection] = informer
+            self._require_not_running(path)
+            informer = Informer(self.hub, path, selection=selection)
+            self._informers[path, selection] = informer
         # Informers run only after all reconcilers are made, so no index and no handler is late.
         informer.cache.add_indexes(indexes or {})
         return informer

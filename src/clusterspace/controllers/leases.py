@@ -47,7 +47,7 @@ class LeaseTimings:
 class Candidacy:
     """Who wants to hold which lease."""
 
-    place: ResourcePath
+    path: ResourcePath
     identity: str
     timings: LeaseTimings = LeaseTimings()
 
@@ -99,7 +99,7 @@ class LeaderElection:
         self, hub_client: Client, candidacy: Candidacy, *, clock: Clock, random: Random
     ) -> None:
         self._hub_client = hub_client
-        self._place = candidacy.place
+        self._path = candidacy.path
         self._identity = candidacy.identity
         self._timings = candidacy.timings
         self._clock = clock
@@ -125,7 +125,7 @@ class LeaderElection:
             await self._clock.sleep(self._timings.retry_seconds * (1 + 0.2 * self._random.random()))
             lease = await self._try_claim_quietly()
         epoch = epoch_of(lease)
-        _log.info("leading", lease=str(self._place), identity=self._identity, epoch=epoch)
+        _log.info("leading", lease=str(self._path), identity=self._identity, epoch=epoch)
 
         async def do_work() -> None:
             await work(epoch)
@@ -136,7 +136,7 @@ class LeaderElection:
             # next leader has begun. That is why every write carries the version or the UID that
             # it was planned on, and no write relies on being the only one.
             async with asyncio.TaskGroup() as group:
-                renewing = group.create_task(self._keep_renewing(), name=f"renew {self._place}")
+                renewing = group.create_task(self._keep_renewing(), name=f"renew {self._path}")
                 working = group.create_task(do_work(), name="leader's work")
                 working.add_done_callback(lambda _: renewing.cancel())
         except BaseExceptionGroup as failures:
@@ -148,7 +148,7 @@ class LeaderElection:
         try:
             return await self._try_claim()
         except (ApiError, ClusterError) as error:
-            _log.debug("lease not claimed", lease=str(self._place), reason=str(error))
+            _log.debug("lease not claimed", lease=str(self._path), reason=str(error))
             return None
 
     async def _try_claim(self) -> Object | None:
@@ -157,7 +157,7 @@ class LeaderElection:
         # others count from when it wrote. Counting from the answer we would think ourselves the
         # leader for that much longer than they do.
         started = self._clock.monotonic()
-        lease = await self._hub_client.find(self._place)
+        lease = await self._hub_client.find(self._path)
         version = "" if lease is None else resource_version_of(lease)
         if self._observed is None or self._observed.version != version:
             self._observed = Observation(version, started)
@@ -172,14 +172,14 @@ class LeaderElection:
             new = {
                 "apiVersion": LEASES.api_version,
                 "kind": "Lease",
-                "metadata": {"name": self._place.name, "namespace": self._place.namespace},
+                "metadata": {"name": self._path.name, "namespace": self._path.namespace},
                 "spec": spec,
             }
             desired = claimed(new, self._identity, now, lasts)
-            written = await self._hub_client.create(self._place.collection, desired)
+            written = await self._hub_client.create(self._path.collection, desired)
         else:
             desired = claimed(lease, self._identity, now, lasts)
-            written = await self._hub_client.update(self._place, desired)
+            written = await self._hub_client.update(self._path, desired)
         self._lease, self._renewed_at = written, started
         return written
 
@@ -188,16 +188,16 @@ class LeaderElection:
             await self._clock.sleep(self._timings.retry_seconds)
             left = self._renewed_at + self._timings.renew_seconds - self._clock.monotonic()
             if left <= 0:
-                raise LeadershipLost(f"{self._place} could not be renewed in time")
+                raise LeadershipLost(f"{self._path} could not be renewed in time")
             try:
                 # A hub that hangs must not keep us leading: by the deadline we have given up.
                 async with asyncio.timeout(left):
                     lease = await self._try_claim()
             except (ApiError, ClusterError, TimeoutError) as error:
-                _log.warning("lease not renewed", lease=str(self._place), reason=str(error))
+                _log.warning("lease not renewed", lease=str(self._path), reason=str(error))
                 continue
             if lease is None:
-                raise LeadershipLost(f"{self._place} was taken over by somebody else")
+                raise LeadershipLost(f"{self._path} was taken over by somebody else")
 
     async def _release(self) -> None:
         """Give the lease back, so that the next one need not wait for it to expire."""
@@ -211,4 +211,4 @@ class LeaderElection:
         with suppress(ApiError, ClusterError, TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
                 freed = with_value(lease, "", "spec", "holderIdentity")
-                await self._hub_client.update(self._place, freed)
+                await self._hub_client.update(self._path, freed)

@@ -221,7 +221,7 @@ def _report_left_behind(cluster_name: str, left: list[str], progress: Progress) 
     """Say what a forced leave could not clean, and where that is written down."""
     if not left:
         return
-    place = manifests.left_behind_path(cluster_name)
-    progress(f"left behind, and written down in configmap {place.key}:")
+    path = manifests.left_behind_path(cluster_name)
+    progress(f"left behind, and written down in configmap {path.key}:")
     for each in left:
         progress(f"  {each}")

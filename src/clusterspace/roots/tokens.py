@@ -86,8 +86,8 @@ async def create_token(
             async with open_client(as_newcomer) as newcomer:
                 await newcomer.connection.ask(ApiRequest("GET", "/version"))
         except BaseException as error:
-            place = _TOKENS.named(secret_name(token.partition(".")[0]))
-            await hub_client.delete(place, DeleteOptions(uid_of(stored)))
+            path = _TOKENS.named(secret_name(token.partition(".")[0]))
+            await hub_client.delete(path, DeleteOptions(uid_of(stored)))
             if not isinstance(error, Unauthorized):
                 raise
             why = (
@@ -138,12 +138,12 @@ async def list_tokens(hub: ConnectionSettings) -> list[KnownToken]:
 async def delete_token(token: str, hub: ConnectionSettings) -> str:
     """Delete a token, given whole or by its id, so that it lets nobody in; return the id."""
     token_id = token.partition(".")[0]
-    place = _TOKENS.named(secret_name(token_id))
+    path = _TOKENS.named(secret_name(token_id))
     async with open_client(hub) as hub_client:
-        secret = await hub_client.find(place)
+        secret = await hub_client.find(path)
         if secret is None or secret.get("type") != TYPE:
             raise NotFound(f"there is no token {token_id}")
-        await hub_client.delete(place, DeleteOptions(uid_of(secret)))
+        await hub_client.delete(path, DeleteOptions(uid_of(secret)))
     return token_id
 
 

@@ -71,7 +71,7 @@ class PromoteRequest:
 class Prospect:
     """An object that can be promoted: where it is, what would be written, what would change."""
 
-    place: ResourcePath
+    path: ResourcePath
     promotion: Promotion
     effect: Effect
 
@@ -88,19 +88,19 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         served = await Discovery(hub_client.connection).served()
         resource = find_named(served, request.kind)
         namespace = request.namespace if resource.namespaced else ""
-        place = ResourcePath(resource.group_version_resource, namespace, request.name)
+        path = ResourcePath(resource.group_version_resource, namespace, request.name)
         async with _open_member(request, hub_client) as member:
-            live = await member.get(place)
+            live = await member.get(path)
             if is_managed(live):
-                why = f"{place} in {request.cluster} is not to be had: {owner_text(live)}"
+                why = f"{path} in {request.cluster} is not to be had: {owner_text(live)}"
                 raise CannotPromote(why)
             promotion = plan_promotion(live, request.cluster, request.policy_name)
             planned, taken_over = plan_update(expected_manifest(promotion.template), live), live
             if planned is not None:
                 # What the object would be like, as the member itself sees it.
                 dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
-                taken_over = await member.update(place, planned.body, dry)
-    return Prospect(place, promotion, effect_of(live, taken_over))
+                taken_over = await member.update(path, planned.body, dry)
+    return Prospect(path, promotion, effect_of(live, taken_over))
 
 
 async def promote(
@@ -110,22 +110,22 @@ async def promote(
     if prospect.effect.on_pods and not request.allows_restarts:
         raise CannotPromote(f"{prospect.effect.on_pods}; --allow-restarts says that this is fine")
     async with open_client(hub) as hub_client:
-        if await hub_client.find(prospect.place) is not None:
-            raise CannotPromote(f"{prospect.place} is on the hub already; nothing was changed")
+        if await hub_client.find(prospect.path) is not None:
+            raise CannotPromote(f"{prospect.path} is on the hub already; nothing was changed")
         written = await _write_policy(hub_client, request, prospect.promotion)
         # A crash right here leaves a policy that selects nothing; promoting again finds it.
         try:
-            await hub_client.create(prospect.place.collection, prospect.promotion.template)
+            await hub_client.create(prospect.path.collection, prospect.promotion.template)
         except (ApiError, ClusterError):
             if written is not None and written.is_new:
                 options = DeleteOptions(uid_of(written.policy))
-                await hub_client.delete(prospect.promotion.policy_place, options)
+                await hub_client.delete(prospect.promotion.policy_path, options)
             raise
     template = prospect.promotion.template
     progress(f"ResourceTemplate ({_key(template)}) is created successfully")
     if written is not None:
         progress(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
-    progress(f'Resource "{prospect.place.resource}"({_key(template)}) is promoted successfully')
+    progress(f'Resource "{prospect.path.resource}"({_key(template)}) is promoted successfully')
 
 
 @asynccontextmanager
@@ -150,15 +150,15 @@ async def _write_policy(
     """Write the policy, or find it as an interrupted promotion left it."""
     if not request.creates_policy:
         return None
-    place = promotion.policy_place
+    path = promotion.policy_path
     try:
-        return _Written(await hub_client.create(place.collection, promotion.policy), is_new=True)
+        return _Written(await hub_client.create(path.collection, promotion.policy), is_new=True)
     except AlreadyExists as error:
-        present = await hub_client.get(place)
+        present = await hub_client.get(path)
         spec = promotion.policy["spec"]
         if {key: present["spec"].get(key) for key in spec} == spec:  # beside what was defaulted
             return _Written(present, is_new=False)
-        why = f"{place} is there already: --policy-name chooses another name"
+        why = f"{path} is there already: --policy-name chooses another name"
         raise CannotPromote(why) from error
     except NotFound as error:
         why = f"namespace {request.namespace} does not exist on the hub: create it there first"
@@ -192,15 +192,15 @@ async def resume(hub: Client, name: str, clock: Clock) -> Resumed:
     The time is the hub's own, of the last Work that waits: whoever resumes may have a clock that
     is wrong, and must not approve of deletions that nobody has asked for yet.
     """
-    place = manifests.cluster_path(name)
-    cluster = await hub.get(place)
+    path = manifests.cluster_path(name)
+    cluster = await hub.get(path)
     works = await hub.list_objects(manifests.works_path(name))
     moments = [metadata_of(each)["deletionTimestamp"] for each in works if is_being_deleted(each)]
     if not is_paused(cluster):
         return Resumed(was_paused=False, waiting=len(moments))
     if moments:
         approved = {**annotations_of(cluster), APPROVED_UNTIL: max(moments)}
-        cluster = await commit(hub, place, cluster, with_metadata(cluster, annotations=approved))
+        cluster = await commit(hub, path, cluster, with_metadata(cluster, annotations=approved))
     conditions = set_condition(conditions_of(cluster), resumed_condition(), clock.now()).conditions
-    await commit(hub, place, cluster, with_value(cluster, conditions, "status", "conditions"))
+    await commit(hub, path, cluster, with_value(cluster, conditions, "status", "conditions"))
     return Resumed(was_paused=True, waiting=len(moments))

@@ -57,9 +57,9 @@ async def _caught_up(lied_to_by: Collection[str]) -> _Contents:
     """Return the content of every watched collection, once the informers know it."""
     found: _Contents = {}
     for informer in _at_work(Informer):
-        is_heartbeat = informer.place.resource.resource in _HEARTBEATS
+        is_heartbeat = informer.path.resource.resource in _HEARTBEATS
         if not is_heartbeat and informer.cluster not in lied_to_by:
-            of = (informer.cluster, informer.place, informer.selection)
+            of = (informer.cluster, informer.path, informer.selection)
             found[of] = await until(lambda each=informer: _versions(each))
     return found
 
@@ -69,7 +69,7 @@ async def _versions(informer: Informer) -> object:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             listed = await informer.cluster_client.list_objects(
-                informer.place, informer.selection or ListOptions()
+                informer.path, informer.selection or ListOptions()
             )
     except (ClusterspaceError, TimeoutError):
         return "cannot be asked"

@@ -78,7 +78,7 @@ async def test_only_what_somebody_asked_for_runs() -> None:
 
     assert caches.shared(View) is view
     assert caches.informer(CONFIG_MAPS) is view.maps
-    assert list(caches.tasks()) == [f"informer {view.maps.place}", "informer View"]
+    assert list(caches.tasks()) == [f"informer {view.maps.path}", "informer View"]
 
 
 async def test_what_is_asked_for_while_they_run_would_never_sync() -> None:

@@ -118,7 +118,7 @@ def promote(
                 click.echo("---")
             click.echo(document_text(document, Output(output)), nl=False)
     elif dry_run:
-        click.echo(f"would take over {prospect.place} in {cluster}")
+        click.echo(f"would take over {prospect.path} in {cluster}")
         for field in prospect.effect.fields:
             click.echo(f"  {field} would change")
         if not prospect.effect.fields:

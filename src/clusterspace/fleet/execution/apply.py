@@ -104,7 +104,7 @@ class Applied:
 
 
 async def apply(
-    member: Client, place: ResourcePath, manifest: Object, cached: Object | None
+    member: Client, path: ResourcePath, manifest: Object, cached: Object | None
 ) -> Applied:
     """Bring one member object to its manifest, beginning with what was last seen of it."""
     # What was seen may be old, or not be there any more. The member knows, and refuses the write;
@@ -124,22 +124,22 @@ async def apply(
     live = cached
     for _ in range(_ROUNDS - 1):
         try:
-            return await _apply_once(member, place, manifest, live)
+            return await _apply_once(member, path, manifest, live)
         except (AlreadyExists, Conflict):
-            live = await member.find(place)
+            live = await member.find(path)
         except NotFound:
             if live is None:
                 raise  # not the object is missing, but the namespace it goes into
-            live = await member.find(place)
-    return await _apply_once(member, place, manifest, live)
+            live = await member.find(path)
+    return await _apply_once(member, path, manifest, live)
 
 
 async def _apply_once(
-    member: Client, place: ResourcePath, manifest: Object, live: Object | None
+    member: Client, path: ResourcePath, manifest: Object, live: Object | None
 ) -> Applied:
     decision = decide(manifest, live)
     if live is None or decision is TakeoverDecision.CREATE:
-        return Applied(Action.CREATED, await member.create(place.collection, manifest, _AS_US))
+        return Applied(Action.CREATED, await member.create(path.collection, manifest, _AS_US))
     planned, action = None, Action.UPDATED
     match decision:
         case TakeoverDecision.LEAVE:
@@ -158,7 +158,7 @@ async def _apply_once(
                 return Applied(Action.CONFLICTS, live)
     if planned is None:
         return Applied(Action.UNCHANGED, live)
-    stored = await member.update(place, planned.body, _AS_US)
+    stored = await member.update(path, planned.body, _AS_US)
     if resource_version_of(stored) == resource_version_of(live):
         # The member takes what we said for what it has: written differently, meant the same.
         return Applied(Action.UNCHANGED, stored)
@@ -200,15 +200,15 @@ class Applier:
         """Bring the member to one manifest of a Work."""
         live: Object | None = None
         try:
-            place = await self._informers.resource_path_of(manifest)
+            path = await self._informers.resource_path_of(manifest)
             resource = await self._informers.resource_of(manifest)
             why = why_not_ordered(work, manifest, is_namespaced=resource.namespaced)
             if why:
                 # Not touched either way: what such a Work placed before stays, and is reported.
                 problem = f"{subject_text(manifest)} is refused: {why}"
                 return replace(await self.observe(work, manifest), problem=problem)
-            live = await self._find_live(work, place)
-            return await self._bring_to(work, manifest, (name_of(work), ordinal), place, live)
+            live = await self._find_live(work, path)
+            return await self._bring_to(work, manifest, (name_of(work), ordinal), path, live)
         except _REFUSALS as refusal:
             if isinstance(refusal, NotServed):
                 self._informers.forget_resources()
@@ -221,31 +221,31 @@ class Applier:
     async def observe(self, work: Object, manifest: Object) -> ManifestResult:
         """Look at an object without touching it."""
         try:
-            place = await self._informers.resource_path_of(manifest)
+            path = await self._informers.resource_path_of(manifest)
         except (NotServed, Malformed):
             return ManifestResult(manifest)
-        live = await self._find_live(work, place)
+        live = await self._find_live(work, path)
         is_seen = live is not None and is_ours(manifest, live)
         return ManifestResult(manifest, live=live if is_seen else None)
 
-    async def _find_live(self, work: Object, place: ResourcePath) -> Object | None:
+    async def _find_live(self, work: Object, path: ResourcePath) -> Object | None:
         """Return the object as far as it is known; asked for only when it may well be there."""
-        cached = self._informers.find(place)
+        cached = self._informers.find(path)
         if cached is not None:
             return cached
         if find_condition(find_at(work, "status", "conditions"), APPLIED) is None:
             # Never tried before: we go on as if nothing were there. If something is, the create
             # is refused with AlreadyExists, and only then is the member asked.
             return None
-        await self._informers.wait_synced(place.resource)
-        return self._informers.find(place) or await self._member.find(place)
+        await self._informers.wait_synced(path.resource)
+        return self._informers.find(path) or await self._member.find(path)
 
     async def _bring_to(
         self,
         work: Object,
         manifest: Object,
         key: tuple[str, int],
-        place: ResourcePath,
+        path: ResourcePath,
         live: Object | None,
     ) -> ManifestResult:
         generation = int(metadata_of(work).get("generation") or 0)
@@ -279,7 +279,7 @@ class Applier:
 
         subject, cluster = subject_text(manifest), self._informers.cluster
         try:
-            applied = await apply(self._member, place, manifest, live)
+            applied = await apply(self._member, path, manifest, live)
         except NotFound:
             namespace = namespace_of(manifest)
             problem = (
@@ -298,11 +298,11 @@ class Applier:
                 update = plan_update(manifest, applied.live)
                 problem = conflict_text(manifest, applied.live, cluster, update)
             return ManifestResult(
-                manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=place
+                manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=path
             )
         # No await from the answer of the member to here: the event of our own write, if it has not
         # come yet, finds the note of its version and wakes nobody.
-        self._informers.note_written(place, applied.live)
+        self._informers.note_written(path, applied.live)
         self._settled[key] = _Settled(generation, shape_of(applied.live))
         if drift and applied.action in (Action.UPDATED, Action.CREATED):
             self._reporter.record_drift(work, manifest, drift)

@@ -191,8 +191,8 @@ class MemberExecution:
                 # of our writes, and nobody would know any more what it placed. A crash right
                 # after this leaves a finalizer on a Work that placed nothing, which costs whoever
                 # deletes it one look at the member.
-                place = resource_path_of(WORKS, work)
-                work = await ensure_finalizer(self._hub, place, work, WORK_FINALIZER)
+                path = resource_path_of(WORKS, work)
+                work = await ensure_finalizer(self._hub, path, work, WORK_FINALIZER)
                 outcome = await self._dispatch(request, work)
         except (ApiError, ClusterError):
             self._failed.add(request)

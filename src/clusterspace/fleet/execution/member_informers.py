@@ -120,10 +120,10 @@ class MemberInformers:
         self._resources.clear()
         self._discovery.forget()
 
-    def find(self, place: ResourcePath) -> Object | None:
+    def find(self, path: ResourcePath) -> Object | None:
         """Return an object as it was last seen; None says nothing about whether it is there."""
-        informer = self._informers.get(place.resource)
-        return None if informer is None else informer.cache.find(place.key)
+        informer = self._informers.get(path.resource)
+        return None if informer is None else informer.cache.find(path.key)
 
     async def wait_synced(self, resource: GroupVersionResource) -> None:
         """Wait while objects of a kind are listed for the first time, but no longer than a while.
@@ -137,12 +137,12 @@ class MemberInformers:
             async with asyncio.timeout(LIST_SECONDS):
                 await informer.wait_synced()
 
-    def note_written(self, place: ResourcePath, stored: Object) -> None:
+    def note_written(self, path: ResourcePath, stored: Object) -> None:
         """Remember what we wrote ourselves: the event that tells of it enqueues nothing."""
         # The event may also come before the answer to our write. Then the Work is enqueued once for
         # nothing: it finds the object as it should be. Whatever somebody writes after us has
         # another version, and enqueues the Work even if it comes in the same batch as ours.
-        self._written[place] = resource_version_of(stored)
+        self._written[path] = resource_version_of(stored)
 
     def wait_for(self, work_name: str, blockers: Iterable[ResourcePath]) -> bool:
         """Enqueue the Work when something happens at these places, and at no others.
@@ -157,17 +157,17 @@ class MemberInformers:
         #                                                 a watch that ran already says nothing
         #                             look once more      finds the place free
         desired, current = set(blockers), self._blockers.get(work_name, set())
-        for place in current - desired:
-            waiting = self._works_waiting[place]
+        for path in current - desired:
+            waiting = self._works_waiting[path]
             waiting.discard(work_name)
             if not waiting:
-                del self._works_waiting[place]
-                self._blocker_watches[place.resource].forget(place.key)
-        for place in desired - current:
-            self._works_waiting.setdefault(place, set()).add(work_name)
+                del self._works_waiting[path]
+                self._blocker_watches[path.resource].forget(path.key)
+        for path in desired - current:
+            self._works_waiting.setdefault(path, set()).add(work_name)
             # What is in the way may be managed by somebody else, so both kinds are followed.
-            self._follow(place.resource)
-            self._blocker_watch(place.resource).expect(place.key)
+            self._follow(path.resource)
+            self._blocker_watch(path.resource).expect(path.key)
         if desired:
             self._blockers[work_name] = desired
         else:
@@ -199,10 +199,10 @@ class MemberInformers:
             self._tasks.keep(f"{self.cluster} {name}", follow, restart=_RESTARTS)
 
     def _object_changed(self, resource: GroupVersionResource, update: Update) -> None:
-        place = ResourcePath(resource).at(update.key)
-        written = self._written.get(place)
+        path = ResourcePath(resource).at(update.key)
+        written = self._written.get(path)
         if update.is_deletion:
-            self._written.pop(place, None)
+            self._written.pop(path, None)
         if update.after is not None and version_in(update.after).resource_version == written:
             return
         # Both states count: the stamp says whose an object is, until somebody takes it off.
@@ -211,10 +211,10 @@ class MemberInformers:
             is_ours = annotations.get(stamps.WORK_NAMESPACE) == self._execution_namespace
             if is_ours and stamps.WORK_NAME in annotations:
                 self._enqueue(annotations[stamps.WORK_NAME])
-        self._enqueue_waiting(place)
+        self._enqueue_waiting(path)
 
-    def _enqueue_waiting(self, place: ResourcePath) -> None:
-        for name in tuple(self._works_waiting.get(place, ())):
+    def _enqueue_waiting(self, path: ResourcePath) -> None:
+        for name in tuple(self._works_waiting.get(path, ())):
             self._enqueue(name)
 
 

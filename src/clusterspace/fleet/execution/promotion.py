@@ -42,7 +42,7 @@ class Promotion:
     policy: Object
 
     @property
-    def policy_place(self) -> ResourcePath:
+    def policy_path(self) -> ResourcePath:
         """Where the policy is."""
         namespace = namespace_of(self.policy)
         if namespace:

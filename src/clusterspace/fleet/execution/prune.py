@@ -281,31 +281,31 @@ class _Decision(msgspec.Struct, frozen=True):
 class Doomed:
     """An object that was just looked at, is ours, and is to go."""
 
-    place: ResourcePath
+    path: ResourcePath
     uid: str
 
 
 async def find_doomed(
-    member: Client, place: ResourcePath, manifest: Object, work: Object
+    member: Client, path: ResourcePath, manifest: Object, work: Object
 ) -> Doomed | None:
     """Look at an object, live, and return it if it is ours to delete."""
     # Three who are not deleted: one that is somebody else's by its stamps, whatever the Work says;
     # one that goes already; and, once a UID was recorded for this end of the Work, any other one.
     # The recorded one is gone then, and this is somebody's new object, perhaps from a manifest that
     # he had copied with our stamps on it.
-    live = await member.find(place)
+    live = await member.find(path)
     if live is None or is_being_deleted(live) or not is_ours(manifest, live):
         return None
-    recorded = _decision(work).uids.get(str(place)) if is_being_deleted(work) else None
+    recorded = _decision(work).uids.get(str(path)) if is_being_deleted(work) else None
     if recorded is not None and recorded != uid_of(live):
         return None
-    return Doomed(place, uid_of(live))
+    return Doomed(path, uid_of(live))
 
 
 async def record(hub: Client, work: Object, doomed: list[Doomed]) -> Object:
     """Note on the Work which objects are to go; return the Work as it is stored now."""
     decision = _decision(work)
-    decided = _Decision(_moment(work), {**decision.uids, **{str(e.place): e.uid for e in doomed}})
+    decided = _Decision(_moment(work), {**decision.uids, **{str(e.path): e.uid for e in doomed}})
     if decided == decision:
         return work
     text = msgspec.json.encode(decided).decode()
@@ -433,11 +433,11 @@ class Pruner:
         # A crash in between leaves some with and some without. Whoever comes next finds the Work
         # still there, and goes over all of them again: those without stamps are not ours any more.
         for manifest in manifests:
-            place = await self._find_place(manifest)
-            live = None if place is None else await self._member.find(place)
-            if place is not None and live is not None and is_ours(manifest, live):
+            path = await self._find_path(manifest)
+            live = None if path is None else await self._member.find(path)
+            if path is not None and live is not None and is_ours(manifest, live):
                 options = WriteOptions(field_manager=FIELD_MANAGER)
-                await self._member.update(place, without_stamps(live), options)
+                await self._member.update(path, without_stamps(live), options)
 
     async def _delete(self, work: Object, manifests: Sequence[Object]) -> Object | None:
         """Delete objects of ours; return the Work as it is now, or None when that has to wait."""
@@ -453,8 +453,8 @@ class Pruner:
         #     the finalizer    nothing                     finds no Work
         doomed: list[Doomed] = []
         for manifest in manifests:
-            place = await self._find_place(manifest)
-            found = place and await find_doomed(self._member, place, manifest, work)
+            path = await self._find_path(manifest)
+            found = path and await find_doomed(self._member, path, manifest, work)
             if found:
                 doomed.append(found)
         if not doomed:
@@ -472,11 +472,11 @@ class Pruner:
             # By UID: when another object is there by now the member answers Conflict, and all
             # begins anew with a look at that one. One that is gone is what we wanted.
             with suppress(NotFound):
-                await self._member.delete(each.place, options)
+                await self._member.delete(each.path, options)
             self._budget.note_deletion(goes_since)
         return noted
 
-    async def _find_place(self, manifest: Object) -> ResourcePath | None:
+    async def _find_path(self, manifest: Object) -> ResourcePath | None:
         """Return where a manifest is; None when the member knows no such kind, or it names nothing.
 
         Then there is nothing to delete, and if the member was wrong about that, it keeps it.

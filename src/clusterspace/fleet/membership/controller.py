@@ -60,9 +60,9 @@ class ClusterController(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Give a Cluster what it needs, or let it go."""
-        place = manifests.cluster_path(request.name)
+        path = manifests.cluster_path(request.name)
         # Read live: taints are written by the Ready condition that others write just now.
-        cluster = await self._hub.find(place)
+        cluster = await self._hub.find(path)
         if cluster is None:
             return Done()
         if is_being_deleted(cluster):
@@ -75,22 +75,22 @@ class ClusterController(Reconciler):
             return Done()
 
         # Before the first thing is made for it: from now on it cannot go without a leave.
-        cluster = await ensure_finalizer(self._hub, place, cluster, FINALIZER)
+        cluster = await ensure_finalizer(self._hub, path, cluster, FINALIZER)
         await self._ensure_execution_namespace(cluster)
         taints = health_taints(cluster, self._clock.now())
         if taints != list(taints_of(cluster)):
-            await commit(self._hub, place, cluster, with_taints(cluster, taints))
+            await commit(self._hub, path, cluster, with_taints(cluster, taints))
             described = ", ".join(f"{each['key']}:{each['effect']}" for each in taints) or "none"
             self._events.record(cluster, "TaintClusterSucceed", f"taints are now: {described}")
         return Done()
 
     async def _ensure_execution_namespace(self, cluster: Object) -> None:
         name = execution_namespace(name_of(cluster))
-        place = manifests.namespace_path(name)
-        if await self._hub.find(place) is not None:
+        path = manifests.namespace_path(name)
+        if await self._hub.find(path) is not None:
             return
         try:
-            await self._hub.create(place.collection, manifests.namespace(name))
+            await self._hub.create(path.collection, manifests.namespace(name))
         except AlreadyExists:
             return
         message = f"created execution namespace {name}"

@@ -132,12 +132,12 @@ class Impersonation(Reconciler):
         """Grant what is missing; False when it is granted already, and does not help."""
         name, member = name_of(cluster), await self._members.reach(cluster)
         beside = manifests.impersonation_role_name(name)
-        places = manifests.role_path(beside), manifests.role_binding_path(beside)
+        paths = manifests.role_path(beside), manifests.role_binding_path(beside)
         role = await member.find(manifests.role_path(manifests.role_name(name)))
-        before = [await member.find(each) for each in places]
+        before = [await member.find(each) for each in paths]
         access = MemberAccess(name, member, Journal(name), self._clock)
         await access.grant_impersonation(hub_id, role)
-        return before != [await member.find(each) for each in places]
+        return before != [await member.find(each) for each in paths]
 
     async def _say(self, cluster: Object, condition: Condition) -> None:
         """Write the condition; one that is well and always was is not written."""
@@ -147,9 +147,9 @@ class Impersonation(Reconciler):
         changed = set_condition(conditions, condition, self._clock.now())
         if not changed.is_changed:
             return
-        place = manifests.cluster_path(name_of(cluster))
+        path = manifests.cluster_path(name_of(cluster))
         after = with_value(cluster, changed.conditions, "status", "conditions")
-        await commit(self._hub, place, cluster, after)
+        await commit(self._hub, path, cluster, after)
         if condition.status == TRUE:
             self._events.record(cluster, _SYNCED, condition.message)
         else:

@@ -64,7 +64,7 @@ class RenewalSettings:
 def lease_object(cluster: Object, now: float) -> Object:
     """Return the lease of a cluster; it goes away with its Cluster."""
     name = name_of(cluster)
-    place = manifests.lease_path(name)
+    path = manifests.lease_path(name)
     # The reference of the Secrets, without what only a controller's children have.
     secrets_owner = manifests.owner_of_secrets(cluster)
     owner = {key: secrets_owner[key] for key in ("apiVersion", "kind", "name", "uid")}
@@ -72,8 +72,8 @@ def lease_object(cluster: Object, now: float) -> Object:
         "apiVersion": manifests.LEASES.api_version,
         "kind": "Lease",
         "metadata": {
-            "name": place.name,
-            "namespace": place.namespace,
+            "name": path.name,
+            "namespace": path.namespace,
             "ownerReferences": [owner],
         },
         "spec": {
@@ -92,7 +92,7 @@ class LeaseRenewal:
     ) -> None:
         self._hub = hub
         self._name = cluster_name
-        self._place = manifests.lease_path(cluster_name)
+        self._path = manifests.lease_path(cluster_name)
         self._clock = clock
         self._settings = settings
         self._lease: Object | None = None
@@ -124,15 +124,15 @@ class LeaseRenewal:
         # A lease that somebody deleted makes the patch of ours NotFound, and is made anew after a
         # fresh look. It goes with its Cluster by its owner, so none is left behind by an agent
         # that dies right here.
-        lease = self._lease or await self._hub.find(self._place)
+        lease = self._lease or await self._hub.find(self._path)
         if lease is None:
             cluster = await self._hub.get(manifests.cluster_path(self._name))
             if not is_being_deleted(cluster):
                 desired = lease_object(cluster, self._clock.now())
-                self._lease = await self._hub.create(self._place.collection, desired)
+                self._lease = await self._hub.create(self._path.collection, desired)
             return
         renewed = with_value(lease, format_micro_time(self._clock.now()), "spec", "renewTime")
-        self._lease = await commit(self._hub, self._place, lease, renewed)
+        self._lease = await commit(self._hub, self._path, lease, renewed)
 
 
 _FEW: Final = 2
@@ -297,11 +297,11 @@ class LeaseMonitor(Reconciler):
         condition = silent_condition(was_heard=bool(ready_status(cluster)))
         conditions = set_condition(conditions_of(cluster), condition, self._clock.now())
         marked = with_value(cluster, conditions.conditions, "status", "conditions")
-        place = manifests.cluster_path(name_of(cluster))
+        path = manifests.cluster_path(name_of(cluster))
         try:
             # At the version in our cache: an agent that has just written its status is heard, and
             # its write makes ours a conflict.
-            after = await commit(self._hub, place, cluster, marked)
+            after = await commit(self._hub, path, cluster, marked)
         except (ApiError, ClusterError) as error:
             # Somebody was faster, or the hub is not there: the next look will see.
             _log.warning("not marked", cluster=name_of(cluster), reason=str(error))

@@ -85,20 +85,20 @@ class Leave:
         self._hub = hub
         self._name = cluster_name
         self._clean = clean
-        self._place = manifests.cluster_path(cluster_name)
+        self._path = manifests.cluster_path(cluster_name)
 
     async def begin(self) -> None:
         """Delete the Cluster, held by its finalizer: from now on nothing new is placed there."""
-        cluster = await self._hub.get(self._place)
+        cluster = await self._hub.get(self._path)
         if not is_being_deleted(cluster):
             # Without a finalizer the Cluster would be gone at once, and the order with it.
-            kept = await ensure_finalizer(self._hub, self._place, cluster, FINALIZER)
-            await _delete(self._hub, self._place, kept)
+            kept = await ensure_finalizer(self._hub, self._path, cluster, FINALIZER)
+            await _delete(self._hub, self._path, kept)
 
     async def finish(self, clock: Clock, wait_seconds: float) -> None:
         """Step until the cluster is gone; CannotLeave when that takes too long."""
         until = clock.monotonic() + wait_seconds
-        while await self._hub.find(self._place) is not None:
+        while await self._hub.find(self._path) is not None:
             try:
                 await self.step()
             except (CannotLeave, Conflict, NotFound) as obstacle:
@@ -121,13 +121,13 @@ class Leave:
         #
         # The controllers and a person with `unjoin` may be at it at once. Every deletion names a
         # UID and every write a version, so that one of the two is refused and tries again.
-        place = manifests.works_path(self._name)
-        for work in await self._hub.list_objects(place):
+        path = manifests.works_path(self._name)
+        for work in await self._hub.list_objects(path):
             if not is_being_deleted(work):
-                await _delete(self._hub, place.named(name_of(work)), work)
+                await _delete(self._hub, path.named(name_of(work)), work)
         # Listed anew: Works without a finalizer are gone already, and the scheduler may have placed
         # another one before it heard that the cluster leaves.
-        remaining = await self._hub.list_objects(place)
+        remaining = await self._hub.list_objects(path)
         if remaining:
             why = f"{_named(remaining)} not withdrawn from the member yet"
             raise CannotLeave(self._name, why)
@@ -142,9 +142,9 @@ class Leave:
     async def force(self) -> list[str]:
         """Let the cluster go whatever stands in the way; return what could not be cleaned."""
         # Asked first: once its Works are gone, the controllers may let the Cluster go any moment.
-        cluster = await self._hub.find(self._place)
+        cluster = await self._hub.find(self._path)
         is_pulled = cluster is not None and is_pull(cluster)
-        on_member = agent_places() if is_pulled else (*own_places(self._name), *shared_places())
+        on_member = agent_paths() if is_pulled else (*own_paths(self._name), *shared_paths())
         left = await self._abandon_works()
         try:
             async with asyncio.timeout(FORCED_SECONDS):
@@ -166,7 +166,7 @@ class Leave:
         Killed after the deletion and before `_DONE` is written, whoever comes next is refused by
         the member, and knows by `_BEGUN` why. Refused without it, we never were let in.
         """
-        cluster = await self._hub.get(self._place)
+        cluster = await self._hub.get(self._path)
         progress = annotations_of(cluster).get(CLEANED)
         if progress == _DONE or is_pull(cluster):
             # The agent of a Pull cluster was set up from inside, and is taken down from there.
@@ -184,44 +184,44 @@ class Leave:
         await self._mark(_BEGUN)
 
     async def _mark(self, progress: str) -> None:
-        cluster = await self._hub.get(self._place)
+        cluster = await self._hub.get(self._path)
         marks = {**annotations_of(cluster), CLEANED: progress}
-        await commit(self._hub, self._place, cluster, with_metadata(cluster, annotations=marks))
+        await commit(self._hub, self._path, cluster, with_metadata(cluster, annotations=marks))
 
     async def _hub_id(self) -> str:
         return uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
 
     async def _forget_on_hub(self) -> None:
         secrets = (self._name, manifests.impersonator_secret_name(self._name))
-        places = (*map(manifests.secret_path, secrets), manifests.lease_path(self._name))
-        for place in places:
-            present = await self._hub.find(place)
+        paths = (*map(manifests.secret_path, secrets), manifests.lease_path(self._name))
+        for path in paths:
+            present = await self._hub.find(path)
             if present is not None:
-                await _delete(self._hub, place, present)
+                await _delete(self._hub, path, present)
 
     async def _remove_execution_namespace(self) -> bool:
-        place = manifests.namespace_path(execution_namespace(self._name))
-        present = await self._hub.find(place)
+        path = manifests.namespace_path(execution_namespace(self._name))
+        present = await self._hub.find(path)
         if present is None:
             return True
         if not is_being_deleted(present):
-            await _delete(self._hub, place, present)
-        return await self._hub.find(place) is None
+            await _delete(self._hub, path, present)
+        return await self._hub.find(path) is None
 
     async def _release(self) -> None:
-        cluster = await self._hub.find(self._place)
+        cluster = await self._hub.find(self._path)
         if cluster is not None and is_being_deleted(cluster):
-            await release(self._hub, self._place, cluster, FINALIZER)
+            await release(self._hub, self._path, cluster, FINALIZER)
 
     async def _abandon_works(self) -> list[str]:
         """Let go of Works that nobody withdraws; what they placed stays where it is."""
         # Should execution be alive after all, it may be withdrawing one of them right now. Either
         # its record of what it deletes, or our taking off of the finalizer, comes second and is a
         # conflict; ours is raised, and a person who forces a leave forces it again.
-        place = manifests.works_path(self._name)
-        works = await self._hub.list_objects(place)
+        path = manifests.works_path(self._name)
+        works = await self._hub.list_objects(path)
         for work in works:
-            target = place.named(name_of(work))
+            target = path.named(name_of(work))
             freed = without_finalizer(work, WORK_FINALIZER)
             try:
                 stored = await commit(self._hub, target, work, freed)
@@ -231,18 +231,18 @@ class Leave:
         return [f"placed: {each}" for each in placed_objects(works)]
 
     async def _write_down(self, left: list[str]) -> None:
-        place = manifests.left_behind_path(self._name)
+        path = manifests.left_behind_path(self._name)
         body: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": place.name, "namespace": place.namespace},
+            "metadata": {"name": path.name, "namespace": path.namespace},
             "data": {"left-behind": "\n".join(left) + "\n"},
         }
         try:
-            await self._hub.create(place.collection, body)
+            await self._hub.create(path.collection, body)
         except AlreadyExists:
-            present = await self._hub.get(place)
-            await commit(self._hub, place, present, {**present, "data": body["data"]})
+            present = await self._hub.get(path)
+            await commit(self._hub, path, present, {**present, "data": body["data"]})
 
 
 def placed_objects(works: Iterable[Object]) -> list[str]:
@@ -263,21 +263,21 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
 
     The Cluster says so first: Works may be written anew while it leaves.
     """
-    cluster_place = manifests.cluster_path(cluster_name)
-    cluster = await hub.get(cluster_place)
+    cluster_path = manifests.cluster_path(cluster_name)
+    cluster = await hub.get(cluster_path)
     marks = {**annotations_of(cluster), KEEP_ON_LEAVE: "true"}
-    await commit(hub, cluster_place, cluster, with_metadata(cluster, annotations=marks))
-    place = manifests.works_path(cluster_name)
-    works = await hub.list_objects(place)
+    await commit(hub, cluster_path, cluster, with_metadata(cluster, annotations=marks))
+    path = manifests.works_path(cluster_name)
+    works = await hub.list_objects(path)
     for work in works:
         kept = with_value(work, True, "spec", "preserveResourcesOnDeletion")
-        await commit(hub, place.named(name_of(work)), work, kept)
+        await commit(hub, path.named(name_of(work)), work, kept)
     return len(works)
 
 
-async def _delete(owner: Client, place: ResourcePath, present: Object) -> None:
+async def _delete(owner: Client, path: ResourcePath, present: Object) -> None:
     try:
-        await owner.delete(place, DeleteOptions(uid_of(present)))
+        await owner.delete(path, DeleteOptions(uid_of(present)))
     except (NotFound, Conflict):
         return  # gone, or replaced by another: not ours to remove
 
@@ -298,23 +298,23 @@ class Cleaned:
     foreign: tuple[str, ...] = ()
 
 
-def own_places(cluster_name: str) -> tuple[ResourcePath, ...]:
+def own_paths(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return the objects on the member that one membership alone uses."""
     role = manifests.role_name(cluster_name)
     return (
-        *_impersonation_places(cluster_name),
+        *_impersonation_paths(cluster_name),
         manifests.role_binding_path(role),
         manifests.account_path(manifests.account_name(cluster_name)),
         manifests.role_path(role),
     )
 
 
-def _impersonation_places(cluster_name: str) -> tuple[ResourcePath, ...]:
+def _impersonation_paths(cluster_name: str) -> tuple[ResourcePath, ...]:
     beside = manifests.impersonation_role_name(cluster_name)
     return manifests.role_binding_path(beside), manifests.role_path(beside)
 
 
-def shared_places() -> tuple[ResourcePath, ...]:
+def shared_paths() -> tuple[ResourcePath, ...]:
     """Return the objects on the member that all its memberships share."""
     return (
         manifests.role_binding_path(manifests.IMPERSONATOR),
@@ -335,10 +335,10 @@ def plan_removals(
     """
     if not as_administrator:
         return (
-            *_impersonation_places(cluster_name),
+            *_impersonation_paths(cluster_name),
             manifests.role_path(manifests.role_name(cluster_name)),
         )
-    return (*own_places(cluster_name), *(() if is_shared else shared_places()))
+    return (*own_paths(cluster_name), *(() if is_shared else shared_paths()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,24 +352,24 @@ class Cleaner:
     async def clean(self, cluster_name: str, hub_id: str, before_removal: BeforeRemoval) -> Cleaned:
         """Remove what our hub made on a member; what others made stays."""
         others = await others_in(self.member, cluster_name)
-        places = plan_removals(
+        paths = plan_removals(
             cluster_name, is_shared=bool(others), as_administrator=self.is_administrator
         )
         removed: list[str] = []
         foreign: list[str] = []
         ours: list[tuple[ResourcePath, Object]] = []
-        for place in places:
-            present = await self.member.find(place)
+        for path in paths:
+            present = await self.member.find(path)
             if present is None or is_being_deleted(present):
                 continue
             if is_of_hub(present, hub_id):
-                ours.append((place, present))
+                ours.append((path, present))
             else:
-                foreign.append(str(place))
+                foreign.append(str(path))
         await before_removal()
-        for place, present in ours:
-            await _delete(self.member, place, present)
-            removed.append(f"{place} (uid {uid_of(present)})")
+        for path, present in ours:
+            await _delete(self.member, path, present)
+            removed.append(f"{path} (uid {uid_of(present)})")
         return Cleaned(tuple(removed), tuple(foreign))
 
 
@@ -400,7 +400,7 @@ class AgentRemoved:
     kept: tuple[str, ...] = ()
 
 
-def agent_places() -> tuple[ResourcePath, ...]:
+def agent_paths() -> tuple[ResourcePath, ...]:
     """Return the objects that a registration makes on a member."""
     return (*_AGENT_OBJECTS, manifests.AGENT_NAMESPACE_PLACE)
 
@@ -421,19 +421,19 @@ async def remove_agent(member: Client, marks: set[str]) -> AgentRemoved:
     """Remove the agent of the hub with one of these marks, and its namespace if nobody uses it."""
     removed: list[str] = []
     kept: list[str] = []
-    for place in agent_places():
-        if place == manifests.AGENT_NAMESPACE_PLACE and await _is_in_use(member):
+    for path in agent_paths():
+        if path == manifests.AGENT_NAMESPACE_PLACE and await _is_in_use(member):
             continue
-        present = await member.find(place)
+        present = await member.find(path)
         if present is None or is_being_deleted(present):
             continue
-        described = f"{place} (uid {uid_of(present)})"
+        described = f"{path} (uid {uid_of(present)})"
         if not any(is_of_hub(present, mark) for mark in marks):
             kept.append(described)
             continue
         # One that is gone, or replaced by somebody else's, was not removed by us.
         with suppress(NotFound, Conflict):
-            await member.delete(place, DeleteOptions(uid_of(present)))
+            await member.delete(path, DeleteOptions(uid_of(present)))
             removed.append(described)
     return AgentRemoved(tuple(removed), tuple(kept))
 

@@ -186,14 +186,14 @@ def namespace(name: str) -> Object:
 
 def member_namespace(hub_id: str, role: Object) -> Object:
     """Return our namespace on a member, for a role of the hub that is stored already."""
-    place = namespace_path(CLUSTER_NAMESPACE)
-    return with_owner(marked_object("v1", "Namespace", place, hub_id), role)
+    path = namespace_path(CLUSTER_NAMESPACE)
+    return with_owner(marked_object("v1", "Namespace", path, hub_id), role)
 
 
 def service_account(name: str, hub_id: str, role: Object) -> Object:
     """Return an account on the member, for a role that is stored already."""
-    place = account_path(name)
-    return with_owner(marked_object("v1", "ServiceAccount", place, hub_id), role)
+    path = account_path(name)
+    return with_owner(marked_object("v1", "ServiceAccount", path, hub_id), role)
 
 
 def token_secret(account: str) -> Object:
@@ -212,22 +212,22 @@ def token_secret(account: str) -> Object:
 
 def full_role(cluster_name: str, hub_id: str) -> Object:
     """Return the role of the account the hub works with."""
-    place = role_path(role_name(cluster_name))
-    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
+    path = role_path(role_name(cluster_name))
+    body = marked_object(_RBAC_VERSION, "ClusterRole", path, hub_id)
     return {**body, "rules": list(_EVERYTHING)}
 
 
 def impersonator_role(hub_id: str, role: Object) -> Object:
     """Return the role of the account through which users' own rights are used."""
-    place = role_path(IMPERSONATOR)
-    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
+    path = role_path(IMPERSONATOR)
+    body = marked_object(_RBAC_VERSION, "ClusterRole", path, hub_id)
     return {**with_owner(body, role), "rules": list(_IMPERSONATION)}
 
 
 def impersonation_role(cluster_name: str, hub_id: str, role: Object | None) -> Object:
     """Return the role beside the impersonator's own, where others write that and grant less."""
-    place = role_path(impersonation_role_name(cluster_name))
-    body = marked_object(_RBAC_VERSION, "ClusterRole", place, hub_id)
+    path = role_path(impersonation_role_name(cluster_name))
+    body = marked_object(_RBAC_VERSION, "ClusterRole", path, hub_id)
     owned = body if role is None else with_owner(body, role)
     return {**owned, "rules": list(_IMPERSONATION)}
 
@@ -249,8 +249,8 @@ def lets_impersonate(role: Object, binding: Object) -> bool:
 
 def role_binding(role: Object, account: str, hub_id: str) -> Object:
     """Return the binding of an account to a role that is stored already."""
-    place = role_binding_path(name_of(role))
-    body = marked_object(_RBAC_VERSION, "ClusterRoleBinding", place, hub_id)
+    path = role_binding_path(name_of(role))
+    body = marked_object(_RBAC_VERSION, "ClusterRoleBinding", path, hub_id)
     return {
         **with_owner(body, role),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name_of(role)},
@@ -330,15 +330,15 @@ def with_owner(kube_object: Object, role: Object) -> Object:
 def marked_object(
     api_version: str,
     kind: str,
-    place: ResourcePath,
+    path: ResourcePath,
     hub_mark: str,
     annotations: dict[str, str] | None = None,
 ) -> Object:
     """Return an object with its name, our labels, and the mark of its hub; nothing else yet."""
     mark = {HUB_MARK: hub_mark} if hub_mark else {}
     metadata: Object = {
-        "name": place.name,
-        "namespace": place.namespace,
+        "name": path.name,
+        "namespace": path.namespace,
         "labels": dict(SYSTEM_LABELS),
         "annotations": {**mark, **(annotations or {})},
     }

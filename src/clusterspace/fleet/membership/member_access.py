@@ -224,12 +224,12 @@ class Made:
 
     side: str
     owner: Client
-    place: ResourcePath
+    path: ResourcePath
     uid: str
     is_shared: bool = False
 
     def __str__(self) -> str:
-        return f"{self.place} on {self.side}"
+        return f"{self.path} on {self.side}"
 
 
 class Journal:
@@ -248,20 +248,20 @@ class Journal:
         self,
         side: str,
         owner: Client,
-        place: ResourcePath,
+        path: ResourcePath,
         desired: Object,
         *,
         is_shared: bool = False,
     ) -> Object:
         """Return the object that is there, or make it; one that is going away is refused."""
-        present = await owner.find(place)
+        present = await owner.find(path)
         if present is None:
             try:
-                return await self.create(side, owner, place, desired, is_shared=is_shared)
+                return await self.create(side, owner, path, desired, is_shared=is_shared)
             except AlreadyExists:
-                present = await owner.get(place)
+                present = await owner.get(path)
         if is_being_deleted(present):
-            why = f"{place} on {side} is being deleted: join again when it is gone"
+            why = f"{path} on {side} is being deleted: join again when it is gone"
             raise CannotJoin(self._cluster_name, why)
         return present
 
@@ -269,7 +269,7 @@ class Journal:
         self,
         side: str,
         owner: Client,
-        place: ResourcePath,
+        path: ResourcePath,
         desired: Object,
         *,
         is_shared: bool = False,
@@ -277,8 +277,8 @@ class Journal:
         """Make the object, and remember it."""
         # A crash, or an answer that is lost, between the two leaves an object that is in no
         # journal. The next join under the same name finds it, and knows it by the hub's mark.
-        stored = await owner.create(place.collection, desired)
-        self._made.append(Made(side, owner, place, uid_of(stored), is_shared))
+        stored = await owner.create(path.collection, desired)
+        self._made.append(Made(side, owner, path, uid_of(stored), is_shared))
         return stored
 
     async def take_back(self) -> list[str]:
@@ -303,13 +303,13 @@ class Journal:
         if made.is_shared and await others_in(made.owner, self._cluster_name):
             return
         try:
-            if made.place.resource == CLUSTERS:
+            if made.path.resource == CLUSTERS:
                 # A Cluster that never really joined is held by nothing but its finalizer.
-                present = await made.owner.get(made.place)
+                present = await made.owner.get(made.path)
                 if uid_of(present) == made.uid:
                     freed = without_finalizer(present, FINALIZER)
-                    await commit(made.owner, made.place, present, freed)
-            await made.owner.delete(made.place, DeleteOptions(made.uid))
+                    await commit(made.owner, made.path, present, freed)
+            await made.owner.delete(made.path, DeleteOptions(made.uid))
         except (NotFound, Conflict):
             return  # gone already, or another object has its name now
 
@@ -361,12 +361,12 @@ async def obtain_token(
     Karmada makes a Secret and waits for it. Members whose controllers do not fill such Secrets any
     more, or run none, are asked for a token that lasts instead.
     """
-    place = manifests.secret_path(account)
-    await journal.ensure(MEMBER, member, place, manifests.token_secret(account))
+    path = manifests.secret_path(account)
+    await journal.ensure(MEMBER, member, path, manifests.token_secret(account))
     with suppress(TimeoutError):
         async with asyncio.timeout(FILL_SECONDS):
             while True:
-                secret = await member.get(place)
+                secret = await member.get(path)
                 token = secret_value(secret, "token")
                 if token:
                     return AccountToken(token, secret_value(secret, "ca.crt"))
@@ -450,44 +450,44 @@ class MemberAccess:
 
     async def install_property_api(self) -> None:
         """Let the member hold ClusterProperties."""
-        place, desired = definition_path(), property_definition()
-        await self._journal.ensure(MEMBER, self._member, place, desired)
+        path, desired = definition_path(), property_definition()
+        await self._journal.ensure(MEMBER, self._member, path, desired)
         await wait_served(self._member, self._name, self._clock)
 
     async def declare_identity(self, found: ClusterIdentity) -> None:
         """Let the member say who it is from now on."""
         if found.api is PropertyApi.MISSING:
             await self.install_property_api()
-        place = ResourcePath(PROPERTIES, name=ID_PROPERTY)
+        path = ResourcePath(PROPERTIES, name=ID_PROPERTY)
         desired = property_object(found.kube_system_uid)
-        await self._journal.ensure(MEMBER, self._member, place, desired)
+        await self._journal.ensure(MEMBER, self._member, path, desired)
 
     async def prepare(self, hub_id: str) -> None:
         """Make the role the hub works with, and all that it owns."""
-        place = manifests.role_path(manifests.role_name(self._name))
-        role = await self._ensure_own(place, manifests.full_role(self._name, hub_id), hub_id)
-        place = manifests.namespace_path(CLUSTER_NAMESPACE)
-        await self._ensure_shared(place, manifests.member_namespace(hub_id, role), role)
+        path = manifests.role_path(manifests.role_name(self._name))
+        role = await self._ensure_own(path, manifests.full_role(self._name, hub_id), hub_id)
+        path = manifests.namespace_path(CLUSTER_NAMESPACE)
+        await self._ensure_shared(path, manifests.member_namespace(hub_id, role), role)
         # The impersonator is shared by all hubs of a member, with an owner for each.
         name = manifests.IMPERSONATOR
-        place = manifests.role_path(name)
+        path = manifests.role_path(name)
         desired = manifests.impersonator_role(hub_id, role)
-        shared_role = await self._ensure_shared(place, desired, role)
+        shared_role = await self._ensure_shared(path, desired, role)
         # A role that others made goes when they like, and must not take our account along.
         owner = shared_role if manifests.HUB_MARK in annotations_of(shared_role) else role
-        place = manifests.account_path(name)
+        path = manifests.account_path(name)
         desired = manifests.service_account(name, hub_id, owner)
-        await self._ensure_shared(place, desired, owner)
-        place = manifests.role_binding_path(name)
+        await self._ensure_shared(path, desired, owner)
+        path = manifests.role_binding_path(name)
         desired = manifests.role_binding(shared_role, name, hub_id)
-        binding = await self._ensure_shared(place, desired, shared_role)
+        binding = await self._ensure_shared(path, desired, shared_role)
         if not manifests.lets_impersonate(shared_role, binding):
             await self.grant_impersonation(hub_id, role)
         account = manifests.account_name(self._name)
-        place = manifests.account_path(account)
-        await self._ensure_own(place, manifests.service_account(account, hub_id, role), hub_id)
-        place = manifests.role_binding_path(manifests.role_name(self._name))
-        await self._ensure_own(place, manifests.role_binding(role, account, hub_id), hub_id)
+        path = manifests.account_path(account)
+        await self._ensure_own(path, manifests.service_account(account, hub_id, role), hub_id)
+        path = manifests.role_binding_path(manifests.role_name(self._name))
+        await self._ensure_own(path, manifests.role_binding(role, account, hub_id), hub_id)
 
     async def grant_impersonation(self, hub_id: str, role: Object | None) -> None:
         """Let the impersonator act for whomever the hub says, beside what its own role grants.
@@ -497,12 +497,12 @@ class MemberAccess:
         added to Karmada's would be gone after its next write, and back after ours, for ever.
         `role` is the hub's own, which it goes with; there is none where others joined the member.
         """
-        place = manifests.role_path(manifests.impersonation_role_name(self._name))
+        path = manifests.role_path(manifests.impersonation_role_name(self._name))
         desired = manifests.impersonation_role(self._name, hub_id, role)
-        beside = await self._ensure_own(place, desired, hub_id)
-        place = manifests.role_binding_path(manifests.impersonation_role_name(self._name))
+        beside = await self._ensure_own(path, desired, hub_id)
+        path = manifests.role_binding_path(manifests.impersonation_role_name(self._name))
         desired = manifests.role_binding(beside, manifests.IMPERSONATOR, hub_id)
-        await self._ensure_own(place, desired, hub_id)
+        await self._ensure_own(path, desired, hub_id)
 
     async def obtain_tokens(self) -> Tokens:
         """Obtain a token of each account, both at once."""
@@ -562,25 +562,25 @@ class MemberAccess:
                     )
                 raise CannotJoin(self._name, why) from error
 
-    async def _ensure_shared(self, place: ResourcePath, desired: Object, owner: Object) -> Object:
+    async def _ensure_shared(self, path: ResourcePath, desired: Object, owner: Object) -> Object:
         """Make what all memberships use, or share what another hub made; a user's stays his."""
-        present = await self._journal.ensure(MEMBER, self._member, place, desired, is_shared=True)
+        present = await self._journal.ensure(MEMBER, self._member, path, desired, is_shared=True)
         if manifests.HUB_MARK not in annotations_of(present):
             return present
         shared = manifests.with_owner(present, owner)
-        return await commit(self._member, place, present, shared)
+        return await commit(self._member, path, present, shared)
 
-    async def _ensure_own(self, place: ResourcePath, desired: Object, hub_id: str) -> Object:
+    async def _ensure_own(self, path: ResourcePath, desired: Object, hub_id: str) -> Object:
         """Make what this membership alone uses; repair its rights, refuse another hub's."""
-        present = await self._journal.ensure(MEMBER, self._member, place, desired)
+        present = await self._journal.ensure(MEMBER, self._member, path, desired)
         other = foreign_hub(present, hub_id)
         if other:
-            why = f"the hub with the ID {other} uses {place} there: join under another name"
+            why = f"the hub with the ID {other} uses {path} there: join under another name"
             raise CannotJoin(self._name, why)
         rights = {key: desired[key] for key in ("rules", "subjects") if key in desired}
         owners = metadata_of(desired).get("ownerReferences")
         repaired = with_metadata({**present, **rights}, ownerReferences=owners)
-        return await commit(self._member, place, present, repaired)
+        return await commit(self._member, path, present, repaired)
 
     async def _plainly(self, asked: Awaitable[_Value]) -> _Value:
         """Await an answer of the member, and say in plain words when it refuses us as such."""

@@ -164,24 +164,24 @@ class PushJoin:
 
     async def _write(self, desired: Object, secrets: list[Object], known: Object | None) -> Joined:
         for name in (CLUSTER_NAMESPACE, execution_namespace(self._name)):
-            place = manifests.namespace_path(name)
-            await self._journal.ensure(HUB, self._hub, place, manifests.namespace(name))
+            path = manifests.namespace_path(name)
+            await self._journal.ensure(HUB, self._hub, path, manifests.namespace(name))
         written: list[Object] = []
         for secret in secrets:
-            place = manifests.secret_path(name_of(secret))
-            present = await self._journal.ensure(HUB, self._hub, place, secret)
+            path = manifests.secret_path(name_of(secret))
+            present = await self._journal.ensure(HUB, self._hub, path, secret)
             after = {**present, "data": secret["data"]}
-            written.append(await commit(self._hub, place, present, after))
-        place = manifests.cluster_path(self._name)
+            written.append(await commit(self._hub, path, present, after))
+        path = manifests.cluster_path(self._name)
         if known is None:
             # With its finalizer from the start: the controllers add it to Clusters without one,
             # and a Cluster deleted in between would go and leave all of this behind.
             created = with_metadata(desired, finalizers=[FINALIZER])
-            stored = await self._journal.create(HUB, self._hub, place, created)
+            stored = await self._journal.create(HUB, self._hub, path, created)
         else:
             kept = {key: value for key, value in known["spec"].items() if key not in _ADDRESS}
             spec = {**kept, **desired["spec"]}
-            stored = await commit(self._hub, place, known, {**known, "spec": spec})
+            stored = await commit(self._hub, path, known, {**known, "spec": spec})
         # Last, because only now there is a UID. Until then nobody uses the tokens, and what a
         # crash in between leaves is a Cluster that says so: joining again goes on from there.
         for each in written:

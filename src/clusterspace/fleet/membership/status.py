@@ -351,8 +351,8 @@ class StatusWriter:
         history = seen.see(report.health.is_ready, self._clock.monotonic(), self._thresholds)
         self._histories[name] = history
         status = next_status(cluster, report, history, self._clock.now())
-        place = manifests.cluster_path(name)
-        after = await commit(self._hub, place, cluster, {**cluster, "status": status})
+        path = manifests.cluster_path(name)
+        after = await commit(self._hub, path, cluster, {**cluster, "status": status})
         record_transition(self._events, cluster, after)
         return after
 

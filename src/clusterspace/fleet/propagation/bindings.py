@@ -137,7 +137,7 @@ def _unmarked_annotations(kube_object: Object) -> Mapping[str, str]:
     return {key: value for key, value in annotations.items() if key not in _ANNOTATIONS}
 
 
-def binding_place(template: Object) -> ResourcePath:
+def binding_path(template: Object) -> ResourcePath:
     """Return where the binding of a template is."""
     namespace = namespace_of(template)
     return ResourcePath(resource_for(namespace), namespace, name_for(template))
@@ -160,8 +160,8 @@ def new_binding(template: Object, binding_id: str) -> Object:
     """Return a binding of a template that follows no policy yet."""
     is_namespaced = bool(namespace_of(template))
     label = stamps.BINDING_ID if is_namespaced else stamps.CLUSTER_BINDING_ID
-    place = binding_place(template)
-    metadata = {"name": place.name, "namespace": place.namespace, "labels": {label: binding_id}}
+    path = binding_path(template)
+    metadata = {"name": path.name, "namespace": path.namespace, "labels": {label: binding_id}}
     binding = {
         "apiVersion": BINDING_API_VERSION,
         "kind": RESOURCE_BINDING if is_namespaced else CLUSTER_RESOURCE_BINDING,
@@ -254,9 +254,9 @@ class Policy:
         return self.claim.key
 
     @property
-    def place(self) -> ResourcePath:
+    def path(self) -> ResourcePath:
         """Where the policy is."""
-        return policy_place(self.claim)
+        return policy_path(self.claim)
 
     @property
     def is_lazy(self) -> bool:
@@ -304,7 +304,7 @@ def read_policy(policy: Object) -> Policy:
     )
 
 
-def policy_place(claim: Claim) -> ResourcePath:
+def policy_path(claim: Claim) -> ResourcePath:
     """Return where the policy of a claim is."""
     resource = PROPAGATION_POLICIES if claim.namespace else CLUSTER_PROPAGATION_POLICIES
     return ResourcePath(resource, claim.namespace, claim.name)

@@ -42,7 +42,7 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.propagation.bindings import binding_place, is_own, new_binding, permanent_id
+from clusterspace.fleet.propagation.bindings import binding_path, is_own, new_binding, permanent_id
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
     users_part,
@@ -114,8 +114,8 @@ class DependencyDistributor(Reconciler):
             return RequeueAfter(BEHIND_SECONDS)
         # The finalizer and the list come before anything is attached: a parent that goes right
         # after this is held until what it required is detached.
-        place = resource_path_of(RESOURCE_BINDINGS, parent)
-        parent = await commit(self._hub, place, parent, parent_with(parent, needed))
+        path = resource_path_of(RESOURCE_BINDINGS, parent)
+        parent = await commit(self._hub, path, parent, parent_with(parent, needed))
         for dependency in needed:
             await self._attach(dependency, parent)
         return Done()
@@ -126,15 +126,15 @@ class DependencyDistributor(Reconciler):
         template = self._templates.find(kind, dependency.namespace, dependency.name)
         if template is None or is_being_deleted(template):
             return
-        place = binding_place(template)
-        current = self._bindings.cache.find(place.key)
+        path = binding_path(template)
+        current = self._bindings.cache.find(path.key)
         if current is None:
             empty = new_binding(template, permanent_id(self._random))
             desired = self._as_required(attached(empty, template, parent), parent)
             try:
-                await self._hub.create(place.collection, desired)
+                await self._hub.create(path.collection, desired)
             except AlreadyExists:
-                current = await self._hub.get(place)  # our cache did not know of it yet
+                current = await self._hub.get(path)  # our cache did not know of it yet
             else:
                 return
         if is_being_deleted(current) or not is_own(current, template):
@@ -143,7 +143,7 @@ class DependencyDistributor(Reconciler):
         # of them write `requiredBy`; whoever planned on an old list gets a Conflict, and adds
         # itself to the new one at the next attempt. No entry of another parent is ever lost.
         desired = self._as_required(attached(current, template, parent), parent)
-        await commit(self._hub, place, current, desired)
+        await commit(self._hub, path, current, desired)
 
     def _as_required(self, binding: Object, parent: Object) -> Object:
         others = (
@@ -198,8 +198,8 @@ class DependencyDistributor(Reconciler):
         # Last: as long as anything is attached, the parent stays and says what that was. Killed
         # before this, the next process finds it by its finalizer and goes on.
         if parent is not None and _has_finalizer(parent):
-            place = resource_path_of(RESOURCE_BINDINGS, parent)
-            await commit(self._hub, place, parent, parent_without(parent))
+            path = resource_path_of(RESOURCE_BINDINGS, parent)
+            await commit(self._hub, path, parent, parent_without(parent))
         return Done()
 
     async def _detach(self, binding: Object, namespace: str, name: str) -> None:

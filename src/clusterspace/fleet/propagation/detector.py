@@ -43,13 +43,13 @@ from clusterspace.errors import AlreadyExists
 from clusterspace.fleet.propagation.bindings import (
     Policy,
     PolicyIndex,
-    binding_place,
+    binding_path,
     claim_of,
     is_marked,
     is_own,
     new_binding,
     permanent_id,
-    policy_place,
+    policy_path,
     read_policy,
     with_claim,
     with_owner,
@@ -129,12 +129,12 @@ class Detector(Reconciler):
                 self._edited.add(request)
 
     async def _follow_policy(self, request: TemplateRequest, *, is_edited: bool) -> Result:
-        template = self._templates.find_at(request.place)
+        template = self._templates.find_at(request.path)
         if template is None or is_being_deleted(template) or not is_template(template):
             return Done()
         is_namespaced = bool(request.namespace)
         bindings = self._bindings if is_namespaced else self._cluster_bindings
-        binding = bindings.cache.find(binding_place(template).key)
+        binding = bindings.cache.find(binding_path(template).key)
 
         # The binding remembers the claim of a template whose marks somebody replaced, as
         # `kubectl replace` does with a file that has none.
@@ -146,7 +146,7 @@ class Detector(Reconciler):
         if claim is not None and not is_kept:
             # The cache may lag behind the hub: a policy that is missing there may just not have
             # arrived yet. Ending a claim by mistake would unmark everything that is placed.
-            live = await self._hub.find(policy_place(claim))
+            live = await self._hub.find(policy_path(claim))
             if live is not None and read_policy(live).keeps(template):
                 return RequeueAfter(BEHIND_SECONDS)
         if policy is None:
@@ -162,7 +162,7 @@ class Detector(Reconciler):
         # By the version in our cache: when users, or the statuses of members, changed the template
         # since, this is a Conflict, and the next attempt claims what they wrote.
         claimed = with_claim(template, policy.claim)
-        template = await commit(self._hub, request.place, template, claimed)
+        template = await commit(self._hub, request.path, template, claimed)
         # Killed here, the template is claimed and has no binding. The next process takes every
         # template for edited, and so comes past this point even if the policy is lazy.
         if not policy.is_lazy or is_edited:
@@ -173,28 +173,28 @@ class Detector(Reconciler):
         self, template: Object, policy: Policy, binding: Object | None, *, takes_version: bool
     ) -> None:
         """Create the binding of a claimed template, or bring it up to date."""
-        place = binding_place(template)
+        path = binding_path(template)
         if binding is None:
             empty = new_binding(template, permanent_id(self._random))
             desired = bound(empty, template, policy, takes_version=True)
             try:
                 # The name is made of the template's, so whoever creates it twice meets the first.
-                await self._hub.create(place.collection, desired)
+                await self._hub.create(path.collection, desired)
             except AlreadyExists:
                 # Our cache did not know of it yet; it may be ours, of before a restart.
-                binding = await self._hub.get(place)
+                binding = await self._hub.get(path)
             else:
                 self._report(template, policy)
                 return
         if is_being_deleted(binding) or not is_own(binding, template):
             # When it is gone at last, its deletion wakes us for this template.
-            owner = f"{place} is another object's, which must go first"
+            owner = f"{path} is another object's, which must go first"
             if is_placed(binding):
                 owner = f"ClusterResourcePlacement {parent_of(binding)} places it"
             self._warn(template, policy, owner)
             return
         desired = bound(binding, template, policy, takes_version=takes_version)
-        written = await commit(self._hub, place, binding, desired)
+        written = await commit(self._hub, path, binding, desired)
         if written is not desired:
             self._report(template, policy)
 
@@ -207,12 +207,12 @@ class Detector(Reconciler):
             return Done()
         # The binding first, so that nobody acts on it any more. Killed between the two writes,
         # the marks that are left on the template bring us back here.
-        place = binding_place(template)
-        live = await self._hub.find(place)
+        path = binding_path(template)
+        live = await self._hub.find(path)
         if live is not None and is_own(live, template) and is_marked(live):
-            await commit(self._hub, place, live, without_claim(live))
+            await commit(self._hub, path, live, without_claim(live))
         if is_marked(template):
-            await commit(self._hub, request.place, template, without_claim(template))
+            await commit(self._hub, request.path, template, without_claim(template))
         return Done()
 
     def templates_of_policy(self, update: Update) -> Iterable[Request]:

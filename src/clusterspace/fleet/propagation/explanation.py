@@ -194,9 +194,9 @@ def find_named(served: ServedResources, word: str) -> ResourceInfo:
     return resource
 
 
-async def gather(hub_client: Reader, place: ResourcePath) -> Evidence:
+async def gather(hub_client: Reader, path: ResourcePath) -> Evidence:
     """Read what there is about a template; NotFound when there is no such object."""
-    template = await hub_client.get(place)
+    template = await hub_client.get(path)
     namespace = namespace_of(template)
     binding = await hub_client.find(
         ResourcePath(resource_for(namespace), namespace, name_for(template))

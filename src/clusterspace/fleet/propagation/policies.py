@@ -84,20 +84,20 @@ class PolicyLifecycle(Reconciler):
         if policy is None:
             self._leaving.discard(request.key)
             return Done()
-        place = policies.place.at(request.key)
+        path = policies.path.at(request.key)
         if is_being_deleted(policy):
-            return await self._let_go(place, policy)
+            return await self._let_go(path, policy)
         if problem := read_policy(policy).problem:
             self._events.record(policy, "InvalidResourceSelector", problem, is_warning=True)
-        await commit(self._hub, place, policy, marked(policy, request.namespace, self._random))
+        await commit(self._hub, path, policy, marked(policy, request.namespace, self._random))
         return Done()
 
-    async def _let_go(self, place: ResourcePath, policy: Object) -> Result:
+    async def _let_go(self, path: ResourcePath, policy: Object) -> Result:
         """Remove the finalizer of a policy, unless a template may still carry its marks."""
-        finalizer = finalizer_for(place.namespace)
+        finalizer = finalizer_for(path.namespace)
         if finalizer not in finalizers_of(policy):
             return Done()
-        self._leaving.add(place.key)
+        self._leaving.add(path.key)
         # A policy that goes while a template still follows it would leave the template marked
         # for ever. Until every kind has been listed, nobody can say that none does.
         if not self._templates.has_synced:
@@ -105,10 +105,10 @@ class PolicyLifecycle(Reconciler):
         # The detector claims nothing for a policy that it sees leaving. Where its cache is behind
         # it may claim one more template after this look, for a policy that is then gone: the
         # marks it wrote come back to it as a change, and it removes them after a live read.
-        if self._templates.claimed_by(place.key):
+        if self._templates.claimed_by(path.key):
             return RequeueAfter(RECHECK_SECONDS)
-        await release(self._hub, place, policy, finalizer)
-        self._leaving.discard(place.key)
+        await release(self._hub, path, policy, finalizer)
+        self._leaving.discard(path.key)
         return Done()
 
     def leaving_policy(self, update: Update) -> Iterable[Request]:

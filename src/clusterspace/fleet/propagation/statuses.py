@@ -148,7 +148,7 @@ class BindingStatuses(Reconciler):
         # reports, and the next attempt writes both; the other way round nobody would come back
         # to the template, because a binding that is up to date is not looked at any further.
         await self._show_on_template(binding, reports)
-        await commit(self._hub, informer.place.at(request.key), binding, desired)
+        await commit(self._hub, informer.path.at(request.key), binding, desired)
         is_own = not why_not_carried_here(self._templates, binding)
         for each in new_problems(binding, reports):
             message = f"cluster({each.cluster}): {each.message}"

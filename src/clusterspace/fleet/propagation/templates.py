@@ -125,12 +125,12 @@ class TemplateRequest(Request):
     resource: GroupVersionResource
 
     @property
-    def place(self) -> ResourcePath:
+    def path(self) -> ResourcePath:
         """Where the template is."""
         return ResourcePath(self.resource, self.namespace, self.name)
 
     def __str__(self) -> str:
-        return str(self.place)
+        return str(self.path)
 
 
 def template_request(resource: GroupVersionResource, key: str) -> TemplateRequest:
@@ -245,12 +245,12 @@ class TemplateInformers:
         resource = self.find_resource(kind)
         return None if resource is None else self.find_at(ResourcePath(resource, namespace, name))
 
-    def find_at(self, place: ResourcePath) -> Object | None:
+    def find_at(self, path: ResourcePath) -> Object | None:
         """Return the template at a place from the cache, or None."""
-        informer = self._informers.get(place.resource)
+        informer = self._informers.get(path.resource)
         if informer is None:
             return None
-        return informer.cache.find(key_of(place.namespace, place.name))
+        return informer.cache.find(key_of(path.namespace, path.name))
 
     def claimed_by(self, policy_key: str) -> list[TemplateRequest]:
         """Return the templates that follow a policy."""

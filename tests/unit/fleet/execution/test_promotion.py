@@ -62,7 +62,7 @@ def test_an_object_without_a_namespace_gets_a_policy_without_one() -> None:
 
     assert promotion.policy["kind"] == "ClusterPropagationPolicy"
     assert promotion.policy["metadata"] == {"name": "chosen"}
-    assert promotion.policy_place.key == "chosen"
+    assert promotion.policy_path.key == "chosen"
 
 
 def test_a_resolution_the_owner_chose_is_kept() -> None:

@@ -114,8 +114,8 @@ def test_policies_say_whether_they_are_lazy_and_what_they_wait_for() -> None:
     assert lazy.is_lazy
     assert lazy.awaited_overrides == ("mirror",)
     assert not own("b").is_lazy
-    assert own("a").place.path.endswith("/namespaces/shop/propagationpolicies/a")
-    assert wide("a").place.path.endswith("/clusterpropagationpolicies/a")
+    assert own("a").path.path.endswith("/namespaces/shop/propagationpolicies/a")
+    assert wide("a").path.path.endswith("/clusterpropagationpolicies/a")
 
 
 policies = st.builds(

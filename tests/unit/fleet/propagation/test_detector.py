@@ -9,7 +9,7 @@ from clusterspace.apis import stamps
 from clusterspace.controllers.commit import plan_commit
 from clusterspace.fleet.propagation.bindings import (
     Policy,
-    binding_place,
+    binding_path,
     is_own,
     new_binding,
     read_policy,
@@ -40,7 +40,7 @@ def bind(template: Object, binding: Object | None = None, **spec: Any) -> Object
 def test_a_new_binding_is_owned_held_and_named_as_karmada_would() -> None:
     made = bind(WEB)
 
-    assert binding_place(WEB).key == "shop/web.1-configmap"
+    assert binding_path(WEB).key == "shop/web.1-configmap"
     assert metadata_of(made) == {
         "name": "web.1-configmap",
         "namespace": "shop",

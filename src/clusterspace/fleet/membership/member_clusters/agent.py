@@ -42,8 +42,8 @@ from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.health import Health
 from clusterspace.fleet.membership.member_access import read_identity
 from clusterspace.fleet.membership.member_clusters.manifests import (
-    fleet_works_place,
-    internal_place,
+    fleet_works_path,
+    internal_path,
 )
 from clusterspace.fleet.membership.member_clusters.status import generation_of
 from clusterspace.fleet.membership.status import Report, collect, pod_requests, total
@@ -185,8 +185,8 @@ class MembershipAgent(Reconciler):
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._hub = hub
-        place = internal_place(cluster_name)
-        self._internals = caches.informer(place.resource, place.namespace)
+        path = internal_path(cluster_name)
+        self._internals = caches.informer(path.resource, path.namespace)
         self._member = member
         self._discovery = Discovery(member.connection)
         self._clock = clock
@@ -200,7 +200,7 @@ class MembershipAgent(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Do what the hub asks for, and say how it goes."""
-        internal = await self._hub.find(internal_place(request.name))
+        internal = await self._hub.find(internal_path(request.name))
         if internal is None or is_being_deleted(internal):
             return Done()
         match find_at(internal, "spec", "state"):
@@ -255,12 +255,12 @@ class MembershipAgent(Reconciler):
                 shown = ", ".join(sorted(map(name_of, works))[:_MOST_NAMED])
                 more = len(works) - _MOST_NAMED
                 return f"not withdrawn yet: {shown}{f' and {more} more' if more > 0 else ''}"
-        place = fleet_works_place(cluster_name)
-        for work in await self._hub.list_objects(place):
+        path = fleet_works_path(cluster_name)
+        for work in await self._hub.list_objects(path):
             if finalizers_of(work):
                 freed = with_metadata(work, finalizers=None)
-                await commit(self._hub, place.named(name_of(work)), work, freed)
+                await commit(self._hub, path.named(name_of(work)), work, freed)
         return ""
 
     async def _write(self, before: Object, after: Object) -> None:
-        await commit(self._hub, internal_place(name_of(before)), before, after)
+        await commit(self._hub, internal_path(name_of(before)), before, after)

@@ -128,8 +128,8 @@ class MemberClusterController(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Give a member what it needs and say how it is, or let it go."""
-        place = manifests.member_cluster_place(request.name)
-        current = await self._hub.find(place)
+        path = manifests.member_cluster_path(request.name)
+        current = await self._hub.find(path)
         if current is None:
             self._heartbeats.forget(request.name)
             return Done()
@@ -139,11 +139,11 @@ class MemberClusterController(Reconciler):
         # Its finalizer before the first thing is made for it: it cannot go without a leave then.
         labels = {**labels_of(current), NAME_LABEL: request.name}
         claimed = with_finalizer(with_metadata(current, labels=labels), FINALIZER)
-        member_cluster = await commit(self._hub, place, current, claimed)
+        member_cluster = await commit(self._hub, path, current, claimed)
 
         # Read before the invitation is made: an agent is heard only in what was there already. What
         # it reports while we are here is an event, and brings us back.
-        internal = await self._hub.find(manifests.internal_place(request.name))
+        internal = await self._hub.find(manifests.internal_path(request.name))
         provider = Provider(self._hub, member_cluster, self._events)
         try:
             await provider.invite()
@@ -152,7 +152,7 @@ class MemberClusterController(Reconciler):
             status: Object = member_cluster.get("status") or {}
             self._events.record(member_cluster, condition.reason, obstacle.why, is_warning=True)
             after = with_conditions(status, (condition,), self._clock.now())
-            await commit(self._hub, place, member_cluster, {**member_cluster, "status": after})
+            await commit(self._hub, path, member_cluster, {**member_cluster, "status": after})
             return RequeueAfter(self._settings.requeue_seconds)
 
         pulse, is_enlisted, refusal = Pulse(), True, ""
@@ -163,7 +163,7 @@ class MemberClusterController(Reconciler):
             except CannotJoin as obstacle:
                 is_enlisted, refusal = False, obstacle.why
         status = next_status(member_cluster, internal, pulse, self._clock.now(), refusal)
-        after = await commit(self._hub, place, member_cluster, {**member_cluster, "status": status})
+        after = await commit(self._hub, path, member_cluster, {**member_cluster, "status": status})
         self._record_changes(member_cluster, after)
         if not is_enlisted:
             return RequeueAfter(self._settings.requeue_seconds)
@@ -212,7 +212,7 @@ def member_of(update: Update) -> Iterable[Request]:
 class Provision:
     """One object a member is to have, and where."""
 
-    place: ResourcePath
+    path: ResourcePath
     desired: Object
 
     @property
@@ -226,22 +226,22 @@ def invitation(member_cluster: Object) -> tuple[Provision, ...]:
     name = name_of(member_cluster)
     inside = member_namespace(name)
     return (
-        Provision(manifests.member_namespace_place(name), manifests.namespace(member_cluster)),
-        Provision(manifests.role_place(name, inside), manifests.member_role(member_cluster)),
+        Provision(manifests.member_namespace_path(name), manifests.namespace(member_cluster)),
+        Provision(manifests.role_path(name, inside), manifests.member_role(member_cluster)),
         Provision(
-            manifests.binding_place(name, inside), manifests.role_binding(member_cluster, inside)
+            manifests.binding_path(name, inside), manifests.role_binding(member_cluster, inside)
         ),
-        Provision(manifests.internal_place(name), manifests.internal(member_cluster, JOIN)),
+        Provision(manifests.internal_path(name), manifests.internal(member_cluster, JOIN)),
         Provision(
-            manifests.role_place(name, CLUSTER_NAMESPACE), manifests.lease_role(member_cluster)
+            manifests.role_path(name, CLUSTER_NAMESPACE), manifests.lease_role(member_cluster)
         ),
         Provision(
-            manifests.binding_place(name, CLUSTER_NAMESPACE),
+            manifests.binding_path(name, CLUSTER_NAMESPACE),
             manifests.role_binding(member_cluster, CLUSTER_NAMESPACE),
         ),
-        Provision(manifests.cluster_role_place(name), manifests.cluster_role(member_cluster)),
+        Provision(manifests.cluster_role_path(name), manifests.cluster_role(member_cluster)),
         Provision(
-            manifests.cluster_binding_place(name), manifests.cluster_role_binding(member_cluster)
+            manifests.cluster_binding_path(name), manifests.cluster_role_binding(member_cluster)
         ),
     )
 
@@ -271,13 +271,13 @@ class Provider:
         same cluster under two names is refused before anything is placed there. Returns whether
         all is there that the agent needs; CannotJoin when it may not be.
         """
-        place, cluster_id = cluster_path(self._name), cluster_id_of(internal)
-        cluster = await self._hub.find(place)
+        path, cluster_id = cluster_path(self._name), cluster_id_of(internal)
+        cluster = await self._hub.find(path)
         try:
             if cluster is None:
                 if not has_joined(internal):
                     return True  # nothing is needed yet
-                cluster = await self._create_cluster(place, cluster_id)
+                cluster = await self._create_cluster(path, cluster_id)
             if not is_owned_by(cluster, self._member_cluster):
                 why = "a Cluster of this name joined by another door, and has to leave first"
                 raise CannotJoin(self._name, why)
@@ -287,62 +287,62 @@ class Provider:
             desired = mirrored(cluster, self._member_cluster)
             if cluster_id and not id_of(cluster):
                 desired = with_value(desired, cluster_id, "spec", "id")
-            cluster = await commit(self._hub, place, cluster, desired)
+            cluster = await commit(self._hub, path, cluster, desired)
         except Invalid as error:
             raise CannotJoin(self._name, error.message) from error
 
         # The agent may renew the lease, and may not create any.
-        lease_place = lease_path(self._name)
-        if await self._hub.find(lease_place) is None:
+        path_of_lease = lease_path(self._name)
+        if await self._hub.find(path_of_lease) is None:
             with suppress(AlreadyExists):
                 lease = lease_object(cluster, clock.now())
-                await self._hub.create(lease_place.collection, lease)
+                await self._hub.create(path_of_lease.collection, lease)
 
         # Every Cluster gets the namespace of its Works from the cluster controller: until it is
         # there, rights in it have to wait.
         inside = execution_namespace(self._name)
-        if await self._hub.find(manifests.works_namespace_place(self._name)) is None:
+        if await self._hub.find(manifests.works_namespace_path(self._name)) is None:
             return False
-        role = manifests.role_place(self._name, inside)
+        role = manifests.role_path(self._name, inside)
         await self._provide(Provision(role, manifests.works_role(self._member_cluster)))
-        binding = manifests.binding_place(self._name, inside)
+        binding = manifests.binding_path(self._name, inside)
         bound = manifests.role_binding(self._member_cluster, inside)
         await self._provide(Provision(binding, bound))
         return True
 
-    async def _create_cluster(self, place: ResourcePath, cluster_id: str) -> Object:
+    async def _create_cluster(self, path: ResourcePath, cluster_id: str) -> Object:
         desired = manifests.cluster(self._member_cluster, cluster_id)
         try:
-            return await self._hub.create(place.collection, mirrored(desired, self._member_cluster))
+            return await self._hub.create(path.collection, mirrored(desired, self._member_cluster))
         except AlreadyExists:
-            return await self._hub.get(place)
+            return await self._hub.get(path)
 
     async def _provide(self, provision: Provision) -> None:
         """Make an object, or put it back as it is to be; CannotJoin when it is not ours."""
-        place, desired = provision.place, provision.desired
-        present = await self._hub.find(place)
+        path, desired = provision.path, provision.desired
+        present = await self._hub.find(path)
         if present is not None:
             if is_being_deleted(present):
-                raise CannotJoin(self._name, f"{place} is still going away")
-            is_inside = place.namespace == member_namespace(self._name)
+                raise CannotJoin(self._name, f"{path} is still going away")
+            is_inside = path.namespace == member_namespace(self._name)
             if not is_inside and not is_owned_by(present, self._member_cluster):
-                why = f"{place} is there already, and was not made for this MemberCluster"
+                why = f"{path} is there already, and was not made for this MemberCluster"
                 raise CannotJoin(self._name, why)
             if "roleRef" not in desired or desired["roleRef"] == present.get("roleRef"):
-                stored = await commit(self._hub, place, present, restored(present, desired))
+                stored = await commit(self._hub, path, present, restored(present, desired))
                 if resource_version_of(stored) != resource_version_of(present):
                     changed = _CHANGED.get(provision.kind, "Updated")
                     self._record(provision, changed, "put back as it was")
                 return
             # A binding cannot be turned to another role. A crash between the two leaves none, which
             # gives nobody rights; it is made when the MemberCluster is reconciled after a start.
-            await self._hub.delete(place, DeleteOptions(uid_of(present)))
+            await self._hub.delete(path, DeleteOptions(uid_of(present)))
         try:
-            await self._hub.create(place.collection, desired)
+            await self._hub.create(path.collection, desired)
         except AlreadyExists as error:
-            raise CannotJoin(self._name, f"{place} was made just now") from error
+            raise CannotJoin(self._name, f"{path} was made just now") from error
         self._record(provision, _CREATED, "made")
 
     def _record(self, provision: Provision, reason: str, verb: str) -> None:
-        message = f"{verb}: {provision.place}"
+        message = f"{verb}: {provision.path}"
         self._events.record(self._member_cluster, provision.kind + reason, message)

@@ -156,12 +156,12 @@ class MemberLeave:
         # the API, so each looks first, and a step that somebody else took is not needed any more.
         found = await self._look()
         if found.is_nothing:
-            for place in manifests.shared_rights(self._name):
-                await self._remove(place)
-            place = manifests.member_cluster_place(self._name)
-            present = await self._hub.find(place)
+            for path in manifests.shared_rights(self._name):
+                await self._remove(path)
+            path = manifests.member_cluster_path(self._name)
+            present = await self._hub.find(path)
             if present is not None and uid_of(present) == uid_of(self._member_cluster):
-                await release(self._hub, place, present, FINALIZER)
+                await release(self._hub, path, present, FINALIZER)
             return
         # Said before anything is done, so that people can read what will go, and so that the time
         # an agent has runs from a moment that outlives us.
@@ -171,12 +171,12 @@ class MemberLeave:
             raise CannotLeave(self._name, "it never joined; what was made for it is going away")
         if found.has_namespace:
             desired = manifests.internal(self._member_cluster, LEAVE)
-            place = manifests.internal_place(self._name)
+            path = manifests.internal_path(self._name)
             if found.internal is None:
-                await self._hub.create(place.collection, desired)
+                await self._hub.create(path.collection, desired)
             else:
                 restored = manifests.restored(found.internal, desired)
-                await commit(self._hub, place, found.internal, restored)
+                await commit(self._hub, path, found.internal, restored)
         obstacle = await self._withdraw(found.cluster)
 
         # Looked at anew: the step before may have been the last one that was missing.
@@ -194,11 +194,11 @@ class MemberLeave:
         raise CannotLeave(self._name, f"{obstacle or 'its agent has yet to say it left'}{says}")
 
     async def _look(self) -> _Found:
-        namespace = await self._hub.find(manifests.member_namespace_place(self._name))
+        namespace = await self._hub.find(manifests.member_namespace_path(self._name))
         cluster = await self._hub.find(cluster_path(self._name))
         return _Found(
             self._if_ours(namespace),
-            await self._hub.find(manifests.internal_place(self._name)),
+            await self._hub.find(manifests.internal_path(self._name)),
             self._if_ours(cluster),
             falls_silent=is_registered_agent(self._member_cluster),
         )
@@ -225,8 +225,8 @@ class MemberLeave:
         before = self._member_cluster
         relayed = relayed_status(before, internal) if internal else before.get("status") or {}
         status = with_conditions(relayed, conditions, self._clock.now())
-        place = manifests.member_cluster_place(self._name)
-        self._member_cluster = await commit(self._hub, place, before, {**before, "status": status})
+        path = manifests.member_cluster_path(self._name)
+        self._member_cluster = await commit(self._hub, path, before, {**before, "status": status})
 
     async def _withdraw(self, cluster: Object | None) -> str:
         """Let the Cluster go: nothing new is placed there; return what its leave waits for."""
@@ -256,29 +256,27 @@ class MemberLeave:
 
     async def _forget(self, found: _Found) -> None:
         """Take the agent's rights and its namespace away."""
-        for place in manifests.shared_rights(self._name):
-            await self._remove(place)
+        for path in manifests.shared_rights(self._name):
+            await self._remove(path)
         # Finalizers go with them, so that nothing of a silent agent holds the namespace.
-        for place in (
-            manifests.fleet_works_place(self._name),
-            manifests.internal_place(self._name).collection,
+        for path in (
+            manifests.fleet_works_path(self._name),
+            manifests.internal_path(self._name).collection,
         ):
-            for each in await self._hub.list_objects(place):
+            for each in await self._hub.list_objects(path):
                 if finalizers_of(each):
                     freed = with_metadata(each, finalizers=None)
-                    await commit(self._hub, place.named(name_of(each)), each, freed)
+                    await commit(self._hub, path.named(name_of(each)), each, freed)
         if found.has_namespace:
-            await self._remove(manifests.member_namespace_place(self._name))
+            await self._remove(manifests.member_namespace_path(self._name))
 
     async def _abandon(self, cluster: Object | None) -> None:
         """Take the Cluster out by force, and write down what stays on the member."""
         left: list[str] = []
         if cluster is not None:
             left = await Leave(self._hub, self._name, self._refuse_silent).force()
-        place = left_behind_path(self._name)
-        message = (
-            f"its agent is silent; {len(left)} things left behind are in configmap {place.key}"
-        )
+        path = left_behind_path(self._name)
+        message = f"its agent is silent; {len(left)} things left behind are in configmap {path.key}"
         self._events.record(
             self._member_cluster, "MemberClusterForceLeft", message, is_warning=True
         )
@@ -287,12 +285,12 @@ class MemberLeave:
     async def _refuse_silent(self, _hub_id: str, _before_removal: BeforeRemoval) -> None:
         raise CannotLeave(self._name, "its agent did not clean up in the time it had")
 
-    async def _remove(self, place: ResourcePath) -> None:
-        present = await self._hub.find(place)
+    async def _remove(self, path: ResourcePath) -> None:
+        present = await self._hub.find(path)
         if present is None or not is_owned_by(present, self._member_cluster):
             return
         try:
-            await self._hub.delete(place, DeleteOptions(uid_of(present)))
+            await self._hub.delete(path, DeleteOptions(uid_of(present)))
         except (NotFound, Conflict):
             return  # gone, or somebody else's by now
 

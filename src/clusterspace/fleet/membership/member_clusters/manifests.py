@@ -36,42 +36,42 @@ ROLES: Final = GroupVersionResource(_RBAC, "v1", "roles")
 ROLE_BINDINGS: Final = GroupVersionResource(_RBAC, "v1", "rolebindings")
 
 
-def member_cluster_place(cluster_name: str) -> ResourcePath:
+def member_cluster_path(cluster_name: str) -> ResourcePath:
     """Return where the MemberCluster is."""
     return ResourcePath(MEMBER_CLUSTERS, name=cluster_name)
 
 
-def internal_place(cluster_name: str) -> ResourcePath:
+def internal_path(cluster_name: str) -> ResourcePath:
     """Return where the InternalMemberCluster is."""
     return ResourcePath(INTERNAL_MEMBER_CLUSTERS, member_namespace(cluster_name), cluster_name)
 
 
-def fleet_works_place(cluster_name: str) -> ResourcePath:
+def fleet_works_path(cluster_name: str) -> ResourcePath:
     """Return where the fleet Works of a member are."""
     return ResourcePath(FLEET_WORKS, member_namespace(cluster_name))
 
 
-def member_namespace_place(cluster_name: str) -> ResourcePath:
+def member_namespace_path(cluster_name: str) -> ResourcePath:
     """Return where the namespace is that a member shares with the hub."""
     return manifests.namespace_path(member_namespace(cluster_name))
 
 
-def role_place(cluster_name: str, namespace: str) -> ResourcePath:
+def role_path(cluster_name: str, namespace: str) -> ResourcePath:
     """Return where the agent's Role in one of its namespaces is."""
     return ResourcePath(ROLES, namespace, f"fleet-role-{cluster_name}")
 
 
-def binding_place(cluster_name: str, namespace: str) -> ResourcePath:
+def binding_path(cluster_name: str, namespace: str) -> ResourcePath:
     """Return where the binding to that Role is."""
     return ResourcePath(ROLE_BINDINGS, namespace, f"fleet-rolebinding-{cluster_name}")
 
 
-def cluster_role_place(cluster_name: str) -> ResourcePath:
+def cluster_role_path(cluster_name: str) -> ResourcePath:
     """Return where the agent's rights on its Cluster are."""
     return manifests.role_path(f"fleet-role-{cluster_name}")
 
 
-def cluster_binding_place(cluster_name: str) -> ResourcePath:
+def cluster_binding_path(cluster_name: str) -> ResourcePath:
     """Return where the binding to those is."""
     return manifests.role_binding_path(f"fleet-rolebinding-{cluster_name}")
 
@@ -79,14 +79,14 @@ def cluster_binding_place(cluster_name: str) -> ResourcePath:
 def shared_rights(cluster_name: str) -> tuple[ResourcePath, ...]:
     """Return the rights of an agent that no namespace of its own takes along when it goes."""
     return (
-        cluster_binding_place(cluster_name),
-        cluster_role_place(cluster_name),
-        binding_place(cluster_name, CLUSTER_NAMESPACE),
-        role_place(cluster_name, CLUSTER_NAMESPACE),
+        cluster_binding_path(cluster_name),
+        cluster_role_path(cluster_name),
+        binding_path(cluster_name, CLUSTER_NAMESPACE),
+        role_path(cluster_name, CLUSTER_NAMESPACE),
     )
 
 
-def works_namespace_place(cluster_name: str) -> ResourcePath:
+def works_namespace_path(cluster_name: str) -> ResourcePath:
     """Return where the namespace of the cluster's Works is."""
     return manifests.namespace_path(execution_namespace(cluster_name))
 
@@ -112,16 +112,16 @@ MEMBER_RULES: Final = (
 
 def namespace(member_cluster: Object) -> Object:
     """Return the namespace a member shares with the hub."""
-    place = member_namespace_place(name_of(member_cluster))
-    body = _body("v1", "Namespace", place, member_cluster)
+    path = member_namespace_path(name_of(member_cluster))
+    body = _body("v1", "Namespace", path, member_cluster)
     return {**body, "metadata": {**body["metadata"], "labels": {FLEET_LABEL: "true"}}}
 
 
 def internal(member_cluster: Object, state: str) -> Object:
     """Return the InternalMemberCluster: whether to join or to leave, and how often to be heard."""
-    place = internal_place(name_of(member_cluster))
+    path = internal_path(name_of(member_cluster))
     return {
-        **_body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, place, member_cluster),
+        **_body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, path, member_cluster),
         "spec": {"state": state, "heartbeatPeriodSeconds": period_of(member_cluster)},
     }
 
@@ -153,9 +153,9 @@ def works_role(member_cluster: Object) -> Object:
 def cluster_role(member_cluster: Object) -> Object:
     """Return the agent's right to report on its Cluster."""
     own = {"apiGroups": [CLUSTERS.group], "resourceNames": [name_of(member_cluster)]}
-    place = cluster_role_place(name_of(member_cluster))
+    path = cluster_role_path(name_of(member_cluster))
     return {
-        **_body(f"{_RBAC}/v1", "ClusterRole", place, member_cluster),
+        **_body(f"{_RBAC}/v1", "ClusterRole", path, member_cluster),
         "rules": [
             {**own, "resources": ["clusters"], "verbs": _READ},
             {**own, "resources": ["clusters/status"], "verbs": _CHANGE},
@@ -166,10 +166,10 @@ def cluster_role(member_cluster: Object) -> Object:
 def role_binding(member_cluster: Object, role_namespace: str) -> Object:
     """Return the binding of a member's identity to its Role in a namespace."""
     name = name_of(member_cluster)
-    place = binding_place(name, role_namespace)
-    role = role_place(name, role_namespace).name
+    path = binding_path(name, role_namespace)
+    role = role_path(name, role_namespace).name
     return {
-        **_body(f"{_RBAC}/v1", "RoleBinding", place, member_cluster),
+        **_body(f"{_RBAC}/v1", "RoleBinding", path, member_cluster),
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": role},
         "subjects": [identity_of(member_cluster)],
     }
@@ -178,10 +178,10 @@ def role_binding(member_cluster: Object, role_namespace: str) -> Object:
 def cluster_role_binding(member_cluster: Object) -> Object:
     """Return the binding of a member's identity to its right on its Cluster."""
     name = name_of(member_cluster)
-    place = cluster_binding_place(name)
-    role = cluster_role_place(name).name
+    path = cluster_binding_path(name)
+    role = cluster_role_path(name).name
     return {
-        **_body(f"{_RBAC}/v1", "ClusterRoleBinding", place, member_cluster),
+        **_body(f"{_RBAC}/v1", "ClusterRoleBinding", path, member_cluster),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [identity_of(member_cluster)],
     }
@@ -189,26 +189,26 @@ def cluster_role_binding(member_cluster: Object) -> Object:
 
 def cluster(member_cluster: Object, cluster_id: str) -> Object:
     """Return the Cluster of a member, as every other part of the fleet knows it."""
-    place = manifests.cluster_path(name_of(member_cluster))
+    path = manifests.cluster_path(name_of(member_cluster))
     identified = {"id": cluster_id} if cluster_id else {}
     return {
-        **_body(CLUSTERS.api_version, CLUSTER_KIND, place, member_cluster),
+        **_body(CLUSTERS.api_version, CLUSTER_KIND, path, member_cluster),
         "spec": {"syncMode": PULL, **identified},
     }
 
 
 def _role(member_cluster: Object, role_namespace: str, rules: tuple[Object, ...]) -> Object:
-    place = role_place(name_of(member_cluster), role_namespace)
+    path = role_path(name_of(member_cluster), role_namespace)
     return {
-        **_body(f"{_RBAC}/v1", "Role", place, member_cluster),
+        **_body(f"{_RBAC}/v1", "Role", path, member_cluster),
         "rules": list(rules),
     }
 
 
-def _body(api_version: str, kind: str, place: ResourcePath, member_cluster: Object) -> Object:
-    inside = {"namespace": place.namespace} if place.namespace else {}
+def _body(api_version: str, kind: str, path: ResourcePath, member_cluster: Object) -> Object:
+    inside = {"namespace": path.namespace} if path.namespace else {}
     owners = [owner_reference(member_cluster)]
-    metadata: Object = {"name": place.name, **inside, "ownerReferences": owners}
+    metadata: Object = {"name": path.name, **inside, "ownerReferences": owners}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 

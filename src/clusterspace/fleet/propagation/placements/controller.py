@@ -210,8 +210,8 @@ class PlacementController(Reconciler):
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
 
     async def _write_status(self, placement: Object, status: Object) -> None:
-        place = resource_path_of(PLACEMENTS, placement)
-        await commit(self._hub, place, placement, {**placement, "status": status})
+        path = resource_path_of(PLACEMENTS, placement)
+        await commit(self._hub, path, placement, {**placement, "status": status})
         before = find_at(placement, "status", "conditions")
         for each in status["conditions"]:
             known = find_condition(before, each["type"]) or {}
@@ -230,8 +230,8 @@ class PlacementController(Reconciler):
         Everything is listed live: a binding that a cache has not seen yet would stay behind with
         its objects. The engine's bindings go first, because they hold what knows the clusters.
         """
-        place = resource_path_of(PLACEMENTS, placement)
-        live = await self._hub.find(place)
+        path = resource_path_of(PLACEMENTS, placement)
+        live = await self._hub.find(path)
         if live is None or uid_of(live) != uid_of(placement) or not is_being_deleted(live):
             return Done()
         of_placement = ListOptions(label_selector=f"{PARENT}={name_of(live)}")
@@ -255,7 +255,7 @@ class PlacementController(Reconciler):
                 if is_of(each, live):
                     await self._writer.remove(resource, each)
         freed = without_finalizer(without_finalizer(live, SCHEDULER_FINALIZER), PLACEMENT_FINALIZER)
-        await commit(self._hub, place, live, freed)
+        await commit(self._hub, path, live, freed)
         return Done()
 
     def itself_selecting(self, update: Update) -> Iterable[Request]:

@@ -66,7 +66,7 @@ class PlacedObject:
     """Whether clusters keep the object when it is no longer to be there."""
 
     @property
-    def place(self) -> ResourcePath:
+    def path(self) -> ResourcePath:
         """Where the binding of the object is."""
         identity = self.identity
         name = stamps.binding_name(identity.kind, identity.name)
@@ -121,7 +121,7 @@ def desired_binding(
         id_label = stamps.BINDING_ID if is_namespaced else stamps.CLUSTER_BINDING_ID
         finalizer = stamps.BINDING_FINALIZER if is_namespaced else stamps.CLUSTER_BINDING_FINALIZER
         metadata = {
-            "name": placed.place.name,
+            "name": placed.path.name,
             "namespace": identity.namespace,
             "labels": {id_label: new_id},
             "finalizers": [finalizer],
@@ -163,12 +163,12 @@ def stale_bindings(
     placed_objects: Sequence[PlacedObject], placement: Object, existing: Sequence[Object]
 ) -> list[Object]:
     """Return the bindings of this placement whose objects it no longer places anywhere."""
-    kept = {(placed.place.resource, placed.place.key) for placed in placed_objects}
+    kept = {(placed.path.resource, placed.path.key) for placed in placed_objects}
     stale: list[Object] = []
     for each in existing:
-        place = resource_path_of(resource_for(namespace_of(each)), each)
+        path = resource_path_of(resource_for(namespace_of(each)), each)
         is_ours = is_of(each, placement) and not is_being_deleted(each)
-        if is_ours and (place.resource, place.key) not in kept:
+        if is_ours and (path.resource, path.key) not in kept:
             stale.append(each)
     return stale
 

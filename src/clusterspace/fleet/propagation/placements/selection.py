@@ -110,7 +110,7 @@ class PlaceableTemplates(Protocol):
         """Return the resource that serves a kind, or None when the hub does not serve it."""
         ...
 
-    def find_at(self, place: ResourcePath) -> Object | None:
+    def find_at(self, path: ResourcePath) -> Object | None:
         """Return an object from the cache, or None."""
         ...
 
@@ -214,7 +214,7 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
         namespace = inside if info.namespaced else ""
         about = ResourceSelector(kind.api_version, kind.kind, namespace, selector.name)
         for request in sorted(templates.selected_by(about)):
-            template = templates.find_at(request.place)
+            template = templates.find_at(request.path)
             if template is None or not selector.means(template) or not may_be_placed(template):
                 continue
             if selector.is_for_namespaces and is_kept_home(name_of(template)):
@@ -238,7 +238,7 @@ def _content_of(namespace: str, templates: PlaceableTemplates) -> dict[ResourceI
     """Return the objects in a namespace, except those that clusters make there by themselves."""
     found: dict[ResourceIdentifier, Object] = {}
     for request in templates.within(namespace):
-        template = templates.find_at(request.place)
+        template = templates.find_at(request.path)
         if template is None or not may_be_placed(template):
             continue
         identity = identity_of(template)

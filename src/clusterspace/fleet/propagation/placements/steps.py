@@ -146,11 +146,11 @@ class PlacementWriter:
 
     async def create(self, resource: GroupVersionResource, desired: Object) -> Object:
         """Create an object; one that is there already was made by us, and is on its way to us."""
-        place = resource_path_of(resource, desired)
+        path = resource_path_of(resource, desired)
         try:
-            stored = await self._hub.create(place.collection, desired)
+            stored = await self._hub.create(path.collection, desired)
         except AlreadyExists as error:
-            raise Conflict(f"{place} is there already") from error
+            raise Conflict(f"{path} is there already") from error
         if resource == FLEET_BINDINGS:
             self.fleet_bindings.note(stored)
         return stored
@@ -165,8 +165,8 @@ class PlacementWriter:
     async def remove(self, resource: GroupVersionResource, existing: Object) -> None:
         """Delete exactly this object."""
         try:
-            place = resource_path_of(resource, existing)
-            await self._hub.delete(place, DeleteOptions(uid=uid_of(existing)))
+            path = resource_path_of(resource, existing)
+            await self._hub.delete(path, DeleteOptions(uid=uid_of(existing)))
         except NotFound:
             pass
         if resource == FLEET_BINDINGS:
@@ -301,8 +301,8 @@ class ResourceSnapshots:
             info = self._templates.find_info(identity.group_version_kind)
             if info is None:
                 return None  # a kind that cannot be seen: what was placed of it stays
-            place = ResourcePath(info.group_version_resource, identity.namespace, identity.name)
-            live = await self._hub.find(place)
+            path = ResourcePath(info.group_version_resource, identity.namespace, identity.name)
+            live = await self._hub.find(path)
             if live is not None and still_means(selectors, live, selection):
                 return None
         return selection
@@ -454,7 +454,7 @@ class Rollout:
     def _find_existing(self, placed: PlacedObject) -> Object | None:
         """Return the engine's binding of an object, whoever made it."""
         informer = self._bindings if placed.identity.namespace else self._cluster_bindings
-        return informer.cache.find(placed.place.key)
+        return informer.cache.find(placed.path.key)
 
     def _progress(self, observed: _Observed, choice: Choice, binding: Object) -> ClusterProgress:
         report = observed.report(binding)
@@ -498,9 +498,9 @@ class Rollout:
             new_id = permanent_id(self._random)
             binding = desired_binding(placed, placement, existing, new_id)
             if existing is None:
-                await self._writer.create(placed.place.resource, binding)
+                await self._writer.create(placed.path.resource, binding)
             else:
-                await self._writer.change(placed.place.resource, existing, binding)
+                await self._writer.change(placed.path.resource, existing, binding)
         for stale in stale_bindings(desired, placement, self._engine_bindings(placement)):
             await self._writer.remove(resource_for(namespace_of(stale)), stale)
 

@@ -106,7 +106,7 @@ class Scheduler(Reconciler):
             confirmed = {name: candidate_of(each) for name, each in live.items() if each}
             others = {name: each for name, each in candidates.items() if name not in in_use}
             decision = plan_for(binding, dict(sorted({**others, **confirmed}.items())))
-        await self._write(request, informer.place.at(request.key), binding, decision)
+        await self._write(request, informer.path.at(request.key), binding, decision)
         if decision.is_success:
             self._waiting.discard(request)
         else:
@@ -129,13 +129,13 @@ class Scheduler(Reconciler):
         return [request_for(key) for informer in informers for key in informer.cache]
 
     async def _write(
-        self, request: Request, place: ResourcePath, binding: Object, decision: Decision
+        self, request: Request, path: ResourcePath, binding: Object, decision: Decision
     ) -> None:
-        placed = await commit(self._hub, place, binding, with_targets(binding, decision))
+        placed = await commit(self._hub, path, binding, with_targets(binding, decision))
         # Killed here, the clusters are chosen and the condition does not say so. The next attempt
         # decides the same, finds nothing to write in the spec, and writes the status.
         desired = with_outcome(placed, decision, self._clock.now())
-        stored = await commit(self._hub, place, placed, desired)
+        stored = await commit(self._hub, path, placed, desired)
         versions = {resource_version_of(each) for each in (binding, placed)}
         self._overwritten[request] = frozenset(versions - {resource_version_of(stored)})
         is_moved = find_at(binding, "spec", "clusters") != find_at(stored, "spec", "clusters")

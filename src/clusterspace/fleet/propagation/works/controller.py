@@ -195,8 +195,8 @@ class BindingWorks(Reconciler):
             # First the finalizer, then the Works. Killed in between, a binding without Works is
             # held, and released when it goes. The other way round, a binding that is deleted at
             # this moment would be gone before its Works, and nobody would withdraw them.
-            place, finalizer = _place_of(request), _finalizer_of(request)
-            binding = await ensure_finalizer(self._hub, place, binding, finalizer)
+            path, finalizer = _place_of(request), _finalizer_of(request)
+            binding = await ensure_finalizer(self._hub, path, binding, finalizer)
             outcome = await self._writer.write(changes)
             written, failures = outcome.clusters, (*failures, *outcome.failures)
         if written:

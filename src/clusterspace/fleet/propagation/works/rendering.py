@@ -441,30 +441,30 @@ class WorkWriter:
             await self._hub.delete(resource_path_of(WORKS, work), DeleteOptions(uid=uid_of(work)))
 
     async def _create(self, work: Object) -> None:
-        place = resource_path_of(WORKS, work)
+        path = resource_path_of(WORKS, work)
         try:
-            written = await self._hub.create(place.collection, work)
+            written = await self._hub.create(path.collection, work)
         except AlreadyExists as error:
             # Names of Works do not tell API groups apart, so two objects may claim the same one.
-            existing = await self._hub.find(place)
+            existing = await self._hub.find(path)
             if existing is not None and binding_key_of(existing) != binding_key_of(work):
                 owner = binding_key_of(existing) or "somebody else"
-                raise Forbidden(f"{place} is of {owner}, and one cannot be two") from error
+                raise Forbidden(f"{path} is of {owner}, and one cannot be two") from error
             # It is ours, of before a restart, and the cache has not seen it: plan again with it.
             if existing is not None:
                 self._works.note(existing)
-            raise Conflict(f"{place} is there already") from error
+            raise Conflict(f"{path} is there already") from error
         self._works.note(written)
 
     async def _update(self, change: Change, existing: Object) -> None:
         if not change.is_needed:
             return
-        place = resource_path_of(WORKS, existing)
+        path = resource_path_of(WORKS, existing)
         try:
-            written = await commit(self._hub, place, existing, change.after)
+            written = await commit(self._hub, path, existing, change.after)
         except NotFound:
             # Deleted under us. What we noted of it would hide that from the next attempt, which
             # has to create it anew.
-            self._works.forget(place.key)
+            self._works.forget(path.key)
             raise
         self._works.note(written)

@@ -140,8 +140,8 @@ class Book:
     def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
         return INFOS.get(kind)
 
-    def find_at(self, place: ResourcePath) -> Object | None:
-        return self._objects.get(place)
+    def find_at(self, path: ResourcePath) -> Object | None:
+        return self._objects.get(path)
 
     def find(self, kind: GroupVersionKind, namespace: str, name: str) -> Object | None:
         return self.find_at(ResourcePath(INFOS[kind].group_version_resource, namespace, name))
