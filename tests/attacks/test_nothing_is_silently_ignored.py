@@ -176,6 +176,24 @@ async def test_a_put_is_told_as_well(site: Site, address: str) -> None:
     assert "ResourceQuota is stored but not enforced" in warning
 
 
+@pytest.mark.parametrize("address", ["hub", "hub through the fleet"])
+async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
+    site: Site, address: str
+) -> None:
+    path = "/apis/apps.karmada.io/v1alpha1/workloadrebalancers?dryRun=All"
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "a"}
+    body = {
+        "apiVersion": "apps.karmada.io/v1alpha1",
+        "kind": "WorkloadRebalancer",
+        "metadata": {"name": "anew"},
+        "spec": {"workloads": [workload]},
+    }
+
+    _, warning = await Operator(site, address).ask("POST", path, body)
+
+    assert "no controller of this control plane acts on it: those of Karmada do" in warning
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
 async def test_what_acts_here_or_on_members_is_written_without_a_word(
     site: Site, address: str

@@ -30,6 +30,9 @@ PULL: Final = "Pull"
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 """Where credentials and heartbeats are: on the hub, and under the same name on each member."""
 
+SYSTEM_NAMESPACE: Final = "karmada-system"
+"""Where Karmada's controllers elect their leaders on the hub, and agents live on members."""
+
 EXECUTION_PREFIX: Final = "karmada-es-"
 FINALIZER: Final = "karmada.io/cluster-controller"
 WORK_FINALIZER: Final = "karmada.io/execution-controller"

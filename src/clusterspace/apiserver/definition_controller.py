@@ -18,7 +18,15 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import resource_of, served_resources
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import Edit, create_own, edit_own, remove, write_of
+from clusterspace.apiserver.writing import (
+    SELF,
+    Edit,
+    begin_new,
+    edit_own,
+    remove,
+    write_new,
+    write_of,
+)
 from clusterspace.builtins.definitions import reading
 from clusterspace.builtins.definitions.acceptance import (
     DELETED,
@@ -29,6 +37,7 @@ from clusterspace.builtins.definitions.acceptance import (
 )
 from clusterspace.builtins.definitions.reading import Definition, read_definition
 from clusterspace.errors import AlreadyExists, Expired, MalformedSchema, NotFound, StoreError
+from clusterspace.kube.managed_fields.managers import track_update
 from clusterspace.kube.objects import Object, metadata_of, name_of
 
 _log = structlog.get_logger(__name__)
@@ -72,10 +81,18 @@ class CustomResourceController:
         self._run: Run = at_once
 
     async def install(self, definitions: Iterable[Object]) -> None:
-        """Create definitions, or bring those that are there up to date."""
+        """Create our own definitions, or bring those that are there up to date.
+
+        They are not checked as a user's are: they are part of the program, tests show that every
+        rule takes them, and looking through all their schemas would be most of a hub's start.
+        """
+        hub, served = self._hub, self._served
         for wanted in definitions:
+            newborn = begin_new(hub, served, served.rules.read(wanted).kube_object, SELF)
+            write = write_of(hub, served, manager=INSTALLER)
+            owned = track_update(None, newborn.kube_object, write)
             try:
-                await create_own(self._hub, self._served, wanted, INSTALLER)
+                await write_new(hub, served, served.rules.prepare_create(owned, newborn.creation))
             except AlreadyExists:
                 await self._update(wanted)
 

@@ -12,6 +12,7 @@ import structlog
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
+from clusterspace.apis.clusters import SYSTEM_NAMESPACE
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
@@ -34,7 +35,13 @@ from clusterspace.client.endpoints import AddressRules
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
-from clusterspace.roots.hub_state import bootstrap, build_state, housekeeping, read_tokens
+from clusterspace.roots.hub_state import (
+    bootstrap,
+    build_state,
+    create_namespaces,
+    housekeeping,
+    read_tokens,
+)
 from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
@@ -147,6 +154,8 @@ async def serve_until_stopped(settings: HubSettings) -> None:
     """Run a hub until told to stop."""
     stopped = stop_event()
     async with running_hub(settings) as running:
+        # Karmada's own controllers, which may run here, keep their leases in it.
+        await create_namespaces(running.state, (SYSTEM_NAMESPACE,))
         command = f"kubectl --kubeconfig {running.installation.kubeconfig}"
         # What is alive now stays alive: the collector need not look at it again. True of a process
         # with one hub; where many come and go, each would keep what the last one left.

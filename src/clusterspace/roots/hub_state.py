@@ -1,6 +1,7 @@
 """What the verbs of an API server work on, and what is in it before anybody asks."""
 
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
@@ -74,10 +75,10 @@ async def bootstrap(hub: HubState, access: Access, controller: CustomResourceCon
     await access.role_cache.load()
 
 
-async def create_namespaces(hub: HubState) -> None:
-    """Make the namespaces every cluster has, where they are missing."""
+async def create_namespaces(hub: HubState, names: Iterable[str] = _NAMESPACES) -> None:
+    """Make the namespaces every cluster has, or these, where they are missing."""
     namespaces = hub.catalog.get_storage("", "namespaces")
-    for name in _NAMESPACES:
+    for name in names:
         desired = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with suppress(AlreadyExists):
             await create_own(hub, namespaces, desired, _MANAGER)

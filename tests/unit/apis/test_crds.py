@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis.crds import definition, definitions
+from clusterspace.apiserver.admission.unenforced import UNATTENDED
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.builtins.definitions.checks import validate_definition
 from clusterspace.builtins.definitions.reading import read_definition
@@ -23,8 +24,76 @@ def test_a_definition_is_found_alone_by_what_its_file_is_named_after(name):
     assert definition(resource, group) == OURS[name]
 
 
-def test_there_is_one_definition_for_every_kind():
-    assert len(OURS) == 18
+ACTING = frozenset(
+    {
+        "clusters",
+        "memberclusters",
+        "internalmemberclusters",
+        "clusterproperties",
+        "propagationpolicies",
+        "clusterpropagationpolicies",
+        "overridepolicies",
+        "clusteroverridepolicies",
+        "clusterresourceplacements",
+        "resourcebindings",
+        "clusterresourcebindings",
+        "works",
+        "clusterresourcesnapshots",
+        "clusterschedulingpolicysnapshots",
+    }
+)
+"""What our controllers act on, or write."""
+
+WRITTEN_BY_THEIRS = frozenset(
+    {
+        "appliedworks",
+        "clusterprofiles",
+        "clusterresourceoverridesnapshots",
+        "clusterresourceplacementstatuses",
+        "resourceoverridesnapshots",
+        "resourcesnapshots",
+        "schedulingpolicysnapshots",
+    }
+)
+"""What controllers of others write for each other; no person relies on it."""
+
+
+def test_every_kind_acts_or_says_that_it_does_not():
+    kinds = {
+        name: (each["spec"]["group"], each["spec"]["names"]["kind"]) for name, each in OURS.items()
+    }
+    silent = {
+        name
+        for name, kind in kinds.items()
+        if kind not in UNATTENDED and name.partition(".")[0] not in ACTING | WRITTEN_BY_THEIRS
+    }
+
+    assert silent == set()
+    assert set(UNATTENDED) <= set(kinds.values())
+
+
+def test_all_groups_of_karmada_and_kubefleet_are_served():
+    groups = {each["spec"]["group"] for each in OURS.values()}
+
+    assert groups == {
+        *(
+            f"{group}.karmada.io"
+            for group in (
+                "apps",
+                "autoscaling",
+                "cluster",
+                "config",
+                "networking",
+                "policy",
+                "remedy",
+                "work",
+            )
+        ),
+        "multicluster.x-k8s.io",
+        "cluster.kubernetes-fleet.io",
+        "placement.kubernetes-fleet.io",
+        "about.k8s.io",
+    }
 
 
 def _version(name: str, version: str) -> dict[str, Any]:

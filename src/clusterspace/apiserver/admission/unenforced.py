@@ -3,7 +3,8 @@
 Elsewhere a quota counts, a webhook is called, a flow schema sorts requests. Whoever relies on that
 must hear that nothing of the kind happens here, with every write and not from a page nobody opened.
 What steers kubelets, schedulers or controllers (a NetworkPolicy, a PriorityClass) is not listed:
-here it is a template, and it acts where it is placed.
+here it is a template, and it acts where it is placed. Kinds of Karmada and KubeFleet that only
+their own controllers act on are: those may run on this hub, or may not.
 
 docs/kubernetes-compatibility.md shows the same table to people; a test keeps the two equal.
 """
@@ -72,6 +73,41 @@ KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
 """Group and kind to what does not happen. An entry leaves with the change that enforces it."""
 
 
+_KARMADAS: Final = "Karmada"
+_KUBEFLEETS: Final = "KubeFleet"
+_PLACEMENT: Final = "placement.kubernetes-fleet.io"
+
+UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
+    ("apps.karmada.io", "WorkloadRebalancer"): _KARMADAS,
+    ("autoscaling.karmada.io", "CronFederatedHPA"): _KARMADAS,
+    ("autoscaling.karmada.io", "FederatedHPA"): _KARMADAS,
+    ("config.karmada.io", "ResourceInterpreterCustomization"): _KARMADAS,
+    ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): _KARMADAS,
+    ("multicluster.x-k8s.io", "ServiceExport"): _KARMADAS,
+    ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
+    ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,
+    ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
+    ("policy.karmada.io", "ClusterTaintPolicy"): _KARMADAS,
+    ("policy.karmada.io", "FederatedResourceQuota"): _KARMADAS,
+    ("remedy.karmada.io", "Remedy"): _KARMADAS,
+    (_PLACEMENT, "ApprovalRequest"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterApprovalRequest"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterResourceOverride"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterResourcePlacementEviction"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterStagedUpdateRun"): _KUBEFLEETS,
+    (_PLACEMENT, "ClusterStagedUpdateStrategy"): _KUBEFLEETS,
+    (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
+    (_PLACEMENT, "ResourceOverride"): _KUBEFLEETS,
+    (_PLACEMENT, "ResourcePlacement"): _KUBEFLEETS,
+    (_PLACEMENT, "StagedUpdateRun"): _KUBEFLEETS,
+    (_PLACEMENT, "StagedUpdateStrategy"): _KUBEFLEETS,
+}
+"""Group and kind that people write, and that we serve for the controllers of another project. An
+entry leaves with the change that acts on it."""
+
+
 class UnenforcedKinds:
     """Warns whoever writes an object that does not act here; refuses nothing."""
 
@@ -88,6 +124,12 @@ class UnenforcedKinds:
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is."""
         info = admission.served.info
+        project = UNATTENDED.get((info.group, info.kind))
+        if project is not None and not admission.subresource:
+            admission.warn(
+                f"{info.kind} is stored, and no controller of {self._server} acts on it: "
+                f"those of {project} do, where they run"
+            )
         row = KINDS.get((info.group, info.kind))
         # Who writes a status or a finalizer is a controller at work, and relies on nothing.
         if row is None or admission.subresource:

@@ -31,6 +31,7 @@ from clusterspace.apis.clusters import (
     PULL,
     PUSH,
     SYSTEM_LABELS,
+    SYSTEM_NAMESPACE,
     WORKS,
     execution_namespace,
 )
@@ -349,7 +350,7 @@ def marked_object(
 DEPLOYMENTS: Final = GroupVersionResource("apps", "v1", "deployments")
 AGENT: Final = "karmada-agent"
 AGENT_ACCOUNT: Final = "karmada-agent-sa"
-AGENT_NAMESPACE: Final = "karmada-system"
+AGENT_NAMESPACE: Final = SYSTEM_NAMESPACE
 REGISTRATION: Final = "karmada-kubeconfig"
 CLUSTER_MARK: Final = "clusterspace.io/cluster"
 """Annotation of the registration: what the hub calls this cluster."""
