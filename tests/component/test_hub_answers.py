@@ -205,3 +205,95 @@ async def test_components_are_healthy_while_somebody_holds_their_lease(hub: HubC
     assert (await hub.do("GET", f"{path}/etcd-0"))["conditions"][0]["message"] == "ok"
     table = await hub.do("GET", path, accept=TABLE)
     assert [row["cells"][:2] for row in table["rows"]][1] == ["etcd-0", "Healthy"]
+
+
+# -- flow control ----------------------------------------------------------------------------------
+
+
+async def test_a_flow_schema_says_whether_its_priority_level_exists(hub: HubClient) -> None:
+    group = "/apis/flowcontrol.apiserver.k8s.io/v1"
+    rule = {
+        "subjects": [{"kind": "User", "user": {"name": "noxu"}}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }
+    schema: Object = {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": "testing"},
+        "spec": {
+            "matchingPrecedence": 1000,
+            "priorityLevelConfiguration": {"name": "testing"},
+            "rules": [rule],
+        },
+    }
+    level: Object = {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "testing"},
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+    }
+    await hub.do("POST", f"{group}/flowschemas", schema)
+
+    async def dangling() -> str:
+        found = await hub.do("GET", f"{group}/flowschemas/testing")
+        said = found.get("status", {}).get("conditions", [])
+        return next((each["status"] for each in said if each["type"] == "Dangling"), "")
+
+    async def dangles() -> bool:
+        return await dangling() == "True"
+
+    async def leads_somewhere() -> bool:
+        return await dangling() == "False"
+
+    await until(dangles)
+    await hub.do("POST", f"{group}/prioritylevelconfigurations", level)
+    await until(leads_somewhere)
+    await hub.do("DELETE", f"{group}/prioritylevelconfigurations/testing")
+    await until(dangles)
+
+
+# -- services that change their type ---------------------------------------------------------------
+
+
+async def test_a_service_that_becomes_a_name_loses_its_address_and_gets_one_again(
+    hub: HubClient,
+) -> None:
+    path = "/api/v1/namespaces/default/services"
+    service: Object = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "moving"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
+    made = await hub.do("POST", path, service)
+    spec = {**made["spec"], "type": "ExternalName", "externalName": "elsewhere.example"}
+    spec.pop("clusterIP")
+
+    named = await hub.do("PUT", f"{path}/moving", {**made, "spec": spec})
+
+    gone = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "externalTrafficPolicy"}
+    assert gone.isdisjoint(named["spec"])
+    assert "nodePort" not in named["spec"]["ports"][0]
+    back = {**named["spec"], "type": "ClusterIP"}
+    back.pop("externalName")
+    again = await hub.do("PUT", f"{path}/moving", {**named, "spec": back})
+    assert again["spec"]["clusterIPs"] == [again["spec"]["clusterIP"]]
+    assert again["spec"]["ipFamilyPolicy"] == "SingleStack"
+
+
+async def test_a_service_that_is_exposed_no_more_gives_back_its_node_port(hub: HubClient) -> None:
+    path = "/api/v1/namespaces/default/services"
+    service: Object = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "shy"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
+    made = await hub.do("POST", path, service)
+
+    shy = {**made, "spec": {**made["spec"], "type": "ClusterIP"}}
+    after = await hub.do("PUT", f"{path}/shy", shy)
+
+    assert "nodePort" not in after["spec"]["ports"][0]
+    assert {"allocateLoadBalancerNodePorts", "externalTrafficPolicy"}.isdisjoint(after["spec"])
+    assert after["spec"]["clusterIP"] == made["spec"]["clusterIP"]

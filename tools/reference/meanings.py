@@ -22,6 +22,7 @@ KINDS: Final = {
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
+    "clusterspace.apiserver.flow_control": "FlowSchema",
     "clusterspace.apiserver.health": "ComponentStatus",
     "clusterspace.apiserver.kubernetes_service": "ServiceCIDR",
     "clusterspace.fleet.membership.health": "Cluster",
@@ -40,6 +41,7 @@ _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
+    ("clusterspace.apiserver.flow_control", "reason"): ("Found", "NotFound"),
     ("clusterspace.builtins.definitions.acceptance", "reason"): (
         "PluralConflict",
         "SingularConflict",
@@ -105,6 +107,7 @@ TYPES: Final = {
     ),
     "Complete": "Whether the Job completed on every cluster it was placed on.",
     "CompleteAPIEnablements": "Whether all of what the cluster serves is known.",
+    "Dangling": "Whether a FlowSchema names a priority level that does not exist.",
     "DeletionsPaused": (
         "Whether deletions on this cluster wait for a person to say `clusterspace resume`."
     ),
@@ -172,6 +175,7 @@ REASONS: Final = {
     "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
+    "Found": "The priority level that a FlowSchema names exists.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",
     "Granted": "Users of the hub reach the cluster.",
@@ -211,6 +215,7 @@ REASONS: Final = {
     "NoConflicts": "Nobody else has these names.",
     "NoOverrideSpecified": "There are no overrides.",
     "NotAccepted": "Some names belong to another kind.",
+    "NotFound": "The priority level that a FlowSchema names does not exist.",
     "NotAllWorkAreAvailabilityTrackable": (
         "Every object is there; some cannot tell whether they are available."
     ),

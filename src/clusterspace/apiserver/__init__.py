@@ -18,6 +18,7 @@ discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
 identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
 housekeeping.py   what happens later: namespaces end, owners' children go, events expire
+flow_control.py   whether a FlowSchema's priority level is there
 protection.py     volumes and claims that are deleted go once nobody uses them
 kubernetes_service.py     `default/kubernetes`: where this server is, for programs in the cluster
 

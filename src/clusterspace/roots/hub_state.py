@@ -23,6 +23,7 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.flow_control import FlowSchemaStatus
 from clusterspace.apiserver.housekeeping import (
     GarbageCollector,
     NamespaceController,
@@ -96,6 +97,7 @@ def housekeeping(hub: HubState, definitions: CustomResourceController, store: Co
         "custom resources": definitions.run,
         "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
+        "flow schemas": FlowSchemaStatus(hub).run,
         "role aggregation": RoleAggregator(hub).run,
         "event expiry": lambda: expire_events(hub),
         "compaction": lambda: compact_forever(store, hub.clock, policy),

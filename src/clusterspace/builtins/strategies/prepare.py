@@ -130,16 +130,21 @@ _KEPT_ADDRESSES: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPoli
 
 
 def _update_service(new: Object, old: Object) -> Object:
-    """Keep the addresses a service was given when its new version leaves them out."""
+    """Keep the addresses a service was given when its new version leaves them out.
+
+    One that changes its type loses what only the old type has, unless its author changed that too.
+    """
+    new = _for_type(new, old)
     spec, existing = cast("Object", new["spec"]), cast("Object", old["spec"])
-    if "ExternalName" in (spec.get("type"), existing.get("type")):
+    if spec.get("type") == "ExternalName":
         return new
+    if existing.get("type") == "ExternalName":
+        return {**new, "spec": {"ipFamilyPolicy": "SingleStack", **spec}}
     kept = {key: existing[key] for key in _KEPT_ADDRESSES if key in existing and not spec.get(key)}
     if spec.get("clusterIP") and "clusterIPs" in kept:
         kept["clusterIPs"] = [spec["clusterIP"]]
     ports = cast("list[Object]", spec.get("ports") or [])
-    exposed = ("NodePort", "LoadBalancer")
-    if spec.get("type") in exposed and existing.get("type") in exposed:
+    if spec.get("type") in _EXPOSED and existing.get("type") in _EXPOSED:
         before = cast("list[Object]", existing.get("ports") or [])
         given = {_port_key(port): port.get("nodePort") for port in before}
         ports = [
@@ -149,6 +154,42 @@ def _update_service(new: Object, old: Object) -> Object:
             for port in ports
         ]
     return {**new, "spec": {**spec, **kept, **({"ports": ports} if ports else {})}}
+
+
+_EXPOSED: Final = ("NodePort", "LoadBalancer")
+
+
+def _for_type(new: Object, old: Object) -> Object:
+    """Drop what the server filled in for the type a service had, and the new type has not."""
+    spec, existing = cast("Object", new["spec"]), cast("Object", old["spec"])
+    kind, before = spec.get("type"), existing.get("type")
+    filled_in: list[str] = []
+    gone: set[str] = set()
+    if kind == "ExternalName" != before:
+        filled_in += ("ipFamilies", "ipFamilyPolicy")
+        # An author who takes the one address away means all of them.
+        addresses = ("clusterIP", "clusterIPs") if spec.get("clusterIP") else ("clusterIPs",)
+        if all(spec.get(key) == existing.get(key) for key in addresses):
+            gone |= {"clusterIP", "clusterIPs"}
+    if before == "LoadBalancer" != kind:
+        filled_in += ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+        new = {**new, "status": {**new.get("status", {}), "loadBalancer": {}}}
+    if _is_reached_from_outside(existing) and not _is_reached_from_outside(spec):
+        filled_in.append("externalTrafficPolicy")
+    gone |= {key for key in filled_in if spec.get(key) == existing.get(key)}
+    kept = {key: value for key, value in spec.items() if key not in gone}
+    if before in _EXPOSED and kind not in _EXPOSED:
+        own = cast("list[Object]", kept.get("ports") or [])
+        earlier = cast("list[Object]", existing.get("ports") or [])
+        if [port.get("nodePort") for port in own] == [port.get("nodePort") for port in earlier]:
+            ports = [{k: v for k, v in port.items() if k != "nodePort"} for port in own]
+            kept |= {"ports": ports} if ports else {}
+    return new if kept == spec else {**new, "spec": kept}
+
+
+def _is_reached_from_outside(spec: Object) -> bool:
+    has_addresses = spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs"))
+    return spec.get("type") in _EXPOSED or has_addresses
 
 
 def _port_key(port: Object) -> tuple[Any, Any]:
