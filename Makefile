@@ -1,6 +1,6 @@
 # Every command anyone runs, with a sentence each. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint format robustness bench measure generate lock clean
+.PHONY: help up test check lint format robustness conformance bench measure generate lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -47,6 +47,9 @@ format: .venv/development ## Rewrite the sources in the one format, with safe fi
 
 robustness: .venv/development ## The slow suites: hundreds of crashes, new random examples
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+conformance: .venv/development ## Other projects' suites where their binaries are found; writes docs/conformance.md
+	@$(BIN)/python -m tools.conformance $(ARGS)
 
 bench: .venv/development ## Measure; ratios in one run (`make bench store` for one)
 	@$(BIN)/python -m tests.bench $(BENCHES)

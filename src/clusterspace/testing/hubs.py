@@ -166,6 +166,18 @@ async def real_controllers_for_test(
         yield
 
 
+@asynccontextmanager
+async def real_component_for_test(
+    name: str, directory: Path, *flags: str
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Run a component of Kubernetes beside any API server; skip, by name, where it is missing."""
+    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or _ASSETS) / name
+    if not program.exists():
+        pytest.skip(f"no {name}: set KUBEBUILDER_ASSETS to where it is")
+    async with _running(program, flags, directory) as process:
+        yield process
+
+
 def _admin_kubeconfig(server: str) -> bytes:
     cluster = {"server": server, "insecure-skip-tls-verify": True}
     return msgspec.json.encode(

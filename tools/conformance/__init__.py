@@ -1,0 +1,20 @@
+"""Other projects' end-to-end suites, run unmodified against what we serve.
+
+suites.py      running a ginkgo suite, and reading what it reports
+kubernetes.py  Kubernetes' conformance specs: hub beside a kube-controller-manager, simulated member
+karmada.py     Karmada's own suite: a fleet of simulated members
+page.py        docs/conformance.md: every spec with its result, and what was not run
+
+    make conformance                        everything whose binaries are found
+    make conformance ARGS="hub --focus CSR" one target, some specs; the page is left alone
+
+Binaries are built from the projects' own trees, elsewhere, and named by the environment:
+
+    CONFORMANCE_KUBERNETES  e2e.test: `go test -c ./test/e2e`
+    CONFORMANCE_KARMADA     e2e.test: `go test -c ./test/e2e/suites/base`
+    CONFORMANCE_KARMADA_TREE, CONFORMANCE_KARMADACTL  the tree of its examples, and the command
+    CONFORMANCE_GINKGO      `go build ./vendor/github.com/onsi/ginkgo/v2/ginkgo`
+    KUBEBUILDER_ASSETS      where kube-controller-manager is; /usr/local/kubebuilder/bin without it
+
+What is missing is not run, and the page says so.
+"""

@@ -1,0 +1,144 @@
+"""Karmada's own end-to-end suite against a fleet: a hub, two Push members and a Pull member.
+
+A fourth simulated member stands in for the host cluster, which the suite looks into now and then.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tools.conformance.suites import (
+    ROOT,
+    Suite,
+    named_file,
+    read_report,
+    running,
+    wait_for_file,
+)
+
+VERSION: Final = "v1.18"
+_CLUSTERSPACE: Final = ROOT / ".venv" / "bin" / "clusterspace"
+_PUSHED: Final = ("member1", "member2")
+_PULLED: Final = "member3"
+_HOST: Final = "karmada-host"
+_SECONDS: Final = 5400
+_READY_SECONDS: Final = 60
+_WORKLOADS: Final = "examples/customresourceinterpreter/apis/workload.example.io_workloads.yaml"
+
+
+def _access(kubeconfig: Path, context: str = "") -> tuple[Any, Any]:
+    """Return the cluster and the user of a context."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    name = context or config["current-context"]
+    chosen = next(each["context"] for each in config["contexts"] if each["name"] == name)
+    cluster = next(e["cluster"] for e in config["clusters"] if e["name"] == chosen["cluster"])
+    user = next(each["user"] for each in config["users"] if each["name"] == chosen["user"])
+    return cluster, user
+
+
+def _write_kubeconfig(path: Path, contexts: Mapping[str, tuple[Any, Any]]) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(contexts)),
+        "clusters": [{"name": name, "cluster": each} for name, (each, _) in contexts.items()],
+        "users": [{"name": name, "user": each} for name, (_, each) in contexts.items()],
+        "contexts": [{"name": n, "context": {"cluster": n, "user": n}} for n in contexts],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@contextmanager
+def _fleet(work: Path, tree: Path) -> Generator[None]:
+    """Run the fleet, with the kind of workload that the suite's examples bring along."""
+    environment = {"KUBECONFIG": str(work / "hub" / "kubeconfig")}
+
+    def call(*command: str | Path) -> str:
+        arguments = [str(each) for each in command]
+        variables = {**os.environ, **environment}
+        done = subprocess.run(arguments, env=variables, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    members = (*_PUSHED, _PULLED, _HOST)
+    with ExitStack() as stack:
+        up = (_CLUSTERSPACE, "up", "--data-dir", work / "hub", "--hub-port", "0")
+        stack.enter_context(running(work, "up", (*up, "--fleet-port", "0")))
+        for name in members:
+            sim = (_CLUSTERSPACE, "sim", name, "--data-dir", work / name, "--port", "0")
+            stack.enter_context(running(work, name, (*sim, "--nodes", "1")))
+        everyone = ("hub", *members)
+        kubeconfigs = {each: wait_for_file(work / each / "kubeconfig") for each in everyone}
+        at_hub = ("--context", "hub")
+        for name in _PUSHED:
+            call(_CLUSTERSPACE, "join", name, "--cluster-kubeconfig", kubeconfigs[name], *at_hub)
+        invite = (_CLUSTERSPACE, "token", "create", _PULLED, "--print-register-command", *at_hub)
+        printed = call(*invite)
+        _, *words = shlex.split(re.sub(r"\\\n", " ", printed))
+        register = (_CLUSTERSPACE, *words, "--cluster-kubeconfig", kubeconfigs[_PULLED], "--local")
+        stack.enter_context(running(work, "agent", register, **environment))
+        apis = {"karmada-apiserver": _access(kubeconfigs["hub"], "hub")}
+        apis[_HOST] = _access(kubeconfigs[_HOST])
+        hub = _write_kubeconfig(work / "karmada.config", apis)
+        own = {name: _access(kubeconfigs[name]) for name in (*_PUSHED, _PULLED)}
+        _write_kubeconfig(work / "members.config", own)
+        for kubeconfig in (hub, *(kubeconfigs[name] for name in own)):
+            call(
+                "kubectl",
+                "--kubeconfig",
+                kubeconfig,
+                "apply",
+                "--server-side",
+                "-f",
+                tree / _WORKLOADS,
+            )
+        for _ in range(_READY_SECONDS):
+            listed = call("kubectl", "--context", "hub", "get", "clusters", "--no-headers")
+            if listed.count("True") >= len(own):
+                break
+            time.sleep(1)
+        # The suite deletes more than any operator would in an afternoon.
+        call("kubectl", "--context", "hub", "annotate", "clusters", "--all",
+             "clusterspace.io/deletions-approved-until=2100-01-01T00:00:00Z")  # fmt: skip
+        yield
+
+
+def directory_for(work: Path) -> Path:
+    """Return where logs and reports are."""
+    return work / "karmada"
+
+
+def run(work: Path, focus: str, processes: int) -> None:
+    """Run Karmada's specs; the reports are in its directory."""
+    binary, tree = named_file("CONFORMANCE_KARMADA"), named_file("CONFORMANCE_KARMADA_TREE")
+    karmadactl = named_file("CONFORMANCE_KARMADACTL")
+    work = directory_for(work)
+    tools = work / "gopath" / "bin"
+    tools.mkdir(parents=True, exist_ok=True)
+    for name, text in {
+        "karmadactl": f'#!/bin/sh\nexec {karmadactl} "$@"\n',
+        # The suite asks `go env GOPATH` for where karmadactl is.
+        "go": '#!/bin/sh\necho "$GOPATH"\n',
+    }.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    environment = {
+        "KUBECONFIG": str(work / "karmada.config"),
+        "PULL_BASED_CLUSTERS": f"{_PULLED}:{work / 'members.config'}",
+        "GOPATH": str(work / "gopath"),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+    }
+    flags = ("-poll-interval=1s", "-poll-timeout=240s")
+    suite = Suite(binary, flags, tree / "test/e2e/suites/base", environment)
+    with _fleet(work, tree):
+        suite.list_specs(work / "specs")
+        listed = (result.spec for result in read_report(work / "specs"))
+        specs = [each for each in listed if re.search(focus, each.name)]
+        suite.run(work, specs, processes=processes, seconds=_SECONDS)
