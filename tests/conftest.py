@@ -20,8 +20,8 @@ import hypothesis
 import pytest
 import pytest_asyncio.plugin
 import structlog
-import uvloop
 
+from clusterspace.aio.event_loop import new_event_loop
 from clusterspace.roots.processes import LIFELINE
 
 # A red run must be repeatable by whoever looks at it next; new examples are the slow suite's job.
@@ -122,7 +122,8 @@ class _WatchedRunner:
     """Runs the loop of the product, and says at its end which tasks it had to cancel."""
 
     def __init__(self, **options: Any) -> None:
-        self._runner = asyncio.Runner(**{**options, "loop_factory": uvloop.new_event_loop})
+        options["loop_factory"] = new_event_loop
+        self._runner = asyncio.Runner(**options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)

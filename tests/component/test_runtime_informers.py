@@ -152,9 +152,10 @@ class Changes:
         await self._client.patch(place, PatchType.MERGE, patch)
 
 
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", [our_hub, real_server])
 async def test_a_cache_equals_the_server_after_disconnects_and_a_compaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Any, count: int
 ):
     async with (
         start(tmp_path, monkeypatch) as server,
@@ -162,10 +163,10 @@ async def test_a_cache_equals_the_server_after_disconnects_and_a_compaction(
         fault_proxy(server_client.connection) as proxy,
         client_for_test(proxy.settings) as watcher_client,
     ):
-        names = (f"m{number:05}" for number in range(10_000))
+        names = (f"m{number:05}" for number in range(count))
         await in_parallel(server_client.create(MAPS, config_map(name)) for name in names)
         seen = Seen()
-        informer = Informer(watcher_client, MAPS, selection=ListOptions(limit=500))
+        informer = Informer(watcher_client, MAPS, selection=ListOptions(limit=count // 20))
         informer.add_handler(seen.note)
         async with running(informer):
             changes = Changes(server_client)

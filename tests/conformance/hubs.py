@@ -6,9 +6,10 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -70,6 +71,47 @@ class Stream:
         return [json.loads(line) for line in self._response.read().splitlines()]
 
 
+class Connections:
+    """Connections to one server that are kept, one for each thread that asks."""
+
+    def __init__(self, url: str, trust: ssl.SSLContext) -> None:
+        self._place = urlsplit(url)
+        self._trust = trust
+        self._kept = threading.local()
+        self._opened: list[http.client.HTTPSConnection] = []
+
+    def open(self) -> http.client.HTTPSConnection:
+        """Open a connection for somebody who closes it."""
+        assert self._place.hostname is not None
+        return http.client.HTTPSConnection(
+            self._place.hostname, self._place.port, timeout=PATIENCE, context=self._trust
+        )
+
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """Send one request and return the answer, whatever it is."""
+        connection: http.client.HTTPSConnection | None = getattr(self._kept, "connection", None)
+        is_new = connection is None
+        if connection is None:
+            connection = self._kept.connection = self.open()
+            self._opened.append(connection)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            answered = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, answered, response.read())
+        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
+            connection.close()
+            del self._kept.connection
+            if is_new:
+                raise
+            # It was closed while nobody asked: whatever was sent since has reached nobody.
+            return self.ask(method, path, body, headers)
+
+    def close(self) -> None:
+        for connection in self._opened:
+            connection.close()
+
+
 @dataclass(frozen=True)
 class RunningHub:
     """A hub that answers at `url`; whoever holds its kubeconfig is its administrator."""
@@ -78,6 +120,7 @@ class RunningHub:
     kubeconfig: Path
     authority: Path
     log: Path
+    connections: Connections
 
     def ask(
         self,
@@ -90,17 +133,11 @@ class RunningHub:
         **headers: str,
     ) -> Answer:
         """Send one request as the administrator and return the answer, whatever it is."""
-        connection = self.connect()
         sent = {"Accept": accept, **_dashed(headers)}
         if body is not None:
             sent["Content-Type"] = content_type
         payload = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, payload, self._signed(sent))
-        response = connection.getresponse()
-        answered = {name.lower(): value for name, value in response.getheaders()}
-        answer = Answer(response.status, answered, response.read())
-        connection.close()
-        return answer
+        return self.connections.ask(method, path, payload, self._signed(sent))
 
     def get(self, path: str) -> Json:
         """Return the object or list at a path that must be there."""
@@ -122,27 +159,24 @@ class RunningHub:
 
     def watch(self, path: str, *, accept: str = JSON, **headers: str) -> Stream:
         """Open a watch; close it with `with`."""
-        connection = self.connect()
+        connection = self.connections.open()
         connection.request("GET", path, None, self._signed({"Accept": accept, **_dashed(headers)}))
         return Stream(connection)
 
     def errors(self) -> list[str]:
         """Return the log lines that say something went wrong inside the hub."""
-        lines = self.log.read_text().splitlines()
+        text = self.log.read_text()
+        # Most lines are read by nobody: to decode them all after each test would take longer.
+        lines = [
+            line
+            for line in text.splitlines()
+            if not line.startswith("{") or "error" in line or "critical" in line
+        ]
         return [line for line in lines if _level_of(line) in {"error", "critical"}]
 
     def last_words(self) -> str:
         """Return the end of the log, for whoever reads a failure."""
         return "\n".join(self.log.read_text().splitlines()[-SHOWN_LINES:])
-
-    def connect(self) -> http.client.HTTPSConnection:
-        """Open a connection to the hub, for whoever sends something unusual."""
-        place = urlsplit(self.url)
-        trust = ssl.create_default_context(cafile=str(self.authority))
-        assert place.hostname is not None
-        return http.client.HTTPSConnection(
-            place.hostname, place.port, timeout=PATIENCE, context=trust
-        )
 
     def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
@@ -173,15 +207,16 @@ def running_server(directory: Path, *arguments: str) -> Generator[RunningHub]:
     data, log = directory / "data", directory / "server.log"
     command = [sys.executable, "-m", "clusterspace", *arguments]
     command += ["--data-dir", str(data), "--log-format", "json"]
-    with log.open("wb") as output:
+    with log.open("wb") as output, ExitStack() as stack:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
-        try:
-            kubeconfig = data / "kubeconfig"
-            _wait_for(kubeconfig, process, log)
-            url = _server_of(kubeconfig)
-            yield RunningHub(url, kubeconfig, data / "pki" / "ca.crt", log)
-        finally:
-            _stop(process)
+        stack.callback(_stop, process)
+        kubeconfig, authority = data / "kubeconfig", data / "pki" / "ca.crt"
+        _wait_for(kubeconfig, process, log)
+        trust = ssl.create_default_context(cafile=str(authority))
+        url = _server_of(kubeconfig)
+        connections = Connections(url, trust)
+        stack.callback(connections.close)
+        yield RunningHub(url, kubeconfig, authority, log, connections)
 
 
 def _wait_for(kubeconfig: Path, process: subprocess.Popen[bytes], log: Path) -> None:

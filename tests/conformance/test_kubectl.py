@@ -44,6 +44,15 @@ def next_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
+def until_watching(process: "subprocess.Popen[str]") -> None:
+    """Wait until a `get -w -v=6` has its watch: the first state on it is shown to nobody."""
+    assert process.stderr is not None
+    while line := process.stderr.readline():
+        if "watch=true" in line and "200 OK" in line:
+            return
+    raise AssertionError("kubectl ended before it watched")
+
+
 def merge_metadata(stage: Stage, resource: str, name: str, **metadata: Any) -> None:
     stage.hub.patch(stage.path(resource, name), {"metadata": metadata})
 
@@ -126,9 +135,10 @@ def test_wait_for_delete_returns_when_the_object_is_gone(stage: Stage) -> None:
 
 @pytest.mark.parametrize("selection", ["deploy", "deploy web", "deploy -l app=web"])
 def test_a_watching_get_shows_each_change_as_it_happens(stage: Stage, selection: str) -> None:
-    with stage.start(f"-n NS get {selection} -w") as watching:
+    with stage.start(f"-n NS get {selection} -w -v=6") as watching:
         assert next_line(watching).split() == ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]
         assert next_line(watching).split()[:2] == ["web", "0/2"]
+        until_watching(watching)
         stage.hub.patch(stage.path("deployments", "web"), {"spec": {"replicas": 6}})
         assert next_line(watching).split()[:2] == ["web", "0/6"]
         watching.terminate()
