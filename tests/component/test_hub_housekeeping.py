@@ -312,6 +312,29 @@ async def test_content_with_a_finalizer_holds_its_namespace(hub: HubClient) -> N
     await wait_for_end(hub, "team")
 
 
+async def test_what_pods_use_stays_until_the_pods_are_gone(hub: HubClient) -> None:
+    await new_namespace(hub, "team")
+    pods, secrets = (f"/api/v1/namespaces/team/{each}" for each in ("pods", "secrets"))
+    spec = {"containers": [{"name": "c", "image": "web:1"}]}
+    metadata = {"name": "p", "finalizers": ["example.com/hold"]}
+    await hub.do("POST", pods, {"metadata": metadata, "spec": spec})
+    await hub.do("POST", secrets, secret("used"))
+
+    await hub.do("DELETE", "/api/v1/namespaces/team")
+    await new_namespace(hub, "team-after")
+    await hub.do("DELETE", "/api/v1/namespaces/team-after")
+    await wait_for_end(hub, "team-after")
+
+    assert "deletionTimestamp" not in (await hub.do("GET", f"{secrets}/used"))["metadata"]
+    space = await hub.do("GET", "/api/v1/namespaces/team")
+    waits = {each["type"]: each["message"] for each in space["status"]["conditions"]}
+    assert waits["NamespaceContentRemaining"] == (
+        "Some resources are remaining: pods. has 1 resource instances"
+    )
+    await release(hub, f"{pods}/p")
+    await wait_for_end(hub, "team")
+
+
 async def test_a_namespace_whose_name_begins_like_another_keeps_its_content(
     hub: HubClient,
 ) -> None:

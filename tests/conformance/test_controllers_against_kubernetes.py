@@ -666,3 +666,47 @@ async def test_a_deployment_takes_over_a_replica_set_of_its_template(room: Room)
         PATIENCE,
     )
     assert await revision() == "8"
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+async def test_the_pods_of_a_namespace_end_before_anything_else(room: Room) -> None:
+    kept = pod("kept", nodeName="")
+    kept["metadata"]["finalizers"] = ["example.com/hold"]
+    await room.create(kept)
+    await room.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used"}})
+
+    await room.delete("Namespace", room.namespace)
+
+    async def conditions() -> dict[str, Any]:
+        found = await room.get("Namespace", room.namespace)
+        listed = find_at(found, "status", "conditions") or ()
+        return {each["type"]: (each["status"], each["reason"], each["message"]) for each in listed}
+
+    # What remains is not compared: Kubernetes says "removed" as long as only pods are looked at.
+    remaining = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining")
+    found = await until(conditions, PATIENCE)
+    assert {key: value for key, value in found.items() if key not in remaining} == {
+        "NamespaceDeletionDiscoveryFailure": (
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+    }
+    assert found.keys() >= set(remaining)
+    assert "deletionTimestamp" not in metadata_of(await room.get("ConfigMap", "used"))
+
+    await room.patch("Pod", "kept", {"metadata": {"finalizers": None}})
+
+    await until(lambda: _is_gone(room, "Namespace", room.namespace), PATIENCE)

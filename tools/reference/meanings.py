@@ -24,6 +24,7 @@ KINDS: Final = {
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
     "clusterspace.apiserver.flow_control": "FlowSchema",
     "clusterspace.apiserver.health": "ComponentStatus",
+    "clusterspace.apiserver.housekeeping": "Namespace",
     "clusterspace.apiserver.kubernetes_service": "ServiceCIDR",
     "clusterspace.fleet.membership.health": "Cluster",
     "clusterspace.fleet.membership.impersonation": "Cluster",
@@ -125,6 +126,11 @@ TYPES: Final = {
     "Joined": "Whether the agent says that it joined.",
     "Leaving": "What becomes of the resources on a member that leaves.",
     "NamesAccepted": "Whether no other kind has the names this one asks for.",
+    "NamespaceContentRemaining": "Whether a namespace waits for objects in it.",
+    "NamespaceDeletionContentFailure": "Whether an object could not be deleted.",
+    "NamespaceDeletionDiscoveryFailure": "Whether a kind was not looked at.",
+    "NamespaceDeletionGroupVersionParsingFailure": "Whether a kind was not read.",
+    "NamespaceFinalizersRemaining": "Whether finalizers hold objects of an ending namespace.",
     "Overridden": "Whether overrides were made; a placement has none.",
     "PodScheduled": "Whether the Pod may be given a node; the hub runs none.",
     "Ready": (
@@ -166,6 +172,8 @@ REASONS: Final = {
     "Complete": "Every API group was listed.",
     "Completed": "The Job completed on all clusters.",
     "CompletionsReached": "All clusters succeeded.",
+    "ContentDeleted": "Everything in the namespace is deleted, or waits for its finalizers.",
+    "ContentHasNoFinalizers": "What is left waits for no finalizer: pods that are stopping.",
     "CreateExecutionSpaceSucceed": "The cluster's namespace for Works was made.",
     "CredentialsRefused": "The cluster does not accept the hub's tokens.",
     "CredentialsUnusable": "The hub has no credentials for users there that it may use.",
@@ -226,6 +234,7 @@ REASONS: Final = {
     "NotTakenOver": "An object is there already, and the placement never takes over.",
     "OverriddenFailed": "An override could not be made.",
     "OverriddenPending": "Overrides are still being made.",
+    "ParsedGroupVersions": "Every kind was read.",
     "Partial": "Some API groups could not be listed; what was known of them is kept.",
     "PluralConflict": "Another definition has this plural name.",
     "PropagationForbidden": (
@@ -236,6 +245,7 @@ REASONS: Final = {
     "ResourceAvailable": "Everything is available on every cluster.",
     "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",
     "ResourceNotAvailableYet": "Something is not available yet; the message says what and where.",
+    "ResourcesDiscovered": "Every kind was looked at.",
     "Resumed": "A person said that deletions go on.",
     "RolloutControlledByExternalController": (
         "The strategy is External: nothing is rolled out here."
@@ -254,6 +264,8 @@ REASONS: Final = {
     "ShortNamesConflict": "Another definition has one of these short names.",
     "SignerValidationFailure": "The request asks for what this signer does not sign.",
     "SingularConflict": "Another definition has this singular name.",
+    "SomeFinalizersRemain": "The message names the finalizers and how many objects have them.",
+    "SomeResourcesRemain": "The message names the resources and how many objects are left.",
     "StatusCollectionFailed": (
         "The cluster could not be asked: its credentials are missing or do not work."
     ),

@@ -5,8 +5,8 @@ read of the very object, and names the revision it read.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Final, cast
@@ -30,6 +30,7 @@ from clusterspace.errors import (
     StoreClosed,
     StoreError,
 )
+from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -105,23 +106,27 @@ class NamespaceController:
     async def end(self, namespace: str) -> bool:
         """Delete what is in a namespace; when nothing is left, let it go. Say whether it went.
 
-        Admission lets nothing new in once the mark is stored. A crash anywhere in here leaves a
-        marked namespace with less in it, and the next look goes on from there.
+        Pods go first, and alone: what they use while they stop (Secrets, policies, accounts) is
+        there until the last of them is gone. Admission lets nothing new in once the mark is stored.
+        A crash anywhere in here leaves a marked namespace with less in it, and the next look goes
+        on from there.
         """
-        hub, left = self._hub, 0
+        hub = self._hub
         # One served version for each storage: the same objects must not be counted twice.
         resources = {served.prefix(): served for served in hub.catalog.all()}.values()
-        for served in resources:
-            if not served.info.namespaced:
-                continue
-            page = await hub.store.range(served.prefix(namespace))
-            for entry in page.items:
-                try:
-                    removed = await remove(hub, served, entry.key, DeleteOptions())
-                except NotFound:
-                    continue
-                left += not removed.is_gone
+        namespaced = [served for served in resources if served.info.namespaced]
+        pods = [each for each in namespaced if (each.info.group, each.info.plural) == ("", "pods")]
+        left = await self._empty(namespace, pods) or await self._empty(namespace, namespaced)
+        served = hub.catalog.get_storage("", "namespaces")
         if left:
+
+            def described(live: Object) -> Object:
+                conditions = find_at(live, "status", "conditions")
+                for each in _conditions_of_end(left):
+                    conditions = set_condition(conditions, each, hub.clock.now()).conditions
+                return with_value(live, conditions, "status", "conditions")
+
+            await edit_own(hub, served, served.key("", namespace), described)
             return False
 
         def released(live: Object) -> Object:
@@ -129,9 +134,72 @@ class NamespaceController:
             kept = [each for each in finalizers if each != FINALIZER]
             return with_value(live, kept, "spec", "finalizers")
 
-        served = hub.catalog.get_storage("", "namespaces")
         await edit_own(hub, served, served.key("", namespace), released)
         return True
+
+    async def _empty(
+        self, namespace: str, resources: Iterable[Served]
+    ) -> list[tuple[str, list[str]]]:
+        """Delete all objects of these kinds; return what waits: its resource, its finalizers."""
+        hub = self._hub
+        left: list[tuple[str, list[str]]] = []
+        for served in resources:
+            page = await hub.store.range(served.prefix(namespace))
+            for entry in page.items:
+                try:
+                    removed = await remove(hub, served, entry.key, DeleteOptions())
+                except NotFound:
+                    continue
+                if not removed.is_gone:
+                    finalizers: list[str] = metadata_of(removed.kube_object).get("finalizers") or []
+                    left.append((f"{served.info.plural}.{served.info.group}", finalizers))
+        return left
+
+
+def _conditions_of_end(left: Sequence[tuple[str, list[str]]]) -> Iterator[Condition]:
+    """Tell what the end of a namespace waits for, in the words that operators search for."""
+    yield Condition(
+        "NamespaceDeletionDiscoveryFailure",
+        "False",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    )
+    yield Condition(
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "False",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    )
+    yield Condition(
+        "NamespaceDeletionContentFailure",
+        "False",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    )
+    counts = sorted(Counter(resource for resource, _ in left).items())
+    listed = ", ".join(f"{resource} has {count} resource instances" for resource, count in counts)
+    yield Condition(
+        "NamespaceContentRemaining",
+        "True",
+        "SomeResourcesRemain",
+        f"Some resources are remaining: {listed}",
+    )
+    holds = sorted(Counter(each for _, finalizers in left for each in finalizers).items())
+    if not holds:
+        yield Condition(
+            "NamespaceFinalizersRemaining",
+            "False",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        )
+        return
+    listed = ", ".join(f"{each} in {count} resource instances" for each, count in holds)
+    yield Condition(
+        "NamespaceFinalizersRemaining",
+        "True",
+        "SomeFinalizersRemain",
+        f"Some content in the namespace has finalizers remaining: {listed}",
+    )
 
 
 # -- objects whose owners are gone go too, after a live look at every owner --------------------
