@@ -12,6 +12,7 @@ forms.py          the stored form of objects, their keys, and answers spliced fr
 encoded_objects.py  stored objects as protobuf, encoded once
 feeds.py          one subscription to the store per resource, many watchers
 builtin_resources.py      built-in resources and the rules of their kinds
+conversion.py     objects of custom resources between versions, by a webhook
 custom_resources.py       the resources of a CustomResourceDefinition and their rules
 definition_controller.py  CustomResourceDefinitions become live routes, and end
 discovery.py, openapi.py, openapi_documents/  what clients learn before they ask

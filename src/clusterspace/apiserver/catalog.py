@@ -5,12 +5,13 @@ ones differ in how they are read, defaulted and validated, and in nothing else: 
 the protocol.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.forms import Form
+from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.builtins.resources import group_order
 from clusterspace.builtins.strategies.creation import Creation
@@ -105,6 +106,26 @@ class ScalePaths:
     selector: tuple[str, ...] = ()
 
 
+class Conversions(Protocol):
+    """Turns the objects of a custom resource into other versions of it."""
+
+    def as_stored(self, entry: KeyValue) -> "Served":
+        """Return the version an object is stored in."""
+        ...
+
+    async def entries(self, entries: Sequence[KeyValue], served: "Served") -> Sequence[KeyValue]:
+        """Return stored objects as entries in a served version."""
+        ...
+
+    async def storable(self, kube_object: Object, served: "Served") -> "tuple[Object, Served]":
+        """Return an object as it is to be stored, and the version that is."""
+        ...
+
+    def replace(self, served: "Served") -> None:
+        """Use another description of one of the versions."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """One resource at one version, with all a verb needs to know of it."""
@@ -121,10 +142,28 @@ class Served:
     """Says why a field selector may not name a field; empty when it may."""
     scale: ScalePaths | None = None
     storage_version_hash: str = ""
+    webhook: "Conversions | None" = None
+    """Converts between this version and others; None where all have one shape."""
     deprecation: str = ""
     """What those who use this version are warned of."""
     returns_deleted: bool = False
     """Whether a delete answers with the object instead of a Status."""
+
+    async def converted(self, entries: Sequence[KeyValue]) -> Sequence[KeyValue]:
+        """Return stored objects in this version, for those who look at more than metadata."""
+        return entries if self.webhook is None else await self.webhook.entries(entries, self)
+
+    async def storable(self, kube_object: Object) -> "tuple[Object, Served]":
+        """Return an object as it is to be stored, and the version that is."""
+        return (
+            (kube_object, self)
+            if self.webhook is None
+            else await self.webhook.storable(kube_object, self)
+        )
+
+    def as_stored(self, entry: KeyValue) -> "Served":
+        """Return the version an object is stored in, for those who only look at metadata."""
+        return self if self.webhook is None else self.webhook.as_stored(entry)
 
     def prefix(self, namespace: str = "") -> str:
         """Return the key prefix of a collection; a Namespace is in no namespace here."""

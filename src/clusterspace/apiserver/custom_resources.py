@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, cast
 
 from clusterspace.apiserver.catalog import METADATA_FIELDS, Reading, ScalePaths, Served
+from clusterspace.apiserver.conversion import ConversionWebhook, Webhooks
 from clusterspace.apiserver.forms import Form
 from clusterspace.builtins.conversions import Conversion
 from clusterspace.builtins.definitions.reading import DefinedVersion, Definition
@@ -203,15 +204,26 @@ def _with_status_of(kube_object: Object, other: Object) -> Object:
     return {**bare, "status": other["status"]} if "status" in other else bare
 
 
-def served_resources(definition: Definition) -> tuple[Served, ...]:
+def served_resources(definition: Definition, webhooks: Webhooks) -> tuple[Served, ...]:
     """Return the resources of a definition; none until its names are accepted."""
     if not definition.is_established:
         return ()
-    served = (each for each in definition.versions if each.is_served)
-    return tuple(resource_of(definition, version) for version in served)
+    if definition.webhook is None:
+        served = (each for each in definition.versions if each.is_served)
+        return tuple(resource_of(definition, version) for version in served)
+    webhook = ConversionWebhook(definition, webhooks)
+    for version in definition.versions:
+        webhook.replace(resource_of(definition, version, webhook))
+    return tuple(
+        webhook.versions[f"{definition.group}/{version.name}"]
+        for version in definition.versions
+        if version.is_served
+    )
 
 
-def resource_of(definition: Definition, version: DefinedVersion) -> Served:
+def resource_of(
+    definition: Definition, version: DefinedVersion, webhook: ConversionWebhook | None = None
+) -> Served:
     """Return one version of a custom resource with its rules, form and printer."""
     group = definition.group
     # A definition that was never served has no accepted names, and still its objects must go.
@@ -259,15 +271,19 @@ def resource_of(definition: Definition, version: DefinedVersion) -> Served:
         form=Form.of(
             kind=info.kind,
             api_version=info.api_version,
-            stored_version=GroupVersion(group, definition.storage_version).api_version,
+            # With a webhook, what is read has been converted to this very version before.
+            stored_version=GroupVersion(
+                group, version.name if webhook else definition.storage_version
+            ).api_version,
             bare_items=False,
-            conversion=_conversion(definition, version),
+            conversion=None if webhook else _conversion(definition, version),
             renew=_renewal(version),
             renewed_upto=definition.revision,
         ),
         printer=find_fleet_printer(info.group, info.kind) or printer_of(version.columns),
         storage=GroupResource(group, info.plural),
         is_custom=True,
+        webhook=webhook,
         deprecation=definition.warning_about(version),
         fields=fields,
         refuse_field=refuse_field,

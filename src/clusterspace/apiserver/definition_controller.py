@@ -69,7 +69,11 @@ class _Made:
         resources = (
             replace(each, form=replace(each.form, renewed_upto=revision)) for each in self.resources
         )
-        return _Made(self.definition, tuple(resources))
+        made = _Made(self.definition, tuple(resources))
+        for each in made.resources:
+            if each.webhook is not None:
+                each.webhook.replace(each)
+        return made
 
 
 class CustomResourceController:
@@ -192,7 +196,7 @@ class CustomResourceController:
                     continue
                 resources: tuple[Served, ...] = ()
                 try:
-                    resources = served_resources(definition)
+                    resources = served_resources(definition, self._hub.webhooks)
                 except MalformedSchema as malformed:
                     # Refused on the way in; one that is stored anyway must not take the others
                     # with it.
@@ -236,6 +240,7 @@ class CustomResourceController:
     async def _end_one(self, definition: Definition) -> bool:
         """Delete the objects of a definition; when none is left, let it go."""
         storage = next(each for each in definition.versions if each.is_storage)
+        # By the storage version alone: what is deleted is not converted.
         served, now = resource_of(definition, storage), self._hub.clock.now()
         page = await self._hub.store.range(served.prefix())
         if page.items:

@@ -258,6 +258,12 @@ class Feeds:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._feeds: dict[str, _Feed] = {}
+        self._apart: dict[str, set[Watcher]] = {}
+        """Watchers that read the log by themselves, because their events take time to make."""
+
+    def stand_apart(self, prefix: str, watcher: Watcher) -> None:
+        """Deliver nothing to the watcher, but end it when the others are ended."""
+        self._apart.setdefault(prefix, set()).add(watcher)
 
     def join(self, prefix: str, watcher: Watcher) -> bool:
         """Deliver to the watcher from now on, if it has seen all there is; say whether it has."""
@@ -288,6 +294,11 @@ class Feeds:
 
     def leave(self, prefix: str, watcher: Watcher) -> None:
         """Stop delivering; a feed nobody watches is given up."""
+        apart = self._apart.get(prefix)
+        if apart is not None:
+            apart.discard(watcher)
+            if not apart:
+                del self._apart[prefix]
         feed = self._feeds.get(prefix)
         if feed is None:
             return
@@ -301,6 +312,10 @@ class Feeds:
         for feed_prefix, feed in tuple(self._feeds.items()):
             if feed_prefix.startswith(prefix):
                 for watcher in tuple(feed.watchers):
+                    watcher.end(error)
+        for apart_prefix, apart in tuple(self._apart.items()):
+            if apart_prefix.startswith(prefix):
+                for watcher in tuple(apart):
                     watcher.end(error)
 
     @property

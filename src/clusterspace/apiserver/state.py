@@ -8,6 +8,7 @@ from typing import Protocol
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver.catalog import Catalog, Served
+from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.encoded_objects import EncodedObjects
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.users import User
@@ -74,6 +75,7 @@ class HubState:
     new_uid: Callable[[], str]
     plugins: tuple[Plugin, ...] = ()
     """Admission, in the order in which it is asked."""
+    webhooks: Webhooks = field(default_factory=Webhooks)
     encoded: EncodedObjects = field(default_factory=EncodedObjects)
     """What has been answered in protobuf lately."""
 

@@ -126,7 +126,8 @@ async def finish_new(
 async def write_new(hub: HubState, served: Served, new: Object, run: Run = at_once) -> KeyValue:
     """Store a new object; AlreadyExists when the name is taken."""
     key = served.key(namespace_of(new), name_of(new))
-    stored = await run(lambda: forms.encode_stored(new, served.form))
+    kept, storage = await served.storable(new)
+    stored = await run(lambda: forms.encode_stored(kept, storage.form))
     try:
         return await hub.store.put(key, stored, expected=ABSENT)
     except RevisionMismatch as taken:
@@ -153,13 +154,14 @@ async def edit_own(
         entry = await hub.store.get(key)
         if entry is None:
             return None
+        served = served.as_stored(entry)
         new = await off_loop_if_large(
             SELF.name, entry.value, partial(_edited, served, entry, edit, write)
         )
         if new is None:
             return entry
         try:
-            return await replace_or_remove(hub, served, entry, new)
+            return await _replace_as_stored(hub, served, entry, new)
         except RevisionMismatch:
             continue
     raise Conflict(f"{key} changed too often to be edited")
@@ -178,10 +180,17 @@ async def replace_or_remove(
     hub: HubState, served: Served, entry: KeyValue, new: Object, run: Run = at_once
 ) -> KeyValue | None:
     """Store a changed object, or remove it when its deletion has nothing left to wait for."""
+    kept, storage = (new, served) if is_finished(new) else await served.storable(new)
+    return await _replace_as_stored(hub, storage, entry, kept, run)
+
+
+async def _replace_as_stored(
+    hub: HubState, storage: Served, entry: KeyValue, new: Object, run: Run = at_once
+) -> KeyValue | None:
     if is_finished(new):
         await hub.store.delete(entry.key, expected=entry.mod_revision)
         return None
-    stored = await run(lambda: forms.encode_stored(new, served.form))
+    stored = await run(lambda: forms.encode_stored(new, storage.form))
     return await hub.store.put(entry.key, stored, expected=entry.mod_revision)
 
 
@@ -225,6 +234,7 @@ async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteO
     entry = await hub.store.get(key)
     if entry is None:
         raise statuses.not_found(info.group_resource, forms.name_in(key))
+    served = served.as_stored(entry)
 
     def mark() -> tuple[Object, Object]:
         old = forms.decode_stored(entry, served.form)

@@ -9,6 +9,7 @@ conversions.py       kinds that are served in two shapes and stored in one
 defaults/            what users may leave out
 strategies/          what creation and update make of an object besides
 validation/          what is wrong with an object, in Kubernetes' words
+webhook_configs.py   where a webhook is said to be
 definitions/         CustomResourceDefinitions: read, checked, accepted
 printers/            the columns of `kubectl get`
 resource_lists.py    what the containers of a pod request and may use, taken together

@@ -21,6 +21,7 @@ from clusterspace.apiserver.admission.plugins import hub_plugins
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.flow_control import FlowSchemaStatus
@@ -61,6 +62,7 @@ def build_state(
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),
+        webhooks=Webhooks(members or AddressRules(), clock),
         plugins=hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds()),
     )
 

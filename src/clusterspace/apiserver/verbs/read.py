@@ -166,12 +166,15 @@ async def read_page(
     if selection.only_name is not None and is_in_one_place:
         revision = at or store.current_revision
         entry = await store.get(served.key(request.info.namespace, selection.only_name), at=at)
+        if entry is not None:
+            (entry,) = await served.converted((entry,))
         is_selected = entry is not None and selection.matches_entry(entry)
         return ListPage([entry] if entry is not None and is_selected else [], revision)
     try:
         if ignores_limit or options.limit == 0:
             page = await store.range(prefix, start_after=start_after, at=at)
-            return ListPage(await selected(request, selection, page.items), page.revision)
+            items = await served.converted(page.items)
+            return ListPage(await selected(request, selection, items), page.revision)
         return await _limited_page(request, selection, options.limit, at, start_after)
     except Compacted as error:
         if start_after is None:
@@ -215,7 +218,8 @@ async def _limited_page(
         page = await store.range(prefix, start_after=start_after, limit=step, at=at)
         # The first step fixes the moment for the others: writes between two steps are not seen.
         at = page.revision
-        matching = await selected(request, selection, page.items)
+        items = await request.served.converted(page.items)
+        matching = await selected(request, selection, items)
         fitting = matching[: limit - len(chosen)]
         chosen += fitting
         if len(chosen) == limit:

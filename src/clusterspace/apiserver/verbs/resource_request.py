@@ -212,6 +212,7 @@ class Changed:
 async def answer_entry(request: ResourceRequest, code: int, entry: KeyValue) -> Response:
     """Answer with a stored object; its bytes are spliced when nothing else is asked for."""
     representation, form = request.representation, request.served.form
+    (entry,) = await request.served.converted((entry,))
     if representation.media_type == PROTOBUF and not representation.transform:
         (message,) = await encoded_messages(request, (entry,))
         body = write_envelope(Envelope(form.api_version, form.kind, message))

@@ -53,6 +53,7 @@ async def get_scale(request: ResourceRequest) -> Response:
     entry = await request.hub.store.get(request.key)
     if entry is None:
         raise request.not_found()
+    (entry,) = await request.served.converted((entry,))
     return _answer_scale(request, forms.decode_stored(entry, request.served.form))
 
 
@@ -67,7 +68,7 @@ async def update_scale(request: ResourceRequest) -> Response:
     scale = cast("Object", body)
     require_name(request, scale)
     changed = await change(request, lambda old: _with_scale(request, old, scale), options)
-    return _answer_changed_scale(request, changed)
+    return await _answer_changed_scale(request, changed)
 
 
 async def patch_scale(request: ResourceRequest) -> Response:
@@ -87,7 +88,7 @@ async def patch_scale(request: ResourceRequest) -> Response:
     changed = await change(
         request, lambda old: _with_scale(request, old, edit(scale_of(old, paths))), options
     )
-    return _answer_changed_scale(request, changed)
+    return await _answer_changed_scale(request, changed)
 
 
 def scale_of(kube_object: Object, paths: ScalePaths) -> Object:
@@ -133,10 +134,11 @@ def _with_scale(request: ResourceRequest, old: Object, scale: Object) -> Object:
     return {**scaled, "metadata": {**metadata_of(scaled), "resourceVersion": version}}
 
 
-def _answer_changed_scale(request: ResourceRequest, changed: Changed) -> Response:
+async def _answer_changed_scale(request: ResourceRequest, changed: Changed) -> Response:
     if changed.entry is None:
         return _answer_scale(request, changed.kube_object)
-    return _answer_scale(request, forms.decode_stored(changed.entry, request.served.form))
+    (entry,) = await request.served.converted((changed.entry,))
+    return _answer_scale(request, forms.decode_stored(entry, request.served.form))
 
 
 def _answer_scale(request: ResourceRequest, kube_object: Object) -> Response:

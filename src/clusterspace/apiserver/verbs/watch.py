@@ -11,7 +11,9 @@ from clusterspace.apiserver.encoded_objects import EncodedObjects
 from clusterspace.apiserver.feeds import (
     JSON_FRAMING,
     PROTOBUF_FRAMING,
+    Change,
     Framing,
+    Missed,
     Style,
     Watcher,
 )
@@ -26,7 +28,7 @@ from clusterspace.apiserver.options import (
     select_for,
     version_problem,
 )
-from clusterspace.apiserver.store.interface import KeyValue, Revision
+from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
 from clusterspace.apiserver.verbs.read import selected, wait_for_version
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.errors import ApiError, BadRequest, Compacted, Expired
@@ -43,6 +45,9 @@ _SHORTEST_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 60.0
 _LAST_BOOKMARK_SECONDS: Final = 2.0
 """A planned end is announced this long before it, so that the client resumes from there."""
+
+_LOOK_SECONDS: Final = 0.25
+"""How often the log is looked at for a watcher whose events a webhook converts."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _DRAIN_EVERY: Final = 64
@@ -174,15 +179,12 @@ async def watch(request: ResourceRequest) -> None:
         # Joining fails while the log has something this watcher has not seen. The look and the
         # joining are one step without an await between them, so nothing can be committed in
         # between that neither `missed` nor the feed shows.
-        while not feeds.join(feed_prefix, watcher):
+        if request.served.webhook is not None:
+            feeds.stand_apart(feed_prefix, watcher)
+        while request.served.webhook is None and not feeds.join(feed_prefix, watcher):
             missed = feeds.missed(feed_prefix, watcher.seen)
-            for index, change in enumerate(missed.changes):
-                watcher.offer(change)
-                if index % _DRAIN_EVERY == 0:
-                    await stream.drain()
-            # Past what concerns other resources, too: otherwise a quiet resource never joins.
-            watcher.seen = max(watcher.seen, missed.upto)
-        await _stay(request, options, feed_prefix, watcher)
+            await _catch_up(request, missed, watcher, stream)
+        await _stay(request, options, feed_prefix, watcher, stream)
     except Compacted:
         # The status line is sent: all that is left is an event that says 410.
         stream.write_framed(watcher.style().framing.error(Expired(statuses.WATCH_TOO_OLD)))
@@ -190,6 +192,31 @@ async def watch(request: ResourceRequest) -> None:
         metrics.watch_ended(*resource)
         feeds.leave(feed_prefix, watcher)
     stream.end()
+
+
+async def _catch_up(
+    request: ResourceRequest, missed: Missed, watcher: Watcher, stream: Stream
+) -> None:
+    """Offer what the log has and the watcher has not seen, in the version it watches."""
+    for index, change in enumerate(missed.changes):
+        watcher.offer(await _converted(request, change))
+        if index % _DRAIN_EVERY == 0:
+            await stream.drain()
+    # Past what concerns other resources, too: otherwise a quiet resource never joins.
+    watcher.seen = max(watcher.seen, missed.upto)
+
+
+async def _converted(request: ResourceRequest, change: Change) -> Change:
+    """Return a change in the version that is watched."""
+    event, served = change.event, request.served
+    if served.webhook is None or not event.key.startswith(served.prefix(request.info.namespace)):
+        return change
+    item, previous = event.item, event.previous
+    if not event.is_delete:
+        (item,) = await served.converted((item,))
+    if previous is not None:
+        (previous,) = await served.converted((previous,))
+    return Change(Event(event.type, item, previous))
 
 
 def _named(options: ListOptions, name: str) -> ListOptions:
@@ -234,7 +261,8 @@ async def _send_initial(
     page = await request.hub.store.range(request.served.prefix(request.info.namespace))
     for start in range(0, len(page.items), _DRAIN_EVERY):
         entries = page.items[start : start + _DRAIN_EVERY]
-        for entry in await selected(request, selection, entries):
+        shown = await request.served.converted(entries)
+        for entry in await selected(request, selection, shown):
             style = watcher.style()
             watcher.write_framed(style.framing.frame("ADDED", style.render(entry)))
         await stream.drain()
@@ -270,9 +298,18 @@ def _bookmark(
 
 
 async def _stay(
-    request: ResourceRequest, options: ListOptions, feed_prefix: str, watcher: Watcher
+    request: ResourceRequest,
+    options: ListOptions,
+    feed_prefix: str,
+    watcher: Watcher,
+    stream: Stream,
 ) -> None:
-    """Wait for the end, with a bookmark now and then for those who asked."""
+    """Wait for the end, with a bookmark now and then for those who asked.
+
+    A feed delivers at once, in one step of the event loop, and cannot wait for a webhook. So a
+    watcher whose events have to be converted is no part of one: it reads the log, converts what it
+    finds, and looks again. What is written meanwhile is still in the log when it does.
+    """
     clock, random = request.hub.clock, request.hub.random
     seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())
     deadline = clock.monotonic() + seconds
@@ -283,11 +320,24 @@ async def _stay(
         if now >= deadline:
             return
         until = min(now + BOOKMARK_SECONDS, last_bookmark) if owes_bookmark else deadline
-        await asyncio.wait([watcher.ended], timeout=until - now)
+        if request.served.webhook is not None:
+            await asyncio.wait([watcher.ended], timeout=min(until - now, _LOOK_SECONDS))
+            resource = (request.info.group, request.info.version, request.info.resource)
+            if request.hub.catalog.find(*resource) is not request.served:
+                return  # defined otherwise by now, or no more
+            try:
+                missed = request.hub.feeds.missed(feed_prefix, watcher.seen)
+                await _catch_up(request, missed, watcher, stream)
+            except ApiError as error:
+                watcher.end(error)  # such as a webhook that fails: the client is told, and lists
+            if clock.monotonic() < until:
+                continue
+        else:
+            await asyncio.wait([watcher.ended], timeout=until - now)
         if owes_bookmark and not watcher.ended.done():
             # The feed's revision, not the store's: up to there everything that concerns this
             # watcher is in the stream, and a client that resumes behind it misses nothing.
-            watcher.write_framed(
-                _bookmark(request, watcher, request.hub.feeds.revision(feed_prefix))
-            )
+            is_fed = request.served.webhook is None
+            upto = request.hub.feeds.revision(feed_prefix) if is_fed else watcher.seen
+            watcher.write_framed(_bookmark(request, watcher, upto))
             owes_bookmark = until < last_bookmark

@@ -213,6 +213,7 @@ async def _change_once(
     entry = await hub.store.get(request.key)
     if entry is None:
         raise request.not_found()
+    (entry,) = await served.converted((entry,))
     context.weigh(entry.value)
     await context.take_turn()
 

@@ -1,6 +1,8 @@
 """Everything a kube-apiserver refuses a CustomResourceDefinition for, in its words."""
 
+import base64
 import hashlib
+import ssl
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -8,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from clusterspace.builtins.definitions.reading import ESTABLISHED
+from clusterspace.builtins.webhook_configs import check_client_config
 from clusterspace.errors import Cause, MalformedPath, MalformedSchema
 from clusterspace.kube import causes
 from clusterspace.kube.cel.rules import check_rule_definitions
@@ -208,10 +211,7 @@ _STRATEGIES: Final = ("None", "Webhook")
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_LINK: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 _PROTECTED: Final = (".k8s.io", ".kubernetes.io")
-_WEBHOOK_REFUSED: Final = (
-    "conversion webhooks are not supported: serve versions that differ only in fields "
-    "the others may lose, with strategy None"
-)
+_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 
 
 def validate_definition(crd_object: Object) -> tuple[Cause, ...]:
@@ -259,7 +259,7 @@ def _check_spec(crd_object: Object, old: Object | None = None) -> Iterator[Cause
     if strategy not in _STRATEGIES:
         yield causes.not_supported("spec.conversion.strategy", strategy, _STRATEGIES)
     elif strategy == "Webhook":
-        yield causes.invalid("spec.conversion.strategy", strategy, _WEBHOOK_REFUSED)
+        yield from _check_webhook(cast("Object", webhook or {}))
     elif webhook:
         for field in ("clientConfig", "conversionReviewVersions"):
             if webhook.get(field):
@@ -268,6 +268,45 @@ def _check_spec(crd_object: Object, old: Object | None = None) -> Iterator[Cause
                 yield causes.forbidden(f"spec.conversion.{name}", detail)
     if old is None:
         yield from _check_approval(crd_object)
+
+
+def _check_webhook(webhook: Object) -> Iterator[Cause]:
+    place = "spec.conversion.webhookClientConfig"
+    config = webhook.get("clientConfig")
+    if config is None:
+        yield causes.required(place, "required when strategy is set to Webhook")
+    else:
+        yield from check_client_config(cast("Object", config), place)
+        yield from _check_authority(str(config.get("caBundle") or ""), f"{place}.caBundle")
+    place = "spec.conversion.conversionReviewVersions"
+    versions = cast("list[str]", webhook.get("conversionReviewVersions") or [])
+    if not versions:
+        yield causes.required(place)
+        return
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            yield causes.invalid(f"{place}[{index}]", version, "duplicate version")
+            continue
+        for problem in dns1035_label_problems(version):
+            yield causes.invalid(f"{place}[{index}]", version, problem)
+    if not set(versions) & set(_REVIEW_VERSIONS):
+        detail = f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"
+        yield causes.invalid(place, versions, detail)
+    elif "v1" not in versions:
+        # Only this one is spoken here: told now, and not when an object is to be read.
+        yield causes.invalid(place, versions, "must include v1, the only version sent by this hub")
+
+
+def _check_authority(bundle: str, place: str) -> Iterator[Cause]:
+    if not bundle:
+        return
+    try:
+        # As the connection will read it.
+        authority = base64.b64decode(bundle, validate=True).decode("ascii")
+        ssl.create_default_context(cadata=authority)
+    except (ValueError, ssl.SSLError):
+        detail = "unable to load root certificates: unable to parse bytes as PEM block"
+        yield causes.invalid(place, "<CA bundle>", detail)
 
 
 def _check_names(names: Object) -> Iterator[Cause]:

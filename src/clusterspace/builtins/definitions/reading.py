@@ -100,6 +100,8 @@ class Definition:
     versions: tuple[DefinedVersion, ...]
     is_established: bool
     is_ending: bool
+    webhook: Object | None = None
+    """The client configuration of its conversion webhook, if it has one."""
     revision: int = field(default=0, compare=False)
     """When it was last written; two definitions that say the same are equal all the same."""
 
@@ -125,6 +127,13 @@ class Definition:
         return next((each.name for each in self.versions if each.is_storage), "")
 
 
+def _webhook_of(spec: Object) -> Object | None:
+    conversion = _object(spec, "conversion")
+    if conversion.get("strategy") != "Webhook":
+        return None
+    return _object(_object(conversion, "webhook"), "clientConfig")
+
+
 def read_definition(crd_object: Object) -> Definition:
     """Read a definition that has been checked and defaulted."""
     spec, status = _object(crd_object, "spec"), _object(crd_object, "status")
@@ -138,6 +147,7 @@ def read_definition(crd_object: Object) -> Definition:
         versions=tuple(map(DefinedVersion.read, versions)),
         is_established=is_true(status.get("conditions"), ESTABLISHED),
         is_ending=bool(metadata_of(crd_object).get("deletionTimestamp")),
+        webhook=_webhook_of(spec),
         revision=int(version) if (version := resource_version_of(crd_object)).isdecimal() else 0,
     )
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import urlsplit
 
-from clusterspace.builtins.validation.formats import port_problems, qualified_domain_problems
+from clusterspace.builtins.validation.formats import qualified_domain_problems
 from clusterspace.builtins.validation.metadata import selector
 from clusterspace.builtins.validation.rules import (
     Check,
@@ -25,6 +24,7 @@ from clusterspace.builtins.validation.rules import (
     texts_in,
     well_formed,
 )
+from clusterspace.builtins.webhook_configs import check_client_config, check_service_port
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1035_label_problems, dns1123_subdomain_problems
@@ -147,7 +147,7 @@ def check_api_service(service: Object) -> Iterator[Cause]:
     if backend is None:
         return
     yield from check_all(
-        backend, "spec.service", (required("namespace"), required("name"), service_port)
+        backend, "spec.service", (required("namespace"), required("name"), check_service_port)
     )
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
         why = "may not be true if caBundle is present"
@@ -188,44 +188,6 @@ _RULE: Final = (
 )
 
 
-def service_port(service: Object, path: str) -> Iterator[Cause]:
-    """Check the port of a service that the server itself calls."""
-    port = service.get("port", 443)
-    problems = [f"port is not valid: {problem}" for problem in port_problems(port)]
-    return problems_at(at(path, "port"), port, problems)
-
-
-def _service_name(service: Object, path: str) -> Iterator[Cause]:
-    """Check the name of a webhook's service.
-
-    A kube-apiserver calls a missing name a missing namespace and the other way round, and so do
-    we: people look for what it says.
-    """
-    for field, shown in (("namespace", "name"), ("name", "namespace")):
-        if not service.get(field):
-            yield causes.required(at(path, shown))
-
-
-_SERVICE: Final = (_service_name, service_port)
-_URL_FORM: Final = "; desired format: https://host[/path]"
-
-
-def _client(config: Object, path: str) -> Iterator[Cause]:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        yield causes.required(path, "exactly one of url or service is required")
-    elif url is not None:
-        place = at(path, "url")
-        address = urlsplit(str(url))
-        if address.scheme != "https":
-            why = f"'https' is the only allowed URL scheme{_URL_FORM}"
-            yield causes.invalid(place, address.scheme, why)
-        if not address.netloc:
-            yield causes.invalid(place, address.netloc, f"host must be specified{_URL_FORM}")
-    elif service is not None:
-        yield from check_all(service, at(path, "service"), _SERVICE)
-
-
 _WEBHOOK: Final[tuple[Check, ...]] = (
     named("name", qualified_domain_problems),
     each("rules", *_RULE),
@@ -236,7 +198,7 @@ _WEBHOOK: Final[tuple[Check, ...]] = (
     between("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
     selector("namespaceSelector"),
     selector("objectSelector"),
-    inside("clientConfig", _client),
+    inside("clientConfig", check_client_config),
 )
 
 

@@ -106,9 +106,12 @@ def test_a_group_of_the_kubernetes_project_needs_its_approval():
     assert _found({**named, "metadata": {**named["metadata"], "annotations": approved}}) == []
 
 
-def test_a_conversion_webhook_is_refused_and_told_why():
-    (found,) = _found(_definition(conversion={"strategy": "Webhook"}))
-    assert found.startswith('spec.conversion.strategy: Invalid value: "Webhook": conversion webh')
+def test_a_conversion_webhook_needs_an_address_and_the_versions_it_reads():
+    found = _found(_definition(conversion={"strategy": "Webhook"}))
+    assert [each.split(":")[0] for each in found] == [
+        "spec.conversion.webhookClientConfig",
+        "spec.conversion.conversionReviewVersions",
+    ]
 
 
 def test_what_all_versions_share_is_blamed_once():
