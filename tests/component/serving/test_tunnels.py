@@ -292,6 +292,26 @@ async def test_an_answer_that_breaks_off_is_passed_on_to_its_last_byte_and_then_
     assert not said.endswith(b"0\r\n\r\n")
 
 
+async def test_a_watch_that_ends_in_the_middle_of_an_event_is_cut() -> None:
+    event = b'{"type":"ADDED","object":{"kind":"Pod"}}\n'
+
+    async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = event + event[:20]
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(said), said))
+        await writer.drain()
+
+    async with passing_on(Far(say)) as run:
+        client = await run.client()
+        await client.send(request("GET", "/api/v1/pods?watch=true"))
+        await client.head()
+        said = await client.rest()
+
+    assert event in said
+    assert said.count(b"ADDED") == 1
+    assert not said.endswith(b"0\r\n\r\n")
+
+
 async def test_an_answer_that_would_end_with_the_connection_is_no_answer() -> None:
     async def say(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + b"\r\nall there is, or is it")

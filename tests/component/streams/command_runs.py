@@ -100,6 +100,19 @@ def problem_with(run: Run, outcome: Outcome) -> str:
 
 async def carry_out(site: Site, run: Run) -> Outcome:
     """Run a command to its end."""
+    client = await begin(site, run)
+    try:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            if run.verb == "hear":
+                group.create_task(client.send(run.size))
+            await client.receive(is_slow=run.is_slow)
+    finally:
+        client.writer.transport.abort()
+    return client.outcome
+
+
+async def begin(site: Site, run: Run) -> "CommandClient":
+    """Begin a command and open its streams."""
     is_hub = run.way == "hub"
     url = site.hub.settings.server if is_hub else site.url
     place = urlsplit(url)
@@ -110,28 +123,20 @@ async def carry_out(site: Site, run: Run) -> Outcome:
     target = f"{PATHS[run.way]}/exec?stdin=true&stdout=true&{query}"
     reader, writer = await asyncio.open_connection(place.hostname, place.port, ssl=trust)
     client = (WebSocketRun if run.protocol == "websocket" else SpdyRun)(reader, writer)
-    try:
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            lines = (
-                f"{client.METHOD} {target} HTTP/1.1",
-                f"Host: {place.netloc}",
-                f"Authorization: Bearer {ROOT}",
-                "Connection: Upgrade",
-                *client.HEADERS,
-                "",
-                "",
-            )
-            writer.write("\r\n".join(lines).encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 101"), head + await reader.read(1000)
-            client.open()
-            if run.verb == "hear":
-                group.create_task(client.send(run.size))
-            await client.receive(is_slow=run.is_slow)
-    finally:
-        writer.transport.abort()
-    client.outcome.digest = client.found.hexdigest()
-    return client.outcome
+    lines = (
+        f"{client.METHOD} {target} HTTP/1.1",
+        f"Host: {place.netloc}",
+        f"Authorization: Bearer {ROOT}",
+        "Connection: Upgrade",
+        *client.HEADERS,
+        "",
+        "",
+    )
+    writer.write("\r\n".join(lines).encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101"), head + await reader.read(1000)
+    client.open()
+    return client
 
 
 class CommandClient:
@@ -144,7 +149,7 @@ class CommandClient:
         self.reader = reader
         self.writer = writer
         self.outcome = Outcome()
-        self.found = hashlib.sha256()
+        self._found = hashlib.sha256()
 
     def open(self) -> None:
         raise NotImplementedError
@@ -163,10 +168,11 @@ class CommandClient:
                 count += 1
                 if is_slow and count % 8 == 0:
                     await asyncio.sleep(0.002)
+        self.outcome.digest = self._found.hexdigest()
 
     def take_stdout(self, piece: bytes) -> None:
         self.outcome.count += len(piece)
-        self.found.update(piece)
+        self._found.update(piece)
         if len(self.outcome.said) < 1000:
             self.outcome.said += piece[:1000]
 

@@ -97,10 +97,11 @@ def serve(accepted: socket.socket) -> None:
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.settimeout(120)
     with suppress(OSError, EOFError):
-        peer = Peer(loopback_tls().context.wrap_socket(accepted, server_side=True))
-        while peer.answer():
-            pass
-        return
+        connected = loopback_tls().context.wrap_socket(accepted, server_side=True)
+        with connected:
+            peer = Peer(connected)
+            while peer.answer():
+                pass
     accepted.close()
 
 

@@ -4,11 +4,13 @@ import asyncio
 from itertools import product
 from pathlib import Path
 
+import pytest
 from tests.component.streams.command_runs import (
     PATHS,
     PROTOCOLS,
     Outcome,
     Run,
+    begin,
     carry_out,
     nasty_fleet,
     problem_with,
@@ -40,6 +42,25 @@ def test_a_stream_that_breaks_off_is_an_error_never_a_success(tmp_path: Path) ->
     ]
 
     assert run_all(tmp_path, runs) == []
+
+
+@pytest.mark.slow  # servers wait for what is under way before they stop
+def test_a_command_that_is_still_running_when_the_server_stops_is_no_success(
+    tmp_path: Path,
+) -> None:
+    async def scene() -> list[int | None]:
+        runs = [Run(way, each, "hear", 1, 0, "polite") for way, each in product(PATHS, PROTOCOLS)]
+        async with nasty_fleet(tmp_path) as site:
+            clients = [await begin(site, run) for run in runs]
+        for client in clients:
+            await client.receive(is_slow=False)
+            client.writer.transport.abort()
+        return [
+            client.outcome.exit_code(run.protocol)
+            for run, client in zip(runs, clients, strict=True)
+        ]
+
+    assert event_loop.run(scene()) == [None] * 4
 
 
 def run_all(directory: Path, runs: list[Run]) -> list[str]:

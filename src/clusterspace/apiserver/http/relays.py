@@ -182,6 +182,8 @@ async def _printable_lines(
             raise ClusterMisbehaved(cluster, f"sent {error}") from error
         if lines:
             yield await _clean_lines(context, cluster, lines)
+    if splitter.rest_bytes:
+        raise ClusterMisbehaved(cluster, "the watch ended in the middle of an event")
 
 
 async def _clean_lines(context: RequestContext, cluster: str, lines: Sequence[bytes]) -> bytes:
