@@ -203,6 +203,9 @@ class MemberInformers:
         written = self._written.get(path)
         if update.is_deletion:
             self._written.pop(path, None)
+        # Also for our own writes: a namespace that one Work creates is what others wait for, and
+        # its event may come before or after the answer that was noted as written.
+        self._enqueue_waiting(path)
         if update.after is not None and version_in(update.after).resource_version == written:
             return
         # Both states count: the stamp says whose an object is, until somebody takes it off.
@@ -211,7 +214,6 @@ class MemberInformers:
             is_ours = annotations.get(stamps.WORK_NAMESPACE) == self._execution_namespace
             if is_ours and stamps.WORK_NAME in annotations:
                 self._enqueue(annotations[stamps.WORK_NAME])
-        self._enqueue_waiting(path)
 
     def _enqueue_waiting(self, path: ResourcePath) -> None:
         for name in tuple(self._works_waiting.get(path, ())):
