@@ -323,6 +323,8 @@ def test_a_kind_of_ones_own_is_a_kind_like_any_other(open_stage: Callable[..., S
         ("apply -f DIR/crd.json", "doodads.shop.example.com created"),
         (f"wait --for=condition=Established crd/doodads.{GROUP} --timeout={LONG}", "condition met"),
         ("api-resources --api-group=shop.example.com", "Doodad"),
+        ("explain doodads", "APIVersion defines"),
+        ("explain doodads.metadata", "CreationTimestamp is a timestamp"),
         ("explain doodads.spec.size", "FIELD: size <integer>"),
         ("explain doodads.spec --output=plaintext-openapiv2", "size\t<integer>"),
         ("explain pods.spec --output=plaintext-openapiv2", "containers\t<[]Object> -required-"),

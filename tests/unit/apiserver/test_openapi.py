@@ -14,6 +14,7 @@ from tests.unit.apiserver.openapi_subjects import (
 
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.openapi import OpenApi
+from clusterspace.apiserver.openapi_documents.sentences import OWN_FIELDS
 from clusterspace.errors import NotAcceptable
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
@@ -245,10 +246,11 @@ async def test_every_reference_of_version_2_leads_somewhere() -> None:
             "type": "object",
             "x-kubernetes-embedded-resource": True,
             "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
+                "apiVersion": {"type": "string", "description": OWN_FIELDS["apiVersion"]},
+                "kind": {"type": "string", "description": OWN_FIELDS["kind"]},
                 "metadata": {
-                    "$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}},
+                    "$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+                    "description": OWN_FIELDS["metadata"]}},
             "required": ["kind", "apiVersion"]}),
     ],
 )  # fmt: skip

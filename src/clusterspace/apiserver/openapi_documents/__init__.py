@@ -9,6 +9,8 @@ documents.py  the whole document of one group version or discovery root: paths a
               its hash, known before the document is made
 swagger.py    the one document of OpenAPI 2.0, joined from what those documents say
 gnostic.py    that document as protobuf
+sentences.py  the few sentences of ours in them
 
-Facts, no prose: the only sentences in a document are those of a custom resource's own schema.
+Facts, no prose: the only sentences in a document are those of a custom resource's own schema, and
+one for each field that every object has.
 """

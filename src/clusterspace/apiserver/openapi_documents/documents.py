@@ -12,6 +12,7 @@ from clusterspace import __version__
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import names
 from clusterspace.apiserver.openapi_documents.paths import paths_of, reading
+from clusterspace.apiserver.openapi_documents.sentences import DESCRIBED, OWN_FIELDS
 from clusterspace.builtins import schemas as builtin_schemas
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersion, GroupVersionKind
@@ -132,7 +133,19 @@ def is_published(served: Served) -> bool:
 @cache
 def _published(name: str) -> _Definition:
     known = _ON_THE_WIRE.get(name)
-    return _definition(known or _converted(builtin_schemas.definition(name).raw))
+    return _definition(known or _converted(described_facts(name)))
+
+
+def described_facts(name: str) -> Mapping[str, Any]:
+    """Return the facts of a built-in definition, with what we have to say of its fields."""
+    facts, sentences = builtin_schemas.definition(name).raw, DESCRIBED.get(name)
+    if sentences is None:
+        return facts
+    fields = {
+        key: {**value, "description": sentences[key]} if key in sentences else value
+        for key, value in facts["properties"].items()
+    }
+    return {**facts, "properties": fields}
 
 
 def _converted(facts: Mapping[str, Any]) -> Object:
@@ -182,8 +195,9 @@ def _customized(raw: Mapping[str, Any]) -> Object:
 
 def _as_object(schema: Object) -> Object:
     """Add the three fields that every Kubernetes object has."""
-    metadata = {"allOf": [names.reference(names.OBJECT_META)]}
-    known = {**schema.get("properties", {}), **_TYPE_FIELDS, "metadata": metadata}
+    own: Object = {**_TYPE_FIELDS, "metadata": {"allOf": [names.reference(names.OBJECT_META)]}}
+    described = {name: {"description": OWN_FIELDS[name], **own[name]} for name in own}
+    known = {**schema.get("properties", {}), **described}
     return {**schema, "type": "object", "properties": dict(sorted(known.items()))}
 
 
@@ -255,7 +269,8 @@ class _SchemaDigest:
 def _digest_of_facts() -> str:
     """Return the hash of this release and of all it knows of built-in kinds."""
     known = builtin_schemas.definition_names()
-    return _digest([__version__, {name: builtin_schemas.definition(name).raw for name in known}])
+    facts = {name: builtin_schemas.definition(name).raw for name in known}
+    return _digest([__version__, DESCRIBED, OWN_FIELDS, facts])
 
 
 def _digest(value: Any) -> str:

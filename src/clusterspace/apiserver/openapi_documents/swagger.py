@@ -19,8 +19,9 @@ import msgspec
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import gnostic, names
-from clusterspace.apiserver.openapi_documents.documents import is_published
+from clusterspace.apiserver.openapi_documents.documents import described_facts, is_published
 from clusterspace.apiserver.openapi_documents.paths import PARAMETERS, parameter
+from clusterspace.apiserver.openapi_documents.sentences import OWN_FIELDS
 from clusterspace.builtins import schemas as builtin_schemas
 from clusterspace.kube.objects import Object
 
@@ -192,7 +193,7 @@ def _referring(schema: Mapping[str, Any]) -> Object:
 
 def _definition(name: str, described: Object) -> Object:
     if name in builtin_schemas.definition_names():
-        return _builtin(builtin_schemas.definition(name).raw)
+        return _builtin(described_facts(name))
     return _unwrapped(described)  # the list of a custom kind
 
 
@@ -263,9 +264,10 @@ def _custom(raw: Mapping[str, Any]) -> Object:
 
 def _with_type(schema: Object, *, is_embedded: bool) -> Object:
     """Add the three fields that every Kubernetes object has."""
-    metadata = {"$ref": _DEFINITIONS + names.OBJECT_META}
-    known = {**schema.get("properties", {}), "apiVersion": _TEXT, "kind": _TEXT}
-    properties = dict(sorted({**known, "metadata": metadata}.items()))
+    reference = {"$ref": _DEFINITIONS + names.OBJECT_META}
+    own: Object = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": reference}
+    described = {name: {"description": OWN_FIELDS[name], **own[name]} for name in own}
+    properties = dict(sorted({**schema.get("properties", {}), **described}.items()))
     if not is_embedded:
         return {**schema, "properties": properties}
     required = dict.fromkeys([*schema.get("required", ()), "kind", "apiVersion"])

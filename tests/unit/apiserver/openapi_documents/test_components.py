@@ -88,7 +88,8 @@ def test_a_custom_kind_says_what_it_is_and_has_the_metadata_of_every_kind() -> N
         {"group": "shop.example.com", "version": "v1", "kind": "Widget"}
     ]
     assert list(widget["properties"]) == ["apiVersion", "kind", "metadata", "spec"]
-    assert widget["properties"]["metadata"] == {"allOf": [refers_to(f"{META}.ObjectMeta")]}
+    assert widget["properties"]["metadata"]["allOf"] == [refers_to(f"{META}.ObjectMeta")]
+    assert widget["properties"]["apiVersion"]["description"].startswith("APIVersion defines")
     assert (widget["description"], widget["required"]) == ("A thing to sell.", ["spec"])
 
 
@@ -113,7 +114,7 @@ def test_an_object_within_an_object_has_its_own_kind_and_metadata() -> None:
     template = described(widgets())["properties"]["spec"]["properties"]["template"]
 
     assert template["required"] == ["kind", "apiVersion"]
-    assert template["properties"]["metadata"] == {"allOf": [refers_to(f"{META}.ObjectMeta")]}
+    assert template["properties"]["metadata"]["allOf"] == [refers_to(f"{META}.ObjectMeta")]
     assert template["x-kubernetes-preserve-unknown-fields"] is True
 
 
