@@ -17,6 +17,7 @@ services.py         Endpoints and EndpointSlices of Services, and slices of Endp
 volumes.py          claims and volumes: binding, and protection while they are in use
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
 quotas.py           how much of its quota a namespace uses
+autoscaling.py      replicas by the made-up load of their pods
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, and which pods are on which node
 containers.py       what runs in containers: files, environment, programs and their logs

@@ -29,6 +29,7 @@ NODE: Final = Kind("Node", "v1", "nodes", namespaced=False)
 NAMESPACE: Final = Kind("Namespace", "v1", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("ConfigMap", "v1", "configmaps")
 DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
+AUTOSCALER: Final = Kind("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers")
 QUOTA: Final = Kind("ResourceQuota", "v1", "resourcequotas")
 SERVICE: Final = Kind("Service", "v1", "services")
 ENDPOINTS: Final = Kind("Endpoints", "v1", "endpoints")
@@ -62,6 +63,7 @@ FOLLOWED: Final = (
     CRON_JOB,
     DISRUPTION_BUDGET,
     QUOTA,
+    AUTOSCALER,
     SERVICE,
     ENDPOINTS,
     ENDPOINT_SLICE,

@@ -11,6 +11,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
 from clusterspace.sim.api import Change, Key, Mirror, SimApi
+from clusterspace.sim.autoscaling import AutoscalerController
 from clusterspace.sim.disruption import DisruptionController
 from clusterspace.sim.plans import Plan
 from clusterspace.sim.quotas import ObjectCounts, QuotaController
@@ -69,6 +70,7 @@ class Controllers:
             MirroringController(mirror),
             VolumeController(mirror),
             DisruptionController(mirror),
+            AutoscalerController(mirror),
             self._quotas,
         )
         self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))

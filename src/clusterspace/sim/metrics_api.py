@@ -17,7 +17,16 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.subresources import Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
-from clusterspace.kube.objects import Object, find_at, labels_of, name_of, namespace_of, uid_of
+from clusterspace.errors import MalformedQuantity
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.resources import GroupResource, ResourceInfo
 from clusterspace.kube.times import format_time
@@ -27,6 +36,8 @@ from clusterspace.sim.scheduling import PodsByNode
 
 GROUP: Final = "metrics.k8s.io"
 VERSION: Final = "v1beta1"
+CPU_USAGE: Final = "sim.clusterspace.io/cpu-usage"
+MEMORY_USAGE: Final = "sim.clusterspace.io/memory-usage"
 _WINDOW: Final = "15s"
 _PERIOD: Final = 600.0
 _IDLE_CPU: Final = 20
@@ -53,14 +64,35 @@ class Usage:
 
 
 def container_usage(pod: Object, container: Object, now: float) -> Usage:
-    """Return one container's usage now: between a fifth and nine tenths of its requests."""
+    """Return one container's usage now: between a fifth and nine tenths of its requests.
+
+    A pod may say how busy it is, as a quantity or as a share of what each container requests.
+    """
     digest = hashlib.sha256(f"{uid_of(pod)}/{container['name']}".encode()).digest()
     base = 0.2 + 0.5 * digest[0] / 255
     wave = 0.1 * (1 + math.sin(2 * math.pi * (now / _PERIOD + digest[1] / 255)))
     requested = resources_of(container, "requests")
     cpu = parse_quantity(str(requested.get("cpu", "0"))).milli or _IDLE_CPU
     memory = parse_quantity(str(requested.get("memory", "0"))).whole or _IDLE_MEMORY
-    return Usage(max(1, int(cpu * (base + wave))), int(memory * (base + wave / 4)))
+    made_up = (max(1, int(cpu * (base + wave))), int(memory * (base + wave / 4)))
+    busy = annotations_of(pod)
+    return Usage(
+        _driven(busy.get(CPU_USAGE, ""), cpu, made_up[0], is_cpu=True),
+        _driven(busy.get(MEMORY_USAGE, ""), memory, made_up[1], is_cpu=False),
+    )
+
+
+def _driven(text: str, requested: int, otherwise: int, *, is_cpu: bool) -> int:
+    """Return the usage that an annotation asks for; what is no usage is ignored."""
+    if text.endswith("%") and text[:-1].isdecimal():
+        return requested * int(text[:-1]) // 100
+    if not text:
+        return otherwise
+    try:
+        quantity = parse_quantity(text)
+    except MalformedQuantity:
+        return otherwise
+    return max(0, quantity.milli if is_cpu else quantity.whole)
 
 
 def pod_usage(pod: Object, now: float) -> Usage:
