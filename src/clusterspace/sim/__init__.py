@@ -18,6 +18,7 @@ volumes.py          claims and volumes: binding, and protection while they are i
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
 quotas.py           how much of its quota a namespace uses
 autoscaling.py      replicas by the made-up load of their pods
+node_lifecycle.py   nodes that fall silent or go, and what becomes of their pods
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, and which pods are on which node
 containers.py       what runs in containers: files, environment, programs and their logs

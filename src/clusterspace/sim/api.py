@@ -51,6 +51,7 @@ JOB: Final = Kind("Job", "batch/v1", "jobs")
 CRON_JOB: Final = Kind("CronJob", "batch/v1", "cronjobs")
 
 FOLLOWED: Final = (
+    LEASE,
     NODE,
     POD,
     DEPLOYMENT,
@@ -74,7 +75,7 @@ FOLLOWED: Final = (
 )
 """The kinds whose objects controllers look at."""
 
-KINDS: Final = {kind.name: kind for kind in (*FOLLOWED, NAMESPACE, CONFIG_MAP, LEASE)}
+KINDS: Final = {kind.name: kind for kind in (*FOLLOWED, NAMESPACE, CONFIG_MAP)}
 """Every kind the simulation reads or writes, by the name its objects carry."""
 
 

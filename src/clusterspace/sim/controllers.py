@@ -13,6 +13,7 @@ from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
 from clusterspace.sim.api import Change, Key, Mirror, SimApi
 from clusterspace.sim.autoscaling import AutoscalerController
 from clusterspace.sim.disruption import DisruptionController
+from clusterspace.sim.node_lifecycle import NodeController, PodEvictions
 from clusterspace.sim.plans import Plan
 from clusterspace.sim.quotas import ObjectCounts, QuotaController
 from clusterspace.sim.services import (
@@ -71,6 +72,8 @@ class Controllers:
             VolumeController(mirror),
             DisruptionController(mirror),
             AutoscalerController(mirror),
+            NodeController(mirror),
+            PodEvictions(mirror),
             self._quotas,
         )
         self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))
@@ -121,6 +124,8 @@ class Controllers:
                 await self._api.update(changed)
             for surplus in plan.delete:
                 await self._api.delete(surplus)
+            for orphan in plan.remove:
+                await self._api.delete(orphan, grace_seconds=0)
         except ApiError as error:
             failure = None if plan.on_refusal is None else plan.on_refusal(error)
             if failure is not None and not isinstance(error, (Conflict, NotFound)):

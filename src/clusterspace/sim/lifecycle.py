@@ -179,6 +179,10 @@ class Lifecycle:
                 ended = steps.finished(pod, steps.exit_code_of(pod), now)
                 await self._kubelet.update_status(ended)
             case Step.REMOVE:
+                name = str(find_at(pod, "spec", "nodeName") or "")
+                node = self._mirror.find(Key(NODE.name, "", name))
+                if name and (node is None or not has_kubelet(node)):
+                    return  # nobody is there to stop it: it goes with its node, or by force
                 if metadata_of(pod).get("finalizers") and not steps.is_finished(pod):
                     # It stays for somebody who wants to know how it ended: killed.
                     pod = await self._kubelet.update_status(steps.finished(pod, _KILLED, now))

@@ -21,6 +21,8 @@ class Plan:
     update: tuple[Object, ...] = ()
     """Objects to replace at the version they carry."""
     delete: tuple[Object, ...] = ()
+    remove: tuple[Object, ...] = ()
+    """Pods to delete without a moment to stop: nobody is there who would stop them."""
     status: Object | None = None
     """The object with its new status; None when it says so already."""
     again_after: float | None = None

@@ -275,7 +275,7 @@ def plan_deployment(
         # Nothing but time tells whether a rollout that does not move is overdue.
         overdue = parse_time(str(progressing["lastUpdateTime"])) + _deadline(rollout)
         again_after = max(1.0, overdue - now)
-    return Plan(create, update, delete, status, again_after)
+    return Plan(create, update, delete, status=status, again_after=again_after)
 
 
 def _new_replica_set(rollout: Rollout) -> Object:
