@@ -193,3 +193,15 @@ async def test_one_kubeconfig_leads_to_every_cluster(
     assert seen == {"fleet": False, "hub": False, "east": False, "west": True}
     assert config.current_context == "fleet"
     assert ROOT not in yaml.safe_dump(yaml.safe_load(written.read_text()))
+
+
+async def test_version_2_of_the_schemas_is_that_of_the_first_cluster_reached(site: Site):
+    """Clients read version 3, which is a union; what still reads version 2 gets a whole one."""
+    answer = await site.ask("GET", "/openapi/v2")
+    again = await site.ask(
+        "GET", "/openapi/v2", headers=(("If-None-Match", answer.headers["etag"]),)
+    )
+
+    assert answer.code == 200
+    assert "io.k8s.api.core.v1.Pod" in answer.body["definitions"]
+    assert again.code == 304
