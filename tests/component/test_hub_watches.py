@@ -20,11 +20,14 @@ from tests.component.hub_wire import (
     encoded,
     hub_here,
     hub_process,
+    request_bytes,
     secret,
 )
 
+from clusterspace.apiserver.http.request_info import PROTOBUF
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.apiserver.verbs import watch as watch_module
+from clusterspace.kube.protobuf.bodies import decode
 from clusterspace.roots import hub_state
 from clusterspace.testing.steps import until
 
@@ -485,3 +488,22 @@ async def test_a_selective_watch_tells_the_same_story_as_its_own_lists(
         for each in listed["items"]
     }
     assert view == there
+
+
+async def test_what_left_a_selection_is_not_read_again_as_it_was(hub: HubClient) -> None:
+    """A watcher in protobuf saw the object leave; readers in protobuf then got its old content."""
+    made = await hub.do("POST", SECRETS, secret("leaving", labels={"team": "red"}))
+    current = made["metadata"]["resourceVersion"]
+    query = f"labelSelector=team%3Dred&resourceVersion={current}"
+    connection = await hub.connect()
+    await connection.send(
+        request_bytes("GET", f"{SECRETS}?watch=1&{query}", f"Accept: {PROTOBUF};stream=watch")
+    )
+    await connection.head()
+
+    changed = {**made, "metadata": {**made["metadata"], "labels": {"team": "blue"}}}
+    await hub.do("PUT", f"{SECRETS}/leaving", changed)
+    assert b"DELETED" in await connection.chunk()
+
+    read = await hub.ask("GET", f"{SECRETS}/leaving", accept=PROTOBUF)
+    assert decode(read.body)["metadata"]["labels"] == {"team": "blue"}

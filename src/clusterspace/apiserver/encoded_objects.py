@@ -28,7 +28,8 @@ class EncodedObjects:
 
     What is kept is what a pure function of a stored object returned, and the store gives every
     version of an object a revision of its own. So nothing here can be out of date: a version that
-    nobody reads any more is merely in the way, and goes in its turn.
+    nobody reads any more is merely in the way, and goes in its turn. That holds for entries of the
+    store only, not for ones that were made up for an event.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

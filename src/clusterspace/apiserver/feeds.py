@@ -38,8 +38,12 @@ class Style(Protocol):
         """How events stand in the stream."""
         ...
 
-    def render(self, entry: KeyValue) -> bytes:
-        """Return the event's object."""
+    def render(self, entry: KeyValue, *, is_stored: bool = True) -> bytes:
+        """Return the event's object.
+
+        `is_stored` is False for what left: its last content, at a revision at which the store has
+        other content, or none. Nothing made from it may be kept for that revision.
+        """
         ...
 
 
@@ -84,7 +88,8 @@ class Change:
         key = (kind, style.key)
         framed = self._frames.get(key)
         if framed is None:
-            shown = style.render(self._shown(kind))
+            entry = self._shown(kind)
+            shown = style.render(entry, is_stored=entry is self.event.item)
             framed = self._frames[key] = style.framing.frame(kind, shown)
         return framed
 

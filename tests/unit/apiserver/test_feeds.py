@@ -47,7 +47,7 @@ class CountingStyle:
     def __init__(self) -> None:
         self.rendered = 0
 
-    def render(self, entry: KeyValue) -> bytes:
+    def render(self, entry: KeyValue, *, is_stored: bool = True) -> bytes:
         self.rendered += 1
         return forms.object_bytes(entry, CONFIG_MAPS.form)
 

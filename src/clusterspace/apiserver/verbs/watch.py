@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.encoded_objects import EncodedObjects
+from clusterspace.apiserver.encoded_objects import EncodedObjects, encode_entry
 from clusterspace.apiserver.feeds import (
     JSON_FRAMING,
     PROTOBUF_FRAMING,
@@ -61,7 +61,7 @@ class _PlainStyle:
     key: Hashable
     framing: Framing = JSON_FRAMING
 
-    def render(self, entry: KeyValue) -> bytes:
+    def render(self, entry: KeyValue, *, is_stored: bool = True) -> bytes:
         return forms.object_bytes(entry, self.form)
 
 
@@ -74,8 +74,11 @@ class _ProtobufStyle:
     key: Hashable
     framing: Framing = PROTOBUF_FRAMING
 
-    def render(self, entry: KeyValue) -> bytes:
-        message = self.encoded.message(entry, self.form)
+    def render(self, entry: KeyValue, *, is_stored: bool = True) -> bytes:
+        # What left a selection has the revision of the content that replaced it. Kept under that
+        # revision, the old content would be read for the new one, and written back over it.
+        encode = self.encoded.message if is_stored else encode_entry
+        message = encode(entry, self.form)
         return write_envelope(Envelope(self.form.api_version, self.form.kind, message))
 
 
@@ -90,7 +93,7 @@ class _ShownStyle:
     key: Hashable
     with_columns: bool = True
 
-    def render(self, entry: KeyValue) -> bytes:
+    def render(self, entry: KeyValue, *, is_stored: bool = True) -> bytes:
         shown = self.show([forms.decode_stored(entry, self.served.form)])
         return self.framing.encode(shown)
 
