@@ -20,15 +20,14 @@ from tests.component.hub_wire import (
     secret,
 )
 from tests.component.serving.wire import Answer
+from tests.protobuf_answers import PROTOBUF, read_event, read_list
 
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.kube.protobuf.bodies import decode
 from clusterspace.kube.protobuf.encoding import encode
-from clusterspace.kube.protobuf.wire import Envelope, read_envelope, read_fields, write_envelope
 from clusterspace.roots import hub_state
 from clusterspace.testing.steps import until
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 TYPED = f"{PROTOBUF},{JSON}"
 METADATA = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -47,38 +46,20 @@ async def hub(tmp_path: Path) -> AsyncIterator[HubClient]:
 
 
 def items_of(answer: Answer, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the ListMeta and the items of a list, whose message the table does not have."""
+    """Return the ListMeta and the items of a list of this kind."""
     assert answer.headers["content-type"] == PROTOBUF, answer.body[:300]
-    envelope = read_envelope(answer.body)
-    assert envelope.kind == f"{kind}List"
-    metadata: dict[str, Any] = {}
-    items: list[dict[str, Any]] = []
-    for field in read_fields(envelope.raw, "list"):
-        assert isinstance(field.value, bytes)
-        if field.number == 1:
-            names = {1: "selfLink", 2: "resourceVersion", 3: "continue"}
-            metadata = {
-                names.get(each.number, str(each.number)): each.value.decode()
-                if isinstance(each.value, bytes)
-                else each.value
-                for each in read_fields(field.value, "metadata")
-            }
-        else:
-            items.append(decode(write_envelope(Envelope(envelope.api_version, kind, field.value))))
-    return metadata, items
+    listed = read_list(answer.body)
+    assert listed["kind"] == f"{kind}List"
+    return listed["metadata"], listed["items"]
 
 
 async def next_event(stream: WatchStream) -> tuple[str, dict[str, Any]]:
-    """Return the type and the object of one event, read as client-go reads it."""
+    """Return the type and the object of one event."""
     chunk = await stream._connection.chunk()
-    length, event = int.from_bytes(chunk[:4], "big"), chunk[4:]
-    assert length == len(event)
-    kind, shown = (field.value for field in read_fields(event, "event"))
-    assert isinstance(kind, bytes)
-    assert isinstance(shown, bytes)
-    (raw,) = (field.value for field in read_fields(shown, "object"))
-    assert isinstance(raw, bytes)
-    return kind.decode(), decode(raw)
+    length, frame = int.from_bytes(chunk[:4], "big"), chunk[4:]
+    assert length == len(frame)
+    event = read_event(frame)
+    return event["type"], event["object"]
 
 
 async def test_an_object_is_the_same_in_protobuf_as_in_json(hub: HubClient) -> None:

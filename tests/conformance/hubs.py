@@ -16,6 +16,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
+from tests.protobuf_answers import PROTOBUF, read_event, read_list
 
 ADMIN_TOKEN = "admin-token"
 VIEWER_TOKEN = "viewer-token"
@@ -24,6 +25,7 @@ TOKENS = f"""\
 {VIEWER_TOKEN},viewer,viewer,"viewers"
 """
 JSON = "application/json"
+WATCH_IN_PROTOBUF = f"{PROTOBUF};stream=watch"
 MERGE_PATCH = "application/merge-patch+json"
 PATIENCE = 30.0
 SHOWN_LINES = 60
@@ -42,6 +44,8 @@ class Answer:
 
     @property
     def json(self) -> Json:
+        if self.headers.get("content-type") == PROTOBUF:
+            return read_list(self.body)
         return json.loads(self.body)
 
 
@@ -62,13 +66,20 @@ class Stream:
 
     def next(self) -> Json:
         """Return the next event; a watch that has ended has none, and that is a failure."""
-        line = self._response.readline()
-        assert line, "the watch ended"
-        return json.loads(line)
+        event = self._read()
+        assert event is not None, "the watch ended"
+        return event
 
     def rest(self) -> list[Json]:
         """Return every event up to the end of the watch."""
-        return [json.loads(line) for line in self._response.read().splitlines()]
+        return list(iter(self._read, None))
+
+    def _read(self) -> Json | None:
+        if self.headers["content-type"] != WATCH_IN_PROTOBUF:
+            line = self._response.readline()
+            return json.loads(line) if line else None
+        length = self._response.read(4)
+        return read_event(self._response.read(int.from_bytes(length, "big"))) if length else None
 
 
 class Connections:
