@@ -7,6 +7,7 @@ from clusterspace.apiserver.admission.unenforced import UNATTENDED
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.builtins.definitions.checks import validate_definition
 from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.resources import all_resources
 from clusterspace.builtins.strategies.creation import with_stored_version
 from clusterspace.kube.objects import name_of
 
@@ -70,6 +71,15 @@ def test_every_kind_acts_or_says_that_it_does_not():
 
     assert silent == set()
     assert set(UNATTENDED) <= set(kinds.values())
+
+
+def test_no_short_name_of_ours_is_a_builtin_kinds():
+    builtin = {short for each in all_resources() for short in each.info.short_names}
+    ours = {
+        short for each in OURS.values() for short in each["spec"]["names"].get("shortNames", ())
+    }
+
+    assert ours & builtin == set(), "kubectl warns everybody who uses it"
 
 
 def test_all_groups_of_karmada_and_kubefleet_are_served():
