@@ -158,3 +158,24 @@ async def test_an_ephemeral_container_is_added_to_a_running_pod(tmp_path: Path) 
         (status,) = added["status"]["ephemeralContainerStatuses"]
         assert status["name"] == "debug"
         assert "running" in status["state"]
+
+
+async def test_a_pod_has_the_priority_of_its_class(tmp_path: Path) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    async with member_site(tmp_path) as client:
+        for name, value, is_default in (("high", 1000, False), ("usual", 7, True)):
+            body = {"metadata": {"name": name}, "value": value, "globalDefault": is_default}
+            assert (await client.ask("POST", classes, body))[0] == 201
+
+        named = pod("a")
+        named["spec"]["priorityClassName"] = "high"
+        assert (await client.ask("POST", PODS, named))[0] == 201
+        assert (await client.ask("POST", PODS, pod("b")))[0] == 201
+        missing = pod("c")
+        missing["spec"]["priorityClassName"] = "nobody"
+        status, body = await client.ask("POST", PODS, missing)
+
+        assert (await client.get(f"{PODS}/a"))["spec"]["priority"] == 1000
+        assert (await client.get(f"{PODS}/b"))["spec"]["priorityClassName"] == "usual"
+        assert status == 403
+        assert b"no PriorityClass with name nobody was found" in body

@@ -42,6 +42,7 @@ from clusterspace.sim.local_api import LocalApi
 from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
 from clusterspace.sim.nodes import Heartbeats
 from clusterspace.sim.pod_subresources import PodSubresources
+from clusterspace.sim.priorities import PodPriorities
 from clusterspace.sim.quotas import ObjectCounts
 from clusterspace.sim.scheduling import PodsByNode
 
@@ -61,7 +62,7 @@ def build_member(
         catalog=Catalog((*builtin_resources(), *metrics_resources())),
         random=random,
         new_uid=lambda: str(uuid.UUID(int=random.getrandbits(128), version=4)),
-        plugins=(*hub.plugins, FaultRulesReader()),
+        plugins=(*hub.plugins, PodPriorities(), FaultRulesReader()),
     )
 
 

@@ -42,7 +42,8 @@ _SCALED: Final = {
 }
 
 
-def _selector_of(budget: Object) -> LabelSelector:
+def budget_selector(budget: Object) -> LabelSelector:
+    """Return which pods a budget protects; one that cannot be read protects none."""
     try:
         return label_selector_of(find_at(budget, "spec", "selector"))
     except MalformedSelector:
@@ -65,7 +66,7 @@ class DisruptionController:
         budgets = self._mirror.in_namespace(DISRUPTION_BUDGET, namespace_of(change.latest))
         if change.kind == POD.name:
             for budget in budgets:
-                selector = _selector_of(budget)
+                selector = budget_selector(budget)
                 if any(selector.matches(labels_of(each)) for each in change.versions):
                     yield key_of(budget)
         elif change.kind in _SCALED:
@@ -78,7 +79,7 @@ class DisruptionController:
         budget = self._mirror.find(key)
         if budget is None or is_ending(budget):
             return Plan()
-        selector = _selector_of(budget)
+        selector = budget_selector(budget)
         pods = [
             pod
             for pod in self._mirror.in_namespace(POD, key.namespace)

@@ -9,13 +9,37 @@ from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.queues import WorkQueue
 from clusterspace.errors import ApiError, Conflict, NotFound
-from clusterspace.kube.objects import Object, find_at, metadata_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    labels_of,
+    metadata_of,
+    namespace_of,
+    uid_of,
+)
 from clusterspace.sim import pods as steps
-from clusterspace.sim.api import NODE, POD, Change, Key, Mirror, SimApi, key_of
+from clusterspace.sim.api import (
+    DISRUPTION_BUDGET,
+    NODE,
+    POD,
+    Change,
+    Key,
+    Mirror,
+    SimApi,
+    key_of,
+)
 from clusterspace.sim.containers import Programs, never_ends, program_of
+from clusterspace.sim.disruption import budget_selector
 from clusterspace.sim.nodes import free_address, has_kubelet, host_address
 from clusterspace.sim.pods import BACKING_OFF, End, Pace, Stage, Step, next_step, stage_of
-from clusterspace.sim.scheduling import PodsByNode, choose_node
+from clusterspace.sim.scheduling import (
+    PodsByNode,
+    Room,
+    choose_node,
+    choose_victims,
+    priority_of,
+    request_of,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +74,8 @@ class Lifecycle:
         """Pod UID to its stage, and since when it is there."""
         self._unschedulable: set[Key] = set()
         """Pods that no node takes now."""
+        self._nominated: dict[Key, tuple[str, Object]] = {}
+        """Pods for which others leave a node, and that node: it is theirs before others have it."""
         self._programs = programs
         self._restarts: dict[tuple[str, str], float] = {}
         """Pod UID and container to when one that waits is started again."""
@@ -72,12 +98,15 @@ class Lifecycle:
             for container in steps.containers_of(change.latest):
                 self._restarts.pop((uid_of(change.latest), str(container["name"])), None)
             self._unschedulable.discard(key)
+            self._nominated.pop(key, None)
             for callback in self._on_removal:
                 callback(change.latest)
         if change.kind in (POD.name, NODE.name):
             # A pod that left made room, and a node that changed may have some.
             for key in self._unschedulable:
-                self._queue.add_after(key, RESCHEDULE_SECONDS)
+                # Whoever others made room for goes first.
+                seconds = 0.0 if key in self._nominated else RESCHEDULE_SECONDS
+                self._queue.add_after(key, seconds)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -110,6 +139,43 @@ class Lifecycle:
             self._queue.retry(key)
             return
         self._queue.forget(key)
+
+    async def _schedule(self, pod: Object, now: float) -> None:
+        """Put a pod on a node, or make room for it, or say why neither is possible."""
+        key, nodes = key_of(pod), tuple(self._mirror.all(NODE))
+        used = dict(self._pods_by_node.used)
+        for other, (node, nominated) in self._nominated.items():
+            if other != key and priority_of(nominated) >= priority_of(pod):
+                used[node] = used.get(node, Room()) + request_of(nominated)
+        choice = choose_node(pod, nodes, used)
+        if choice.node:
+            self._unschedulable.discard(key)
+            self._nominated.pop(key, None)
+            await self._scheduler.bind(pod, choice.node)
+            return
+        self._unschedulable.add(key)
+        changed = steps.unschedulable(pod, choice.reason, now)
+        preemption = None
+        if key not in self._nominated:
+            on_node = self._pods_by_node.on_node
+            preemption = choose_victims(pod, nodes, on_node, self._is_protected)
+        if preemption is not None:
+            self._nominated[key] = (preemption.node, pod)
+            changed = steps.nominated(changed, preemption.node)
+        if changed["status"] != pod.get("status"):
+            await self._scheduler.update_status(changed)
+        for victim in () if preemption is None else preemption.victims:
+            if not steps.is_ending(victim):
+                await self._scheduler.update_status(steps.preempted(victim, now))
+                await self._scheduler.delete(victim)
+
+    def _is_protected(self, pod: Object) -> bool:
+        """Whether a disruption budget would be broken if a pod left now."""
+        for budget in self._mirror.in_namespace(DISRUPTION_BUDGET, namespace_of(pod)):
+            spent = (find_at(budget, "status", "disruptionsAllowed") or 0) <= 0
+            if spent and budget_selector(budget).matches(labels_of(pod)):
+                return True
+        return False
 
     async def _look_inside(self, pod: Object) -> bool:
         """Write down what became of the containers of a pod; say whether there was anything."""
@@ -152,16 +218,7 @@ class Lifecycle:
         now = self._clock.now()
         match step:
             case Step.BIND:
-                nodes = tuple(self._mirror.all(NODE))
-                choice = choose_node(pod, nodes, self._pods_by_node.used)
-                if choice.node:
-                    self._unschedulable.discard(key_of(pod))
-                    await self._scheduler.bind(pod, choice.node)
-                    return
-                self._unschedulable.add(key_of(pod))
-                changed = steps.unschedulable(pod, choice.reason, now)
-                if changed["status"] != pod.get("status"):
-                    await self._scheduler.update_status(changed)
+                await self._schedule(pod, now)
             case Step.START:
                 name = str(find_at(pod, "spec", "nodeName"))
                 node = self._mirror.find(Key(NODE.name, "", name))

@@ -222,6 +222,19 @@ def unschedulable(pod: Object, why: str, now: float) -> Object:
     return {**pod, "status": {**(pod.get("status") or {}), "conditions": conditions}}
 
 
+def nominated(pod: Object, node: str) -> Object:
+    """Return the pod with the node on which others make room for it."""
+    return {**pod, "status": {**(pod.get("status") or {}), "nominatedNodeName": node}}
+
+
+def preempted(pod: Object, now: float) -> Object:
+    """Return a pod that has to leave for a more important one."""
+    message = "preempting to accommodate a higher priority pod"
+    condition = Condition("DisruptionTarget", "True", "PreemptionByScheduler", message)
+    conditions = set_condition(find_at(pod, "status", "conditions"), condition, now).conditions
+    return {**pod, "status": {**(pod.get("status") or {}), "conditions": conditions}}
+
+
 def started(pod: Object, address: str, host_address: str, now: float) -> Object:
     """Return the pod with its containers running, not ready yet."""
     stamp = format_time(now)

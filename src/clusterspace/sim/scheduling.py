@@ -1,8 +1,8 @@
 """Which node takes a pod: selectors, taints and room, and then the one with the most room left."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusterspace.errors import MalformedSelector
@@ -13,6 +13,7 @@ from clusterspace.kube.taints import tolerates
 from clusterspace.sim.api import Change, Key, Mirror, key_of
 from clusterspace.sim.pods import containers_of, is_finished, resources_of
 
+_OWN_FIELDS: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 _HARD: Final = ("NoSchedule", "NoExecute")
 _OPERATORS: Final = {
     "In": Operator.IN,
@@ -26,17 +27,32 @@ _OPERATORS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """An amount of what a node has: thousandths of a processor, bytes, pods."""
+    """An amount of what a node has: thousandths of a processor, bytes, pods, and anything else."""
 
     cpu: int = 0
     memory: int = 0
     pods: int = 0
+    others: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __add__(self, other: "Room") -> "Room":
-        return Room(self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods)
+        return self._with(other, 1)
 
     def __sub__(self, other: "Room") -> "Room":
-        return Room(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
+        return self._with(other, -1)
+
+    def _with(self, other: "Room", sign: int) -> "Room":
+        others = self.others
+        if other.others:
+            names = others.keys() | other.others.keys()
+            others = {
+                name: others.get(name, 0) + sign * other.others.get(name, 0) for name in names
+            }
+        return Room(
+            self.cpu + sign * other.cpu,
+            self.memory + sign * other.memory,
+            self.pods + sign * other.pods,
+            others,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +65,13 @@ class Choice:
 
 def request_of(pod: Object) -> Room:
     """Return the sum of what a pod's containers request."""
-    asked = [resources_of(container, "requests") for container in containers_of(pod)]
-    return Room(
-        cpu=sum(parse_quantity(str(each.get("cpu", "0"))).milli for each in asked),
-        memory=sum(parse_quantity(str(each.get("memory", "0"))).whole for each in asked),
-        pods=1,
-    )
+    total = Counter[str]()
+    for container in containers_of(pod):
+        for name, text in resources_of(container, "requests").items():
+            quantity = parse_quantity(str(text))
+            total[name] += quantity.milli if name == "cpu" else quantity.whole
+    others = {name: size for name, size in total.items() if name not in _OWN_FIELDS}
+    return Room(total["cpu"], total["memory"], 1, others)
 
 
 def capacity_of(node: Object) -> Room:
@@ -64,6 +81,11 @@ def capacity_of(node: Object) -> Room:
         cpu=parse_quantity(str(given.get("cpu", "0"))).milli,
         memory=parse_quantity(str(given.get("memory", "0"))).whole,
         pods=parse_quantity(str(given.get("pods", "0"))).whole,
+        others={
+            name: parse_quantity(str(text)).whole
+            for name, text in given.items()
+            if name not in _OWN_FIELDS
+        },
     )
 
 
@@ -92,12 +114,76 @@ def _refusal(node: Object, pod: Object, free: Room, requested: Room) -> str:
         return "Too many pods"
     if requested.cpu > free.cpu:
         return "Insufficient cpu"
-    return "Insufficient memory" if requested.memory > free.memory else ""
+    if requested.memory > free.memory:
+        return "Insufficient memory"
+    short = (name for name, size in requested.others.items() if size > free.others.get(name, 0))
+    return next((f"Insufficient {name}" for name in sorted(short)), "")
 
 
 def takes_pod(node: Object, pod: Object) -> bool:
     """Whether a node would take the pod, if it had the room."""
     return _is_selected(node, pod) and _untolerated(node, pod) is None
+
+
+# -- preemption ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A node that would take a pod if these left it."""
+
+    node: str
+    victims: tuple[Object, ...]
+
+
+def priority_of(pod: Object) -> int:
+    """Return how important a pod is."""
+    return int(find_at(pod, "spec", "priority") or 0)
+
+
+def choose_victims(
+    pod: Object,
+    nodes: Sequence[Object],
+    pods_on: Callable[[str], Collection[Object]],
+    is_protected: Callable[[Object], bool],
+) -> Preemption | None:
+    """Find the node on which the least is lost when less important pods make room; None if none.
+
+    Pods that a disruption budget protects are spared where that is possible, then the more
+    important ones.
+    """
+    if find_at(pod, "spec", "preemptionPolicy") == "Never":
+        return None
+    requested, priority = request_of(pod), priority_of(pod)
+    found: list[tuple[tuple[Any, ...], Preemption]] = []
+    for node in nodes:
+        if not takes_pod(node, pod):
+            continue
+        present = pods_on(name_of(node))
+        lower = [each for each in present if priority_of(each) < priority]
+        free = capacity_of(node)
+        for each in present:
+            if priority_of(each) >= priority:
+                free -= request_of(each)
+        if not lower or _refusal(node, pod, free, requested):
+            continue
+        victims: list[Object] = []
+        for each in sorted(lower, key=lambda one: (not is_protected(one), -priority_of(one))):
+            left = free - request_of(each)
+            if _refusal(node, pod, left, requested):
+                victims.append(each)
+            else:
+                free = left  # it can stay
+        lost = [priority_of(each) for each in victims]
+        cost = (
+            sum(map(is_protected, victims)),
+            max(lost, default=0),
+            sum(lost),
+            len(lost),
+            name_of(node),
+        )
+        found.append((cost, Preemption(name_of(node), tuple(victims))))
+    return min(found, key=lambda each: each[0], default=((), None))[1]
 
 
 # -- selectors ---------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 """Which node takes a pod."""
 
+from tests.unit.sim.pretend_api import pretend_cluster
 from tests.unit.sim.workload_objects import node, pod
 
+from clusterspace.kube.objects import find_at
+from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.scheduling import Room, choose_node, request_of
 
 
@@ -60,3 +63,44 @@ def test_a_pod_asks_for_the_sum_of_its_containers() -> None:
     held["spec"]["containers"] *= 2
 
     assert request_of(held) == Room(cpu=500, memory=0, pods=1)
+
+
+async def test_an_important_pod_makes_the_least_important_leave_and_gets_their_room() -> None:
+    async with pretend_cluster(nodes=2, shape=NodeShape(cpu="2")) as cluster:
+        for name, priority in (("a", 5), ("b", 1), ("c", 5), ("d", 5)):
+            await cluster.api.create(pod(name, cpu="1", priority=priority))
+        await cluster.settle(5)
+        assert cluster.ready_count() == 4
+
+        await cluster.api.create(pod("urgent", cpu="1", priority=9))
+        await cluster.api.create(pod("b2", cpu="1", priority=1))
+        await cluster.settle(20)
+
+        assert cluster.pod_names() == {"a", "c", "d", "urgent", "b2"}
+        assert find_at(cluster.get("Pod", "urgent"), "status", "phase") == "Running"
+        assert find_at(cluster.get("Pod", "b2"), "spec", "nodeName") is None
+
+
+async def test_a_pod_that_preempts_nobody_waits() -> None:
+    async with pretend_cluster(nodes=1, shape=NodeShape(cpu="1")) as cluster:
+        await cluster.api.create(pod("a", cpu="1", priority=1))
+        await cluster.settle(5)
+
+        await cluster.api.create(pod("b", cpu="1", priority=9, preemptionPolicy="Never"))
+        await cluster.api.create(pod("c", cpu="1", priority=1))
+        await cluster.settle(20)
+
+        assert find_at(cluster.get("Pod", "a"), "status", "phase") == "Running"
+        assert find_at(cluster.get("Pod", "b"), "spec", "nodeName") is None
+
+
+def test_other_resources_are_room_too() -> None:
+    special = {"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "2"}}}]}
+    asking = {**pod("p"), "spec": special}
+    plain, equipped = node("a"), node("b")
+    equipped["status"]["allocatable"]["example.com/gpu"] = "2"
+
+    assert choose_node(asking, [plain], {}).reason == (
+        "0/1 nodes are available: 1 Insufficient example.com/gpu."
+    )
+    assert choose_node(asking, [plain, equipped], {}).node == "b"
