@@ -164,6 +164,26 @@ async def test_a_change_in_one_version_is_seen_in_the_other(
         assert shown == ["x:1", "z:3", "z:3"]
 
 
+async def test_a_watch_of_a_failing_webhook_ends_with_its_reason(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    def refuse(response: dict[str, Any]) -> None:
+        response["result"] = {"status": "Failure", "message": "closed today"}
+
+    async with market(tmp_path, stalls(webhook.url)) as hub:
+        bookmarks = "allowWatchBookmarks=true&timeoutSeconds=3"
+        quiet = await hub.watch(OLD, bookmarks)
+        assert [each.type for each in await quiet.rest()] == ["BOOKMARK"]
+        stream = await hub.watch(OLD)
+        webhook.spoil = refuse
+        await hub.do("POST", NEW, stall("a", "v2", host="x", port="1"))
+
+        (said,) = await stream.rest()
+
+        assert (said.type, said.object["code"]) == ("ERROR", 500)
+        assert said.object["message"].endswith("closed today")
+
+
 async def test_objects_of_an_older_storage_version_are_converted_too(
     tmp_path: Path, webhook: Webhook
 ) -> None:

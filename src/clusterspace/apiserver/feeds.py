@@ -6,7 +6,8 @@ watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -249,6 +250,31 @@ class _Collector:
         self.reason = reason
 
 
+class Waker:
+    """A Sink that says that there is something new, and nothing else."""
+
+    def __init__(self) -> None:
+        self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def arm(self) -> asyncio.Future[None]:
+        """Return what is done as soon as something changes from now on."""
+        if self._woken.done():
+            self._woken = asyncio.get_running_loop().create_future()
+        return self._woken
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        """Wake whoever waits."""
+        del events
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def end(self, reason: StoreError) -> None:
+        """Wake whoever waits: the log says what is the matter."""
+        del reason
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+
 @dataclass(frozen=True, slots=True)
 class Missed:
     """The events a watcher missed, complete up to a revision."""
@@ -265,6 +291,17 @@ class Feeds:
         self._feeds: dict[str, _Feed] = {}
         self._apart: dict[str, set[Watcher]] = {}
         """Watchers that read the log by themselves, because their events take time to make."""
+
+    @contextmanager
+    def waker(self, prefix: str) -> Generator[Waker]:
+        """Wake somebody by every change of a resource, for as long as the block lasts."""
+        waker = Waker()
+        after = self._store.current_revision
+        subscription = self._store.subscribe(prefix, after=after, sink=waker)
+        try:
+            yield waker
+        finally:
+            subscription.close()
 
     def stand_apart(self, prefix: str, watcher: Watcher) -> None:
         """Deliver nothing to the watcher, but end it when the others are ended."""

@@ -46,9 +46,6 @@ BOOKMARK_SECONDS: Final = 60.0
 _LAST_BOOKMARK_SECONDS: Final = 2.0
 """A planned end is announced this long before it, so that the client resumes from there."""
 
-_LOOK_SECONDS: Final = 0.25
-"""How often the log is looked at for a watcher whose events a webhook converts."""
-
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _DRAIN_EVERY: Final = 64
 
@@ -183,14 +180,19 @@ async def watch(request: ResourceRequest) -> None:
         # joining are one step without an await between them, so nothing can be committed in
         # between that neither `missed` nor the feed shows.
         if request.served.webhook is not None:
-            feeds.stand_apart(feed_prefix, watcher)
-        while request.served.webhook is None and not feeds.join(feed_prefix, watcher):
-            missed = feeds.missed(feed_prefix, watcher.seen)
-            await _catch_up(request, missed, watcher, stream)
-        await _stay(request, options, feed_prefix, watcher, stream)
+            await _follow_log(request, options, feed_prefix, watcher, stream)
+        else:
+            while not feeds.join(feed_prefix, watcher):
+                missed = feeds.missed(feed_prefix, watcher.seen)
+                await _catch_up(request, missed, watcher, stream)
+            await _stay(request, options, feed_prefix, watcher)
     except Compacted:
         # The status line is sent: all that is left is an event that says 410.
         stream.write_framed(watcher.style().framing.error(Expired(statuses.WATCH_TOO_OLD)))
+    except ApiError as error:
+        if request.served.webhook is None:
+            raise
+        watcher.end(error)  # a webhook that fails: the client is told why, and lists again
     finally:
         metrics.watch_ended(*resource)
         feeds.leave(feed_prefix, watcher)
@@ -301,18 +303,9 @@ def _bookmark(
 
 
 async def _stay(
-    request: ResourceRequest,
-    options: ListOptions,
-    feed_prefix: str,
-    watcher: Watcher,
-    stream: Stream,
+    request: ResourceRequest, options: ListOptions, feed_prefix: str, watcher: Watcher
 ) -> None:
-    """Wait for the end, with a bookmark now and then for those who asked.
-
-    A feed delivers at once, in one step of the event loop, and cannot wait for a webhook. So a
-    watcher whose events have to be converted is no part of one: it reads the log, converts what it
-    finds, and looks again. What is written meanwhile is still in the log when it does.
-    """
+    """Wait for the end, with a bookmark now and then for those who asked."""
     clock, random = request.hub.clock, request.hub.random
     seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())
     deadline = clock.monotonic() + seconds
@@ -323,24 +316,48 @@ async def _stay(
         if now >= deadline:
             return
         until = min(now + BOOKMARK_SECONDS, last_bookmark) if owes_bookmark else deadline
-        if request.served.webhook is not None:
-            await asyncio.wait([watcher.ended], timeout=min(until - now, _LOOK_SECONDS))
-            resource = (request.info.group, request.info.version, request.info.resource)
-            if request.hub.catalog.find(*resource) is not request.served:
-                return  # defined otherwise by now, or no more
-            try:
-                missed = request.hub.feeds.missed(feed_prefix, watcher.seen)
-                await _catch_up(request, missed, watcher, stream)
-            except ApiError as error:
-                watcher.end(error)  # such as a webhook that fails: the client is told, and lists
-            if clock.monotonic() < until:
-                continue
-        else:
-            await asyncio.wait([watcher.ended], timeout=until - now)
+        await asyncio.wait([watcher.ended], timeout=until - now)
         if owes_bookmark and not watcher.ended.done():
             # The feed's revision, not the store's: up to there everything that concerns this
             # watcher is in the stream, and a client that resumes behind it misses nothing.
-            is_fed = request.served.webhook is None
-            upto = request.hub.feeds.revision(feed_prefix) if is_fed else watcher.seen
-            watcher.write_framed(_bookmark(request, watcher, upto))
+            watcher.write_framed(
+                _bookmark(request, watcher, request.hub.feeds.revision(feed_prefix))
+            )
             owes_bookmark = until < last_bookmark
+
+
+async def _follow_log(
+    request: ResourceRequest,
+    options: ListOptions,
+    feed_prefix: str,
+    watcher: Watcher,
+    stream: Stream,
+) -> None:
+    """Follow the changes of a resource whose objects a webhook converts, until the end.
+
+    A feed delivers at once, in one step of the event loop, and cannot wait for a webhook. So this
+    watcher is no part of one. It is woken by a change, reads the log, converts what it finds, and
+    waits again. The order matters: it is armed before the log is read, so that what is written
+    while a webhook takes its time wakes it once more.
+    """
+    hub, clock = request.hub, request.hub.clock
+    seconds = options.timeout_seconds or _SHORTEST_SECONDS * (1 + hub.random.random())
+    deadline = clock.monotonic() + seconds
+    next_bookmark = min(clock.monotonic() + BOOKMARK_SECONDS, deadline - _LAST_BOOKMARK_SECONDS)
+    hub.feeds.stand_apart(feed_prefix, watcher)
+    resource = (request.info.group, request.info.version, request.info.resource)
+    with hub.feeds.waker(feed_prefix) as waker:
+        while not watcher.ended.done() and clock.monotonic() < deadline:
+            woken = waker.arm()
+            if hub.catalog.find(*resource) is not request.served:
+                return  # defined otherwise by now, or no more: the client comes back
+            await _catch_up(request, hub.feeds.missed(feed_prefix, watcher.seen), watcher, stream)
+            now = clock.monotonic()
+            if options.allow_bookmarks and next_bookmark <= now < deadline:
+                watcher.write_framed(_bookmark(request, watcher, watcher.seen))
+                last = deadline - _LAST_BOOKMARK_SECONDS
+                next_bookmark = min(now + BOOKMARK_SECONDS, last) if now < last else deadline
+            until = min(deadline, next_bookmark) if options.allow_bookmarks else deadline
+            waiting = [watcher.ended, woken]
+            timeout = max(until - clock.monotonic(), 0)
+            await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
