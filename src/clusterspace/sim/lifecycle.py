@@ -14,6 +14,7 @@ from clusterspace.kube.objects import (
     find_at,
     labels_of,
     metadata_of,
+    name_of,
     namespace_of,
     uid_of,
 )
@@ -101,6 +102,9 @@ class Lifecycle:
             self._nominated.pop(key, None)
             for callback in self._on_removal:
                 callback(change.latest)
+        if change.kind == NODE.name and change.before is None:
+            for pod in self._pods_by_node.on_node(name_of(change.latest)):
+                self._queue.add(key_of(pod))
         if change.kind in (POD.name, NODE.name):
             # A pod that left made room, and a node that changed may have some.
             for key in self._unschedulable:
@@ -115,6 +119,10 @@ class Lifecycle:
     async def _reconcile(self, key: Key) -> None:
         pod = self._mirror.find(key)
         if pod is None:
+            self._queue.forget(key)
+            return
+        if find_at(pod, "spec", "nodeName") and self._node_of(pod) is None:
+            # Nobody runs it, or stops it: it goes by force, or with its node.
             self._queue.forget(key)
             return
         stage, now = stage_of(pod), self._clock.monotonic()
@@ -139,6 +147,12 @@ class Lifecycle:
             self._queue.retry(key)
             return
         self._queue.forget(key)
+
+    def _node_of(self, pod: Object) -> Object | None:
+        """Return the node of a pod, if somebody is there who runs its pods."""
+        name = str(find_at(pod, "spec", "nodeName") or "")
+        node = self._mirror.find(Key(NODE.name, "", name))
+        return node if node is not None and has_kubelet(node) else None
 
     async def _schedule(self, pod: Object, now: float) -> None:
         """Put a pod on a node, or make room for it, or say why neither is possible."""
@@ -220,14 +234,16 @@ class Lifecycle:
             case Step.BIND:
                 await self._schedule(pod, now)
             case Step.START:
-                name = str(find_at(pod, "spec", "nodeName"))
-                node = self._mirror.find(Key(NODE.name, "", name))
-                if node is None or not has_kubelet(node):
-                    return  # a pod of a node we do not simulate waits, as for a dead kubelet
+                node = self._node_of(pod)
+                if node is None:
+                    return
                 address = host = host_address(node)
                 if not find_at(pod, "spec", "hostNetwork"):
-                    address = free_address(node, self._pods_by_node.on_node(name))
-                running = await self._kubelet.update_status(steps.started(pod, address, host, now))
+                    address = free_address(node, self._pods_by_node.on_node(name_of(node)))
+                running = steps.started(pod, address, host, now)
+                if steps.starts_ready(pod, self._pace):
+                    running = steps.made_ready(running, now)
+                running = await self._kubelet.update_status(running)
                 for container in steps.containers_of(running):
                     self._programs.start(running, container)
             case Step.MAKE_READY:
@@ -236,10 +252,6 @@ class Lifecycle:
                 ended = steps.finished(pod, steps.exit_code_of(pod), now)
                 await self._kubelet.update_status(ended)
             case Step.REMOVE:
-                name = str(find_at(pod, "spec", "nodeName") or "")
-                node = self._mirror.find(Key(NODE.name, "", name))
-                if name and (node is None or not has_kubelet(node)):
-                    return  # nobody is there to stop it: it goes with its node, or by force
                 if metadata_of(pod).get("finalizers") and not steps.is_finished(pod):
                     # It stays for somebody who wants to know how it ended: killed.
                     pod = await self._kubelet.update_status(steps.finished(pod, _KILLED, now))
