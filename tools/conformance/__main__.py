@@ -46,7 +46,8 @@ def main() -> None:
             else:
                 if not asked.read:
                     kubernetes.run(target, work, asked.focus, asked.processes)
-                column.results = read_report(kubernetes.directory_for(target, work))
+                results = read_report(kubernetes.directory_for(target, work))
+                column.results = [each for each in results if kubernetes.is_node_free(each.spec)]
                 specs = kubernetes.conformance_specs(target, work)
                 report.not_run = [each for each in specs if not kubernetes.is_node_free(each)]
         except Missing as missing:

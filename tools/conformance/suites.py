@@ -140,7 +140,7 @@ def read_report(directory: Path) -> list[Result]:
     """
     file = directory / _REPORT
     if not file.exists():
-        raise Missing(f"no report in {directory.name}: its suite.log says why")
+        raise Missing(f"there is no report in `{directory.name}`")
     results: list[Result] = []
     for suite in json.loads(file.read_text()):
         for each in suite["SpecReports"] or ():
