@@ -179,3 +179,61 @@ async def test_a_pod_has_the_priority_of_its_class(tmp_path: Path) -> None:
         assert (await client.get(f"{PODS}/b"))["spec"]["priorityClassName"] == "usual"
         assert status == 403
         assert b"no PriorityClass with name nobody was found" in body
+
+
+async def test_a_workload_in_an_ending_namespace_is_left_alone(tmp_path: Path) -> None:
+    base = f"{NAMESPACES}/team"
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": pod("x")["spec"]}
+    controller = {
+        "metadata": {"name": "web", "finalizers": ["example.com/hold"]},
+        "spec": {"replicas": 2, "selector": labels, "template": template},
+    }
+    path = f"{base}/replicationcontrollers"
+    async with member_site(tmp_path) as client:
+        assert (await client.ask("POST", NAMESPACES, {"metadata": {"name": "team"}}))[0] == 201
+        assert (await client.ask("POST", path, controller))[0] == 201
+        await until(client, f"{base}/pods", lambda found: len(found["items"]) == 2)
+        assert (await client.ask("DELETE", base))[0] == 200
+        await until(client, f"{base}/pods", lambda found: not found["items"])
+        marked = await until(
+            client, f"{path}/web", lambda found: "deletionTimestamp" in found["metadata"]
+        )
+
+        # Something behind it in the same queue: by then it has been looked at, and left alone.
+        await running_pod(client, "later")
+        settled = await client.get(f"{path}/web")
+        assert "conditions" not in settled["status"]
+        writes = int(settled["metadata"]["resourceVersion"]) - int(
+            marked["metadata"]["resourceVersion"]
+        )
+        assert writes < 50
+
+
+async def test_a_refusal_is_told_once_and_tried_again_with_patience(tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/default/replicationcontrollers"
+    labels = {"app": "web"}
+    spec = {**pod("x")["spec"], "priorityClassName": "nobody"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    controller = {
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "selector": labels, "template": template},
+    }
+    async with member_site(tmp_path) as client:
+        assert (await client.ask("POST", path, controller))[0] == 201
+        failed = await until(
+            client, f"{path}/web", lambda found: found.get("status", {}).get("conditions")
+        )
+        (condition,) = failed["status"]["conditions"]
+        assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
+        assert "no PriorityClass with name nobody was found" in condition["message"]
+        await running_pod(client, "later")
+        assert (await client.get(f"{path}/web"))["metadata"] == failed["metadata"]
+
+        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        assert (await client.ask("POST", classes, {"metadata": {"name": "nobody"}, "value": 1}))[
+            0
+        ] == 201
+        await until(
+            client, f"{path}/web", lambda found: "conditions" not in found.get("status", {})
+        )

@@ -102,6 +102,9 @@ class Controllers:
             plan = controller.plan(request.key, self._clock.now())
             await self._carry_out(plan)
         except ApiError as error:
+            if _is_namespace_ending(error):
+                self._queue.forget(request)
+                return  # nothing new is let in, and what is there goes by itself
             if not isinstance(error, (Conflict, NotFound)):
                 _log.warning(
                     "controller step refused",
@@ -128,8 +131,14 @@ class Controllers:
                 await self._api.delete(orphan, grace_seconds=0)
         except ApiError as error:
             failure = None if plan.on_refusal is None else plan.on_refusal(error)
-            if failure is not None and not isinstance(error, (Conflict, NotFound)):
+            is_passing = isinstance(error, (Conflict, NotFound)) or _is_namespace_ending(error)
+            if failure is not None and not is_passing:
                 await self._api.update_status(failure)
             raise
         if plan.status is not None:
             await self._api.update_status(plan.status)
+
+
+def _is_namespace_ending(error: ApiError) -> bool:
+    causes = () if error.details is None else error.details.causes
+    return any(each.reason == "NamespaceTerminating" for each in causes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from clusterspace.errors import ApiError
-from clusterspace.kube.conditions import Condition, remove_condition, set_condition
+from clusterspace.kube.conditions import Condition, is_true, remove_condition, set_condition
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, metadata_of
 from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import (
@@ -53,6 +53,10 @@ def plan_replica_set(replica_set: Object, pods: Sequence[Object], now: float) ->
         return Plan(delete=tuple(surplus), status=status, again_after=again_after)
 
     def refused(error: ApiError) -> Object | None:
+        # Said once: the message names a pod that has another name each time it is tried, and a
+        # status that changes would bring the workload back here without a pause.
+        if is_true(present, _REPLICA_FAILURE):
+            return None
         failure = Condition(_REPLICA_FAILURE, "True", "FailedCreate", error.message)
         conditions = set_condition(present, failure, now).conditions
         return with_status(replica_set, {**counted, "conditions": conditions})
