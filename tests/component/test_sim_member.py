@@ -237,3 +237,48 @@ async def test_a_refusal_is_told_once_and_tried_again_with_patience(tmp_path: Pa
         await until(
             client, f"{path}/web", lambda found: "conditions" not in found.get("status", {})
         )
+
+
+async def test_a_settled_member_writes_nothing(tmp_path: Path) -> None:
+    labels = {"app": "web"}
+    container = {"name": "c", "image": "web:1", "ports": [{"name": "http", "containerPort": 80}]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    workload = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    ended = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+    made = {
+        "/apis/apps/v1/namespaces/default/deployments": workload,
+        "/apis/apps/v1/namespaces/default/daemonsets": {
+            key: value for key, value in workload.items() if key != "replicas"
+        },
+        "/api/v1/namespaces/default/services": {"selector": labels, "ports": ports},
+        "/api/v1/namespaces/default/persistentvolumeclaims": claim,
+        "/api/v1/namespaces/default/resourcequotas": {"hard": {"pods": "9", "cpu": "2"}},
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets": {
+            "selector": {"matchLabels": labels},
+            "maxUnavailable": "50%",
+        },
+        "/apis/batch/v1/namespaces/default/jobs": ended,
+    }
+    looked_at = (*made, "/api/v1/nodes", "/api/v1/namespaces/default/endpoints", PODS)
+
+    async def versions(client: Client) -> list[str]:
+        lists = [(await client.get(path))["items"] for path in looked_at]
+        return sorted(each["metadata"]["resourceVersion"] for items in lists for each in items)
+
+    async with member_site(tmp_path) as client:
+        for path, spec in made.items():
+            assert (await client.ask("POST", path, {"metadata": {"name": "x"}, "spec": spec}))[
+                0
+            ] == 201
+        job = "/apis/batch/v1/namespaces/default/jobs/x"
+        await until(client, job, lambda found: "completionTime" in found.get("status", {}))
+        before: list[str] = []
+        seen: list[str] = []
+        for _ in range(20):
+            before, seen = seen, await versions(client)
+            if before == seen:
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError(f"still writing: {set(seen) - set(before)}")

@@ -51,6 +51,15 @@ class _Daemons:
     def min_ready(self) -> int:
         return find_at(self.workload, "spec", "minReadySeconds") or 0
 
+    @property
+    def surge(self) -> int:
+        """How many nodes may have an old and a new pod at the same time in an update."""
+        strategy: Object = find_at(self.workload, "spec", "updateStrategy") or {}
+        if (strategy.get("type") or "RollingUpdate") != "RollingUpdate":
+            return 0
+        given = find_at(strategy, "rollingUpdate", "maxSurge") or 0
+        return amount(given, len(self.nodes), round_up=True)
+
     def live_on(self, node: str) -> list[Object]:
         return [pod for pod in self.pods.get(node, ()) if not is_ending(pod)]
 
@@ -86,12 +95,18 @@ def plan_daemon_set(
     for node in by_node:
         # None where none should be, one where one is enough, and none that has ended.
         live = daemons.live_on(node)
-        kept = 1 if node in eligible else 0
-        unwanted += live[kept:]
-        unwanted += [pod for pod in live[:kept] if is_finished(pod)]
+        unwanted += [pod for pod in live if is_finished(pod)]
+        running = [pod for pod in live if not is_finished(pod)]
+        if node not in eligible:
+            unwanted += running
+        elif daemons.surge:
+            unwanted += _replaced(daemons, running)
+        else:
+            unwanted += running[1:]
+    missing = [node for node in eligible if not by_node.get(node)]
     return Plan(
-        create=tuple(_new_daemon(daemons, node) for node in eligible if not by_node.get(node)),
-        delete=(*unwanted, *_outdated(daemons), *history.delete),
+        create=tuple(_new_daemon(daemons, node) for node in (*missing, *_surging(daemons))),
+        delete=(*unwanted, *(() if daemons.surge else _outdated(daemons)), *history.delete),
         status=status,
         again_after=next_availability(pods, daemons.min_ready, now),
     )
@@ -128,6 +143,32 @@ def _new_daemon(daemons: _Daemons, node: str) -> Object:
     return {**pod, "spec": spec}
 
 
+def _replaced(daemons: _Daemons, running: list[Object]) -> list[Object]:
+    """Return the pods of a node that are too many: old ones once a new one can be relied on."""
+    new = [pod for pod in running if daemons.is_updated(pod)]
+    old = [pod for pod in running if not daemons.is_updated(pod)]
+    if new and (daemons.is_available(new[0]) or not any(map(daemons.is_available, old))):
+        return [*new[1:], *old]
+    return [*new[1:], *old[1:]]
+
+
+def _surging(daemons: _Daemons) -> list[str]:
+    """Return the nodes that get a new pod beside their old one now: as many as may have two."""
+    waiting: list[str] = []
+    surging = 0
+    for node in daemons.nodes:
+        live = daemons.live_on(node)
+        if not live or all(daemons.is_updated(pod) for pod in live):
+            continue
+        if any(daemons.is_updated(pod) for pod in live):
+            surging += 1
+        else:
+            waiting.append(node)
+    # An old pod that is down is no reason to wait.
+    waiting.sort(key=lambda node: any(map(daemons.is_available, daemons.live_on(node))))
+    return waiting[: max(0, daemons.surge - surging)]
+
+
 def _outdated(daemons: _Daemons) -> tuple[Object, ...]:
     """Return pods of an old revision that may be replaced now: as many as may be missing."""
     strategy: Object = find_at(daemons.workload, "spec", "updateStrategy") or {}
@@ -150,7 +191,12 @@ def _outdated(daemons: _Daemons) -> tuple[Object, ...]:
 
 
 def _status(daemons: _Daemons) -> Object:
-    present = [live[0] for node in daemons.nodes if (live := daemons.live_on(node))]
+    # Of two pods on a node the new one counts, unless only the old one can be relied on.
+    present = [
+        max(live, key=lambda pod: (daemons.is_available(pod), daemons.is_updated(pod)))
+        for node in daemons.nodes
+        if (live := daemons.live_on(node))
+    ]
     strays = [node for node in daemons.pods if node not in daemons.nodes and daemons.live_on(node)]
     available = sum(daemons.is_available(pod) for pod in present)
     return {

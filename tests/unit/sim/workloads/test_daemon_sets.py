@@ -3,7 +3,7 @@
 from tests.unit.sim.pretend_api import pretend_cluster
 from tests.unit.sim.workload_objects import node, template, workload
 
-from clusterspace.kube.objects import find_at, with_value
+from clusterspace.kube.objects import find_at, name_of, with_value
 
 
 async def test_every_node_gets_one_pod_and_a_node_that_joins_gets_one_too() -> None:
@@ -69,3 +69,54 @@ async def test_a_tainted_node_loses_its_daemon() -> None:
         await cluster.settle()
 
         assert cluster.pod_names() == set()
+
+
+async def test_an_update_that_may_surge_never_has_a_node_without_its_daemon() -> None:
+    limits = {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}, "type": "RollingUpdate"}
+    async with pretend_cluster(nodes=4) as cluster:
+        ds = await cluster.api.create(workload("DaemonSet", name="ds", updateStrategy=limits))
+        await cluster.settle()
+        before = cluster.pod_names()
+
+        await cluster.edit(ds, template("web:2"), "spec", "template")
+        least, most = 4, 4
+        for _ in range(200):
+            await cluster.settle(0.05)
+            least, most = min(least, cluster.ready_count()), max(most, len(cluster.pods()))
+
+        assert least >= 4
+        assert most <= 6
+        assert not before & cluster.pod_names()
+        assert len(cluster.pods()) == 4
+        assert cluster.get("DaemonSet", "ds")["status"]["updatedNumberScheduled"] == 4
+
+
+async def test_a_daemon_that_failed_is_replaced() -> None:
+    async with pretend_cluster(nodes=1) as cluster:
+        await cluster.api.create(workload("DaemonSet", name="ds"))
+        await cluster.settle()
+        (before,) = cluster.pods()
+
+        await cluster.api.update_status(with_value(before, "Failed", "status", "phase"))
+        await cluster.settle()
+
+        (after,) = cluster.pods()
+        assert name_of(after) != name_of(before)
+
+
+async def test_going_back_restarts_only_what_had_moved() -> None:
+    async with pretend_cluster(nodes=3) as cluster:
+        ds = await cluster.api.create(workload("DaemonSet", name="ds"))
+        await cluster.settle()
+        before = cluster.pod_names()
+        broken = template("web:2", annotations={"sim.clusterspace.io/ready-after": "never"})
+        await cluster.edit(ds, broken, "spec", "template")
+        await cluster.settle()
+        stayed = before & cluster.pod_names()
+        assert len(stayed) == 2
+
+        await cluster.edit(ds, template(), "spec", "template")
+        await cluster.settle()
+
+        assert stayed < cluster.pod_names()
+        assert cluster.ready_count() == 3
