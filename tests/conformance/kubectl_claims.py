@@ -40,7 +40,15 @@ def fails(text: str, sentence: str, *checks: Check, given: tuple[str, ...] = WEB
 
 
 def differs(
-    text: str, *checks: Check, why: str, sentence: str = "", exit_code: int = 0, flags: str = ""
+    text: str,
+    *checks: Check,
+    why: str,
+    sentence: str = "",
+    exit_code: int = 0,
+    flags: str = "",
+    given: tuple[str, ...] = WEB,
 ) -> Command:
     """A command that answers otherwise here, for a reason."""
-    return Command(text, checks, exit_code=exit_code, sentence=sentence, differs=why, flags=flags)
+    return Command(
+        text, checks, given, exit_code=exit_code, sentence=sentence, differs=why, flags=flags
+    )

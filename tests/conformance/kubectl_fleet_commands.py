@@ -12,7 +12,7 @@ from tests.conformance.kubectl_checks import (
     removes,
     sets,
 )
-from tests.conformance.kubectl_claims import Command, fails, works
+from tests.conformance.kubectl_claims import Command, differs, fails, works
 from tests.conformance.kubectl_fleet_streams import ACROSS, LOOKING_INTO
 from tests.conformance.kubectl_stage import Ran, Stage
 
@@ -288,11 +288,34 @@ OF_THE_FLEET: Final = (
     ),
     works("get ns NS", prints("NS ", "Active")),
     works("get clusters", prints("east ", "west ")),
-    works(
+    differs(
         "-n NS delete cm -l a=b",
-        prints('"y" deleted', '"y.clusterspace.west" deleted'),
-        removes("configmaps", "y"),
+        prints('"y" deleted'),
+        omits("clusterspace"),
+        makes("configmaps", "y"),
         given=("x", "y"),
+        why="of the hub; a warning counts what members have",
+        sentence="2 on members are left alone (east: 1, west: 1)",
+    ),
+    differs(
+        "-n NS delete deploy --all",
+        prints('"web" deleted'),
+        omits("clusterspace"),
+        makes("deployments", "web"),
+        why="of the hub; a warning counts what members have",
+        sentence="2 on members are left alone (east: 1, west: 1)",
+    ),
+    differs(
+        "delete pods -l app=p -A",
+        omits("clusterspace.east"),
+        makes("pods", "p"),
+        why="of the hub; a warning counts what members have",
+        sentence="left alone",
+    ),
+    works(
+        "-n NS.clusterspace.east delete deploy --all",
+        prints('"web" deleted'),
+        removes("deployments", "web"),
     ),
     works(
         "api-resources", prints("deployments", "apps/v1", "clusters", "cluster.karmada.io/v1alpha1")

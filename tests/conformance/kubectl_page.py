@@ -59,6 +59,9 @@ kubectl gives each run, and without one by their connection. Where a proxy share
 and kubectl gives no session, say the cluster in the namespace. A name without a cluster is the
 hub's, and the pods of a Deployment there are wherever it was propagated to: `kubectl logs
 deploy/web` takes one of them, `kubectl logs -l app=web --prefix` all.
+
+Commands that delete what they list (`delete --all`, `delete -l`, `apply --prune`) mean the hub's
+objects unless they name a cluster: [What a verb means at the fleet address](fleet-verbs.md).
 """
 
 _FORMS: Final = ("with the cluster in the name", "with the cluster in the namespace")

@@ -3,12 +3,13 @@
 import subprocess
 from collections.abc import Generator
 
+import msgspec
 import pytest
 from tests.conformance.fleets import RunningFleet, running_fleet
 from tests.conformance.kubectl_claims import Command
 from tests.conformance.kubectl_fleet_commands import COMMANDS, OF_THE_FLEET
 from tests.conformance.kubectl_fleet_stage import FleetStage, FleetStages, Form
-from tests.conformance.kubectl_stage import find_program
+from tests.conformance.kubectl_stage import deployment, find_program
 
 from clusterspace.fleet.membership import manifests
 
@@ -64,6 +65,38 @@ def test_a_command_about_all_clusters_reaches_all(command: Command, stages: Flee
     stage.furnish(command.given or ())
 
     run(command, stage)
+
+
+def test_apply_prune_leaves_copies_and_hand_made_objects_of_members_alone(
+    fleet: RunningFleet, stages: FleetStages
+) -> None:
+    """Copies have their template's labels, and its last-applied annotation."""
+    stage = stages.open(Form.NAMES)
+    manifest = stage.directory / "api.yaml"
+    api = deployment(1, name="api")
+    selected = {**api, "metadata": {"name": "api", "labels": {"app": "api"}}}
+    manifest.write_text(msgspec.yaml.encode(selected).decode())
+    applied = stage.kubectl("-n NS apply -f DIR/api.yaml")
+    assert applied.exit_code == 0, applied
+    template = fleet.hub.get(stage.path("deployments", "api"))
+    copied = {key: template["metadata"][key] for key in ("labels", "annotations")}
+    for name, labels in (
+        ("api", {**copied["labels"], "karmada.io/managed": "true"}),
+        ("by-hand", copied["labels"]),
+    ):
+        metadata = {"name": name, "labels": labels, "annotations": copied["annotations"]}
+        stage.hub.create(stage.path("deployments"), {**api, "metadata": metadata})
+    stale = {"name": "stale", **copied}
+    fleet.hub.create(stage.path("deployments"), {**api, "metadata": stale})
+
+    pruned = stage.kubectl("-n NS apply --prune -l app=api -f DIR/api.yaml")
+
+    assert pruned.exit_code == 0, pruned
+    assert "deployment.apps/stale pruned" in pruned.output
+    assert "clusterspace" not in pruned.output
+    assert "1 on members is left alone (east: 1)" in pruned.error
+    assert stage.exists("deployments", "api")
+    assert stage.exists("deployments", "by-hand")
 
 
 @BOTH

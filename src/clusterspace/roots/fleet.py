@@ -124,6 +124,7 @@ def build_fleet(
         Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
         settings.federation,
         limits,
+        settings.bulk_delete_members,
         identities=settings.identities,
     )
 

@@ -50,6 +50,8 @@ class FleetSettings(ServerSettings):
     hub: ConnectionSettings
     data_dir: Path
     federation: bool = True
+    bulk_delete_members: bool = False
+    """Whether `kubectl delete --all` and the like, without a cluster, reach members."""
     limits: FleetLimits = field(default_factory=FleetLimits)
     read_hub: ReadSettings | None = None
     """Reads `hub` again from where it came from, if it came from a file."""

@@ -4,7 +4,12 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -217,23 +222,31 @@ async def fleet_site(
         yield site
 
 
-@asynccontextmanager
-async def without_federation(site: Site) -> AsyncGenerator[Site]:
+def without_federation(site: Site) -> AbstractAsyncContextManager[Site]:
     """Run a second fleet API server before the same clusters, which leaves the hub out."""
+    return another_view(site, "without", federation=False)
+
+
+@asynccontextmanager
+async def another_view(
+    site: Site, name: str, *, federation: bool = True, bulk_delete_members: bool = False
+) -> AsyncGenerator[Site]:
+    """Run a second fleet API server before the same clusters, with other settings."""
     settings = FleetSettings(
         hub=part_of_hub(site.directory / "hub", "fleet"),
-        data_dir=site.directory / "without",
+        data_dir=site.directory / name,
         port=0,
-        federation=False,
+        federation=federation,
+        bulk_delete_members=bulk_delete_members,
         member_cidrs=LOOPBACK,
         limits=site.running.fleet.limits,
         identities=site.running.fleet.identities,
     )
     async with running_fleet(settings) as running:
         running.fleet.lapses.__class__ = site.running.fleet.lapses.__class__
-        beside = Site(site.fleet, running, site.members, "without")
-        for name in site.members:
-            await beside.wait_for(name)
+        beside = Site(site.fleet, running, site.members, name)
+        for member in site.members:
+            await beside.wait_for(member)
         try:
             yield beside
         finally:

@@ -85,6 +85,13 @@ def hub(
     help="Show the hub's own objects too; a name without a cluster is then the hub's.",
 )
 @click.option(
+    "--bulk-delete-members",
+    type=click.BOOL,
+    default=False,
+    show_default=True,
+    help="Let `kubectl delete --all|-l` and `apply --prune` reach members without naming them.",
+)
+@click.option(
     "--list-timeout",
     "list_seconds",
     default=8.0,
@@ -130,6 +137,7 @@ def fleet(
     host: str,
     port: int,
     federation: bool,
+    bulk_delete_members: bool,
     list_seconds: float,
     answer_mib: int,
     answers_mib: int,
@@ -162,6 +170,7 @@ def fleet(
             host=host,
             port=port,
             federation=federation,
+            bulk_delete_members=bulk_delete_members,
             limits=FleetLimits(
                 list_seconds=list_seconds,
                 answer_bytes=answer_mib << 20,

@@ -108,6 +108,8 @@ class Fleet:
     federation: bool = True
     """Whether the control plane is one of the clusters, and the one a bare name means."""
     limits: FleetLimits = field(default_factory=FleetLimits)
+    bulk_delete_members: bool = False
+    """Whether a command that deletes what it lists, and names no cluster, is shown members' too."""
     streams: ClientStreams = field(default_factory=ClientStreams)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""

@@ -2,10 +2,13 @@
 
 A list with a limit walks the clusters in the order of answers. The first page asks them all, for it
 tells the version of each; a later one asks the cluster it goes on in, then those behind it.
+
+A list by a command that deletes what it lists is of the hub's objects only. Members are asked how
+many they have, for the Warning that says so.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +30,7 @@ from clusterspace.fleet.gateway.merge import failures, lists, versions
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
 from clusterspace.fleet.gateway.merge.versions import Continue
+from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
@@ -34,6 +38,13 @@ NOT_OLDER: Final = "NotOlderThan"
 _PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
 _MOST_DIGITS: Final = 18
 _MOST_TOGETHER: Final = 8
+_DELETING: Final = (["apply"], ["delete"], ["diff"])
+"""The commands that delete what they list, name by name, as kubectl says them behind its own name.
+`delete` lists for `--all` and selectors, `apply` for `--prune` and nothing else, and `diff` to
+foretell that. Commands of theirs, such as `apply view-last-applied`, only look; whoever says no
+command is taken for somebody who looks."""
+_MOST_COUNTED: Final = 500
+"""How many objects of a member are looked at to say that they are left alone."""
 
 
 async def list_all(context: FleetContext) -> Response | None:
@@ -41,6 +52,8 @@ async def list_all(context: FleetContext) -> Response | None:
     walk = _Walk(context)
     if walk.token:
         metadata = await walk.next_page(versions.decode_continue(walk.token))
+    elif walk.is_for_deletion:
+        metadata = await walk.first_page_of_hub()
     else:
         metadata = await walk.first_page()
     merge = lists.merge_tables if context.representation.is_table else lists.merge_lists
@@ -60,14 +73,16 @@ class _Walk:
         self._match = asked.get("resourceVersionMatch", "")
         self.token = asked.get("continue", "")
         self._shared = without_paging(query)
+        command = context.http.header("kubectl-command")
         # Whether whoever asks keeps a copy, and would delete there what is missing here. Such a
         # client names a version. When that is too old it lists without one, page by page; people do
         # so too, by kubectl, which says that it is kubectl, or asks for a Table.
         self._is_for_reflector = bool(self._version or asked.get("sendInitialEvents")) or (
-            bool(self._limit)
-            and not context.representation.is_table
-            and not context.http.header("kubectl-command")
+            bool(self._limit) and not context.representation.is_table and not command
         )
+        is_spared = not context.fleet.bulk_delete_members
+        self.is_for_deletion = is_spared and command.split()[1:] in _DELETING
+        """Whether what is shown will be deleted, so that it has to be the hub's."""
         self.taken: list[ClusterList] = []
         """What is on the page so far."""
         self.replies: list[Reply] = []
@@ -94,6 +109,53 @@ class _Walk:
         pinned = {each.naming.cluster: each.metadata.resource_version for each in listed}
         return _metadata(pinned, await self._take(listed, pinned))
 
+    async def first_page_of_hub(self) -> ListMetadata:
+        """Ask the hub for what it has, and members for how many they have besides.
+
+        What is shown here is deleted next, name by name. So the page has nothing of a member, and
+        its version and token speak of the hub alone: the next page cannot stray either.
+        """
+        context = self._context
+        wanted = await context.positions(self._version)
+        targets = await find_targets(context, context.fleet.all_clusters())
+
+        def slice_of(cluster: str) -> Slice:
+            if cluster == HUB:
+                return Slice(self._limit, "", wanted.get(cluster, ""), self._match)
+            return Slice(_MOST_COUNTED)
+
+        replies = await ask_all(context, targets.chosen, self._request_for(slice_of))
+        context.note_skipped(targets.skipped)
+        of_hub = [each for each in replies if each.cluster == HUB]
+        of_members = [each for each in replies if each.cluster != HUB]
+        listed = [each.listed for each in of_hub if each.listed is not None]
+        shows_any = any(each.count for each in listed)
+        if said := failures.left_alone(
+            of_members, targets.skipped, context.info, copies_follow=shows_any
+        ):
+            context.http.warn(said)
+        if not listed:
+            # The hub says why, unless it is not in the view or has no such kind. Then the list is
+            # empty, and members say of what kind: it is one of theirs.
+            is_absent = all(failures.is_lacking(each) for each in of_hub)
+            skipped = targets.skipped if is_absent else ()
+            verdict = failures.judge(replies if is_absent else of_hub, skipped)
+            if verdict.error is not None:
+                raise verdict.error
+            listed = [
+                replace(
+                    each.listed,
+                    metadata=ListMetadata(each.listed.metadata.resource_version),
+                    items=(),
+                    rows=(),
+                )
+                for each in of_members
+                if each.listed is not None
+            ]
+        self.replies += of_hub
+        pinned = {each.cluster: each.metadata.resource_version for each in listed}
+        return _metadata(pinned, await self._take(listed, pinned))
+
     async def next_page(self, place: Continue) -> ListMetadata:
         """Go on where the last page stopped, in the clusters the first one was of.
 
@@ -101,8 +163,11 @@ class _Walk:
         """
         context = self._context
         pinned = await context.positions(place.versions)
-        # Whoever holds a token may have made it up.
-        targets = await find_targets(context, place.remaining(pinned))
+        # Whoever holds a token may have made it up, or got it from a list for other eyes.
+        behind = place.remaining(pinned)
+        if self.is_for_deletion:
+            behind = [each for each in behind if each == HUB]
+        targets = await find_targets(context, behind)
         refused = [each for each in targets.skipped if isinstance(each.error, Forbidden)]
         if refused and (error := failures.judge((), refused).error):
             raise error

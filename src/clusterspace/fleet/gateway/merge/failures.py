@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
+from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.errors import (
     ApiError,
     BadGateway,
@@ -28,7 +29,7 @@ from clusterspace.errors import (
     Unauthorized,
 )
 from clusterspace.fleet.gateway import routes
-from clusterspace.fleet.gateway.merge.lists import ClusterList
+from clusterspace.fleet.gateway.merge.lists import ClusterList, count_copies
 from clusterspace.kube import statuses
 
 RETRY_AFTER_SECONDS: Final = 1
@@ -180,6 +181,57 @@ def judge_search(
     note = _missing_from(losses, len(answered) + len(losses))
     where = f"{name} was found in cluster {found.cluster}: {routes.qualify(name, found.cluster)}"
     return Verdict((found,), f"{where}; {note}" if note else where)
+
+
+def left_alone(
+    replies: Sequence[Reply],
+    skipped: Sequence[Skipped],
+    info: RequestInfo,
+    *,
+    copies_follow: bool,
+) -> str:
+    """Return one sentence about members' objects that a command without a cluster leaves alone.
+
+    Empty when there are none. Copies go when their templates on the hub do, so that they count only
+    where no template is shown: `copies_follow` says that some are.
+    """
+    answered, missing = _sort_out(replies, skipped)
+    counts: dict[str, int] = {}
+    has_more = False
+    for each in (reply.listed for reply in answered if reply.listed is not None):
+        if count := each.count - (count_copies(each) if copies_follow else 0):
+            counts[each.cluster] = count
+            has_more |= bool(each.metadata.continue_token)
+    losses = [each for each in missing if each.loss in _COUNTED]
+    said: list[str] = []
+    if counts:
+        total = sum(counts.values())
+        where = _enumerated([f"{cluster}: {count}" for cluster, count in counts.items()])
+        verb = "is" if total == 1 else "are"
+        who = f"{'at least ' if has_more else ''}{total} on members {verb} left alone ({where})"
+        said.append(who)
+    if losses:
+        uncounted = _summary(losses, len(answered) + len(losses))
+        said.append(f"how many there are is not known of {uncounted}")
+    if not said:
+        return ""
+    example = next(iter(counts), "CLUSTER")
+    way = (
+        f"-n {routes.qualify(info.namespace, example)}"
+        if info.namespace
+        else routes.qualify("NAME", example)
+    )
+    what = f"{info.resource}.{info.group}" if info.group else info.resource
+    return (
+        f"without a cluster this command means {what} of the hub; {'; '.join(said)}; "
+        f"to reach a member's, name it: {way}"
+    )
+
+
+def is_lacking(reply: Reply) -> bool:
+    """Whether a cluster has said that it has no such thing."""
+    failure = _failure_of(reply)
+    return failure is not None and _loss_of(failure) is _Loss.LACKS
 
 
 def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:

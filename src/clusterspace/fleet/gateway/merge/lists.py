@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.apis.stamps import MANAGED
 from clusterspace.apiserver.http.responses import require_elements
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved
 from clusterspace.fleet.gateway import renaming
@@ -302,6 +303,29 @@ def renamed_items(listed: ClusterList, subject: Subject) -> Iterator[Fields]:
     if listed.naming.is_plain:
         return iter(listed.items)
     return map(renamer(listed.naming, subject), listed.items)
+
+
+class _Labelled(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+_read_labelled: Final = msgspec.json.Decoder(_Labelled).decode
+
+
+def count_copies(listed: ClusterList) -> int:
+    """Return how many items are copies that a template of the hub keeps there.
+
+    Rows of a Table count as none: what is in them is not read.
+    """
+
+    def is_copy(item: Fields) -> bool:
+        try:
+            labels = _read_labelled(item["metadata"]).labels or {}
+        except (KeyError, *UNREADABLE):
+            return False  # nobody knows whose it is: it is not ours to call one of ours
+        return labels.get(MANAGED) == "true"
+
+    return sum(map(is_copy, listed.items))
 
 
 # -- Tables ----------------------------------------------------------------------------------------
