@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -26,6 +26,9 @@ from clusterspace.sim.workloads.controller import OrphanedJobPods, WorkloadContr
 from clusterspace.sim.workloads.cron_jobs import CronJobController
 
 _log = structlog.get_logger(__name__)
+
+_LONG_SECONDS: Final = 0.003
+_REST_FACTOR: Final = 10.0
 
 
 class Controller(Protocol):
@@ -77,17 +80,23 @@ class Controllers:
             self._quotas,
         )
         self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))
+        self._rests: dict[_Request, float] = {}
+        """Until when something is not looked at again whose last look took long."""
         mirror.watch(self._enqueue)
         counts.watch(self._enqueue_quotas)
 
     def _enqueue(self, change: Change) -> None:
         for controller in self._controllers:
             for key in controller.requests(change):
-                self._queue.add_after(_Request(controller, key), controller.batch_seconds)
+                self._add(_Request(controller, key))
 
     def _enqueue_quotas(self, namespace: str) -> None:
         for key in self._quotas.quotas_of(namespace):
-            self._queue.add_after(_Request(self._quotas, key), self._quotas.batch_seconds)
+            self._add(_Request(self._quotas, key))
+
+    def _add(self, request: _Request) -> None:
+        rest = self._rests.get(request, 0.0) - self._clock.monotonic()
+        self._queue.add_after(request, max(request.controller.batch_seconds, rest))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -97,9 +106,11 @@ class Controllers:
         controller = request.controller
         try:
             # No await between reading the mirror and the plan: a plan is made of one moment. What
-            # changes while it is carried out queues the key again; a write at a version that has
-            # passed is a Conflict, and the plan is made anew.
+            # changes while it is carried out, or before, queues the key again; a write at a version
+            # that has passed is a Conflict, and the plan is made anew.
+            began = self._clock.monotonic()
             plan = controller.plan(request.key, self._clock.now())
+            await self._rest(request, self._clock.monotonic() - began)
             await self._carry_out(plan)
         except ApiError as error:
             if _is_namespace_ending(error):
@@ -117,6 +128,18 @@ class Controllers:
         self._queue.forget(request)
         if plan.again_after is not None:
             self._queue.add_after(request, plan.again_after)
+
+    async def _rest(self, request: _Request, took: float) -> None:
+        """Let others have a turn after a long look, and let changes gather before the next one.
+
+        A look takes time by the number of pods there are, and every one of them brings the key
+        back: without a rest, a thousand pods that start would be a thousand long looks in a row.
+        """
+        if took < _LONG_SECONDS:
+            self._rests.pop(request, None)
+            return
+        self._rests[request] = self._clock.monotonic() + took * _REST_FACTOR
+        await self._clock.sleep(0)
 
     async def _carry_out(self, plan: Plan) -> None:
         try:
