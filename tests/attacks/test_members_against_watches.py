@@ -124,12 +124,13 @@ async def test_a_watch_that_was_allowed_and_is_taken_back_is_heard_once(
     site: Site, member: HostileMember
 ):
     async def one_event(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(head(200) + events(asked, 1))
+        told = events(asked, 1)
+        writer.write(head(200, f"Content-Length: {len(told)}") + told)
 
     watched: Behaviour = one_event
 
     async def fickle(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await (watched if asked.is_watch else listing())(asked, writer)
+        await (watched if asked.is_watch else listing(version="100"))(asked, writer)
 
     member.behave = fickle
     version = await listed_version(site)

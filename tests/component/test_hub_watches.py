@@ -327,6 +327,24 @@ async def test_bookmarks_come_to_those_who_asked_and_cover_what_they_did_not_see
     assert await silent.is_quiet()
 
 
+async def test_a_watch_from_the_future_is_silent_until_it_has_come(
+    hub: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "BOOKMARK_SECONDS", 0.05)
+    future = await current(hub) + 3
+    watch = await hub.watch(SECRETS, f"resourceVersion={future}&allowWatchBookmarks=true")
+    beside = await hub.watch(SECRETS, "resourceVersion=0&allowWatchBookmarks=true")
+
+    await beside.take(3)
+    revision = 0
+    while revision <= future:
+        revision = await create(hub, f"at-{revision}")
+    event = await watch.next()
+
+    assert event is not None
+    assert event.revision >= future  # whether it is a bookmark or the first that came later
+
+
 async def test_a_watch_ends_when_its_time_is_over(hub: HubClient) -> None:
     watch = await hub.watch(SECRETS, "timeoutSeconds=1")
     await create(hub, "in-time")

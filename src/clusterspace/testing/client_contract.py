@@ -323,6 +323,19 @@ class ClientContract:
 
         assert all(event.type is EventType.BOOKMARK for batch in batches for event in batch)
 
+    async def test_a_watch_from_the_future_begins_and_is_not_led_back(
+        self, member_client: ClusterClient, maps: ResourcePath
+    ) -> None:
+        made = await self.make(member_client, maps, "a")
+        future = str(int(resource_version_of(made)) + 1_000_000)
+        # Long enough for a bookmark, which comes two seconds before the end.
+        options = WatchOptions(future, _OURS, timeout_seconds=3)
+
+        async with asyncio.timeout(_SECONDS):
+            batches = [batch async for batch in watch(member_client.connection, maps, options)]
+
+        assert batches == []
+
     async def test_status_is_written_through_its_own_door(
         self, member_client: ClusterClient, maps: ResourcePath
     ) -> None:

@@ -186,6 +186,11 @@ class FaultProxy:
             cast("asyncio.Transport", transport).abort()
         return len(transports)
 
+    def lead_to(self, upstream: Connection) -> None:
+        """Have another cluster behind the same address, and break what led to the old one."""
+        self._upstream = upstream
+        self.cut()
+
     def listens_at(self, port: int) -> None:
         """Note where the proxy is; who asks is the upstream's business."""
         self.settings = replace(

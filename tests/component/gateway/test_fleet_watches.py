@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from tests.component.gateway.fleet_site import (
 from tests.component.gateway.watch_streams import Watching, watching
 
 from clusterspace.client.endpoints import LOOPBACK
+from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.watch import LineSplitter
@@ -30,7 +33,8 @@ from clusterspace.controllers.informers import Informer
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.roots.fleet import running_fleet
-from clusterspace.roots.settings import FleetSettings
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import FleetSettings, HubSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import FaultProxy, fault_proxy, is_watch, status_reply
 from clusterspace.testing.hubs import client_for_test, hub_for_test, part_of_hub
@@ -357,6 +361,96 @@ async def test_a_client_that_went_on_lists_again_when_a_member_forgot(site: Site
 
         assert found.events[-1]["type"] == "ERROR"
         assert found.events[-1]["object"]["code"] == 410
+
+
+@asynccontextmanager
+async def restorable(directory: Path) -> AsyncGenerator[Side]:
+    """Run a member on what its directory has; stopped and copied, it is a backup."""
+    async with running_hub(HubSettings(data_dir=directory, port=0, member_cidrs=LOOPBACK)):
+        settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster="north")
+        async with client_for_test(settings) as own:
+            yield Side(settings, own)
+
+
+@asynccontextmanager
+async def backed_up(site: Site, directory: Path) -> AsyncGenerator[tuple[Side, FaultProxy, Path]]:
+    """A member with three ConfigMaps that was backed up, and then had its first one changed."""
+    now, backup = directory / "now", directory / "backup"
+    async with restorable(now) as side:
+        await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+        for name in ("n1", "n2", "n3"):
+            await create(side, name)
+    shutil.copytree(now, backup)
+    async with (
+        restorable(now) as side,
+        fault_proxy(side.client.connection) as proxy,
+        member_at(site, "north", proxy.settings.server),
+    ):
+        yield side, proxy, backup
+
+
+def replayed(watching: Watching, cluster: str) -> dict[str, Any]:
+    """What a client has of a cluster that took in every event it was told."""
+    found: dict[str, Any] = {}
+    for event in watching.events:
+        name = event["object"]["metadata"].get("name", "")
+        if event["type"] == "DELETED":
+            found.pop(name, None)
+        elif name.endswith(f".clusterspace.{cluster}"):
+            found[name] = event["object"]["data"]
+    return found
+
+
+async def test_a_fleet_watch_across_the_restore_of_a_member_ends_equal_to_the_list(
+    site: Site, tmp_path: Path
+):
+    async with (
+        backed_up(site, tmp_path) as (side, proxy, backup),
+        watch(site, INITIAL) as found,
+    ):
+        await found.until(lambda each: bool(each.ends))
+        for value in ("lost-1", "lost-2"):
+            await change(side, "n1", value)
+        await delete(side, "n2")
+        for index in range(10):
+            await create(side, f"lost-{index}")
+        await found.until_told(("ADDED", "lost-9.clusterspace.north"))
+
+        async with restorable(backup) as restored:
+            # Counts the same versions again, for other changes.
+            await change(restored, "n1", "kept-1")
+            await change(restored, "n1", "kept-2")
+            proxy.lead_to(restored.client.connection)
+            await found.until_told(("DELETED", "lost-0.clusterspace.north"))
+            await create(restored, "after")
+            await found.until_told(("ADDED", "after.clusterspace.north"))
+            listed = (await site.ask("GET", MAPS)).body["items"]
+
+        suffix = ".clusterspace.north"
+        now = {each["metadata"]["name"]: each["data"] for each in listed}
+        expected = {name: data for name, data in now.items() if name.endswith(suffix)}
+        assert replayed(found, "north") == expected
+        assert expected["n1.clusterspace.north"] == {"k": "kept-2"}
+        assert not found.is_over
+
+
+async def test_a_client_that_goes_on_behind_the_restore_of_a_member_lists_again(
+    site: Site, tmp_path: Path
+):
+    async with backed_up(site, tmp_path) as (side, proxy, backup):
+        async with watch(site, INITIAL) as before:
+            await before.until(lambda each: bool(each.ends))
+            for name in ("lost-1", "lost-2", "lost-3"):
+                await create(side, name)
+            await before.until_told(("ADDED", "lost-3.clusterspace.north"))
+        async with restorable(backup) as restored:
+            proxy.lead_to(restored.client.connection)
+            async with watch(site, f"&resourceVersion={before.version}") as found:
+                await found.until(lambda each: each.is_over)
+
+    assert found.events[-1]["type"] == "ERROR"
+    assert found.events[-1]["object"]["code"] == 410
+    assert "north has gone back" in found.events[-1]["object"]["message"]
 
 
 async def test_a_member_that_joins_is_spliced_in_and_one_that_leaves_ends_the_watch(

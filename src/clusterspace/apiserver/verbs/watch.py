@@ -320,9 +320,11 @@ async def _stay(
         if owes_bookmark and not watcher.ended.done():
             # The feed's revision, not the store's: up to there everything that concerns this
             # watcher is in the stream, and a client that resumes behind it misses nothing.
-            watcher.write_framed(
-                _bookmark(request, watcher, request.hub.feeds.revision(feed_prefix))
-            )
+            upto = request.hub.feeds.revision(feed_prefix)
+            # A watch from a version of the future waits in silence until the store gets there, as
+            # kube-apiserver's does. A bookmark before that would lead its client back.
+            if watcher.seen <= upto:
+                watcher.write_framed(_bookmark(request, watcher, upto))
             owes_bookmark = until < last_bookmark
 
 
@@ -354,7 +356,8 @@ async def _follow_log(
             await _catch_up(request, hub.feeds.missed(feed_prefix, watcher.seen), watcher, stream)
             now = clock.monotonic()
             if options.allow_bookmarks and next_bookmark <= now < deadline:
-                watcher.write_framed(_bookmark(request, watcher, watcher.seen))
+                if watcher.seen <= hub.store.current_revision:  # and not in the future
+                    watcher.write_framed(_bookmark(request, watcher, watcher.seen))
                 last = deadline - _LAST_BOOKMARK_SECONDS
                 next_bookmark = min(now + BOOKMARK_SECONDS, last) if now < last else deadline
             until = min(deadline, next_bookmark) if options.allow_bookmarks else deadline

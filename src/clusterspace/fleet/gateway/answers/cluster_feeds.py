@@ -3,7 +3,7 @@
     ┌─> list ──whole──> watch ──ends, breaks, falls silent──> wait ──┐
     │                     ^                                          │
     │                     └───────────── from where it was ──────────┤
-    └──────────────── the cluster forgot the version ────────────────┘
+    └──────── the cluster forgot the version, or is behind it ───────┘
 
 What a cluster sends is put into the merger and written to the client in one step, with no wait in
 between: see `merge.watches` for what would go wrong otherwise. Behind a step that leaves much
@@ -195,10 +195,11 @@ class ClusterFeed:
             await self._clock.sleep(LOOK_SECONDS)
             link = await directory.link(self.cluster)
         self._require_member()
-        if not self._merger.position(self.cluster):
+        resumes = bool(self._merger.position(self.cluster))
+        if not resumes:
             await self._list(link)
         try:
-            await self._watch(link)
+            await self._watch(link, resumes=resumes)
         except Forbidden:
             if await self._is_revoked(link):
                 # The cluster took back what it had given: what the client has of it will not be
@@ -218,8 +219,11 @@ class ClusterFeed:
             if not lapses.believes_expiry(self._context.list_key(self.cluster), position):
                 why = "says that the resourceVersion it has just given is too old"
                 raise ClusterMisbehaved(self.cluster, why, code=410) from error
+            has_gone_back = not isinstance(error, Expired)
+            if has_gone_back:
+                _log.warning("cluster has gone back", cluster=self.cluster, reason=error.message)
             try:
-                self._merger.expire(self.cluster)
+                self._merger.expire(self.cluster, has_gone_back=has_gone_back)
             except Expired as too_old:
                 # A new list here would not say what is gone: only the client's own can.
                 self._client.end(too_old)
@@ -282,8 +286,12 @@ class ClusterFeed:
                 await self._client.send(self._merger.feed_page(self.cluster, piece))
             await asyncio.sleep(0)
 
-    async def _watch(self, link: Link) -> None:
-        """Pass events on until the cluster ends the stream."""
+    async def _watch(self, link: Link, *, resumes: bool) -> None:
+        """Pass events on until the cluster ends the stream.
+
+        `resumes` is for a version that was not listed just now: the cluster may have been restored
+        from a backup since.
+        """
         self._goes_well = False
         fleet, key = self._context.fleet, self._context.list_key(self.cluster)
         async with AsyncExitStack() as stack:
@@ -298,6 +306,8 @@ class ClusterFeed:
             self._context.note(Reply(self.cluster))
             fleet.lapses.note_open(key)
             self._was_open = True
+            if resumes:
+                await self._require_no_return(link)
             lines_read = lines_of(link.cluster, answer, fleet.memory)
             batches = await stack.enter_async_context(aclosing(lines_read))
             async for lines in batches:
@@ -310,6 +320,27 @@ class ClusterFeed:
                         self._goes_well = True
                         fleet.lapses.note_watch(key)
                 await asyncio.sleep(0)  # a cluster that sends without end leaves others their turn
+
+    async def _require_no_return(self, link: Link) -> None:
+        """Raise "too large resource version" when the cluster is behind the one it is watched from.
+
+        Kubernetes does not say so itself. A watch from a version of the future is answered with 200
+        and with nothing until the server has counted to there, while all that happens up to then is
+        missing. A list that names no version has the newest one, and is never behind an older list.
+        """
+        # After the watch was opened, not before: a cluster that goes back in between breaks the
+        # watch, and one that goes back before it was opened is seen here.
+        reply = await self._requests.page(link, Slice(1))
+        if isinstance(reply.failure, Forbidden):
+            return  # who may watch and not list cannot be told
+        if reply.listed is None:
+            raise reply.failure or ClusterMisbehaved(
+                self.cluster, "answered with no list", code=200
+            )
+        async with self._client.turn:
+            self._require_member()
+            version = reply.listed.metadata.resource_version
+            self._merger.require_no_return(self.cluster, version)
 
     def _require_member(self) -> None:
         if self.has_left:

@@ -116,6 +116,17 @@ def placed(position: str, own: str) -> str:
     return position if position == own else f"{position}{_OWN}{own}"
 
 
+def is_lower(version: str, other: str) -> bool:
+    """Whether one cluster gave this version before the other.
+
+    Those that are no numbers are not compared: only their own server can judge them.
+
+    >>> is_lower("9", "70"), is_lower("70", "70"), is_lower("", "70"), is_lower("9", "a")
+    (True, False, False, False)
+    """
+    return _is_number(version) and _is_number(other) and int(version) < int(other)
+
+
 class RunningVector:
     """The vector of a stream: written for each event, of which only one cluster's part is new."""
 
@@ -191,12 +202,15 @@ def _written_names(clusters: Sequence[str]) -> bytes:
     return "\n".join(clusters).encode() + b"\n\n"
 
 
+def _is_number(version: str) -> bool:
+    return version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS
+
+
 # From one event of a watch to the next, the version of one cluster changes and the rest stay.
 @lru_cache(maxsize=8192)
 def _pack(version: str) -> bytes:
     # Written as numbers are, so that it can be written back.
-    is_digits = version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS
-    if is_digits and (version == "0" or version[0] != "0"):
+    if _is_number(version) and (version == "0" or version[0] != "0"):
         return _pack_number(int(version) << 1)
     text = version.encode()
     return _pack_number(len(text) << 1 | 1) + text

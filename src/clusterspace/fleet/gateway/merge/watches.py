@@ -19,6 +19,11 @@ event overtake, and its vector would promise an event that is still to come.
 What is unknown stays as it is: a cluster that is silent is not spoken of and nothing is deleted.
 When it has forgotten how to go on it is listed again, and the difference to what this stream has
 sent of it is sent. A stream that did not send it all itself cannot know that difference: it ends.
+
+A cluster that was restored from a backup has gone back: it is at a lower version than the one the
+client has of it, and counts the same numbers again for other changes. It would take the old version
+for one of the future and say nothing until it gets there. So it has forgotten how to go on too, and
+a version that was sent of one of its objects says nothing of what the object is now.
 """
 
 import sys
@@ -36,8 +41,9 @@ from clusterspace.fleet.gateway.merge.events import (
     read_items,
 )
 from clusterspace.fleet.gateway.merge.lists import ClusterList
-from clusterspace.fleet.gateway.merge.versions import RunningVector, placed
+from clusterspace.fleet.gateway.merge.versions import RunningVector, is_lower, placed
 from clusterspace.fleet.gateway.routes import Naming
+from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
 
 
@@ -76,6 +82,10 @@ class SentObjects:
             yield Change.DELETED, gone_head
             known = None
         yield (Change.ADDED if known is None else Change.MODIFIED), listed
+
+    def forget_versions(self) -> None:
+        """Believe of no object that it is as it was sent, though its version be the same."""
+        self._states = {key: f"{_uid_in(state)} " for key, state in self._states.items()}
 
     def missing(self, listed: Collection[str], version: str) -> Iterator[Head]:
         """Yield what a whole list of this version no longer has."""
@@ -157,6 +167,7 @@ class WatchMerger:
         item, version = event.item, event.item.head.resource_version
         self._style.learn(item.listed)
         if event.change is None:
+            self.require_no_return(cluster, version)
             self._move(member, version)
             return []
         member.columns = item.listed.columns
@@ -165,6 +176,12 @@ class WatchMerger:
             self._move(member, version)
             return []
         return [self._emit(member, event.change, item, version)]
+
+    def require_no_return(self, cluster: str, current: str) -> None:
+        """Raise "too large resource version" when a cluster is behind what was sent of it."""
+        position = self.position(cluster)
+        if is_lower(current, position):
+            raise statuses.version_too_large(int(position), int(current))
 
     def begin_list(self, cluster: str) -> None:
         """Forget how far a list of the cluster had come: another one begins."""
@@ -201,11 +218,17 @@ class WatchMerger:
             lines += self._end_of_wait(cluster)
         return lines
 
-    def expire(self, cluster: str) -> None:
-        """Take note that a cluster has forgotten how to go on, so that it must be listed again."""
+    def expire(self, cluster: str, *, has_gone_back: bool = False) -> None:
+        """Take note that a cluster has forgotten how to go on, so that it must be listed again.
+
+        One that `has_gone_back` gives versions anew: all it lists is told, whatever was sent of it.
+        """
         member = self._members[cluster]
         if member.sent is None:
-            raise Expired(f"cluster {cluster} has forgotten the resourceVersion; list again")
+            what = "gone back behind" if has_gone_back else "forgotten"
+            raise Expired(f"cluster {cluster} has {what} the resourceVersion; list again")
+        if has_gone_back:
+            member.sent.forget_versions()
         if member.position is not None:
             self._move(member, "")
 

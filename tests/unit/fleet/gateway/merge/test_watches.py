@@ -10,11 +10,12 @@ from tests.unit.fleet.gateway.merge.watch_model import (
     MAPS,
     FakeCluster,
     FakeStream,
+    bookmark_object,
     line_of,
     naming_of,
 )
 
-from clusterspace.errors import ClusterMisbehaved, Expired, ServiceUnavailable
+from clusterspace.errors import ClusterMisbehaved, DeadlineExceeded, Expired, ServiceUnavailable
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.events import PlainStyle
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
@@ -238,6 +239,31 @@ def test_a_cluster_that_forgot_is_told_as_the_difference() -> None:
     deleted = msgspec.json.decode(stream.lines[before + 2])["object"]
     assert deleted["kind"] == "ConfigMap"
     assert deleted["metadata"]["name"] == "a.clusterspace.east"
+
+
+def test_a_cluster_that_has_gone_back_is_told_anew() -> None:
+    stream, _, _ = whole_stream(wants_bookmarks=True)
+    before = len(stream.lines)
+    position = stream.merger.position("east")
+
+    with pytest.raises(DeadlineExceeded, match=f"{position}, current: 3$"):
+        stream.merger.require_no_return("east", "3")
+    stream.merger.expire("east", has_gone_back=True)
+    stream.catch_up()
+
+    # Their versions are those that were sent, and may stand for other content now.
+    told = [(each.type, each.key) for each in stream.events[before:]]
+    assert told == [("MODIFIED", "shop/a"), ("MODIFIED", "shop/b"), ("BOOKMARK", "")]
+
+
+def test_a_lower_bookmark_leads_nobody_back() -> None:
+    stream, _, _ = whole_stream(wants_bookmarks=True)
+    position = stream.merger.position("east")
+
+    with pytest.raises(DeadlineExceeded, match="Too large resource version"):
+        stream.merger.feed("east", line_of("BOOKMARK", bookmark_object("3")))
+
+    assert stream.merger.position("east") == position
 
 
 def test_a_list_that_begins_anew_forgets_what_the_first_one_had() -> None:
