@@ -53,7 +53,7 @@ class CrowdedHub:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a body as it is, as the tenant unless told otherwise."""
-        connection = self.hub.connect()
+        connection = self.hub.connections.open()
         sent = {"Authorization": f"Bearer {token}", "Content-Type": content_type, **(headers or {})}
         try:
             connection.request(method, path, body, sent)
@@ -67,7 +67,7 @@ class CrowdedHub:
 
     def send_framed(self, path: str, chunks: bytes) -> int:
         """Post a chunked body, framed by whoever wrote it; return the answer's code."""
-        connection = self.hub.connect()
+        connection = self.hub.connections.open()
         connection.putrequest("POST", path)
         connection.putheader("Authorization", f"Bearer {TENANT_TOKEN}")
         connection.putheader("Transfer-Encoding", "chunked")

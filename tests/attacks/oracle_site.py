@@ -102,6 +102,9 @@ class _Wire:
     async def drain(self) -> None:
         await asyncio.sleep(0)
 
+    async def flush(self) -> None:
+        await asyncio.sleep(0)
+
     def be_patient(self) -> None: ...
 
     def half_close(self) -> None: ...
@@ -397,7 +400,7 @@ async def start_server(
     authorizer = access.authorizer
     reviews = Reviews(authorizer).verbs()
     app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
-    app.is_ready = True
+    app.health.is_ready = True
     witness = _Witness(app)
     failed_logins = FailedLogins(CLOCK, lambda line: None)
     stack.callback(failed_logins.close)

@@ -52,7 +52,7 @@ class Attackers:
                 "Authorization": f"Bearer {TENANT_TOKEN}",
                 "Content-Type": sent.content_type,
             }
-            connection = connection or self._hub.hub.connect()
+            connection = connection or self._hub.hub.connections.open()
             began = time.perf_counter()
             try:
                 connection.request(sent.method, sent.path, sent.body, headers)

@@ -59,8 +59,9 @@ class TestKubernetes:
         )
 
         assert [each.metadata.name for each in first.items] == ["a", "b"]
-        assert first.metadata.remaining_item_count == 1
-        assert [each.data for each in rest.items] == [{"key": "c"}]
+        assert first.metadata.remaining_item_count == 2
+        assert [each.metadata.name for each in rest.items] == ["c", "kube-root-ca.crt"]
+        assert rest.items[0].data == {"key": "c"}
 
     def test_a_watch_sees_every_change_after_the_list(
         self, api_client: ApiClient, namespace: str
@@ -194,7 +195,7 @@ class TestKr8s:
         hub.create(maps, config_map("a", key="1"))
         seen: list[tuple[str, str]] = []
 
-        async with aclosing(api.watch("configmaps")) as events:
+        async with aclosing(api.watch("configmaps", label_selector={"name": "a"})) as events:
             async for kind, found in events:
                 seen.append((kind, found.raw["data"]["key"]))
                 if kind != "ADDED":
