@@ -67,6 +67,23 @@ def test_a_command_about_all_clusters_reaches_all(command: Command, stages: Flee
     run(command, stage)
 
 
+def test_get_ns_or_create_ns_makes_a_namespace_that_only_a_member_has(
+    fleet: RunningFleet, stages: FleetStages
+) -> None:
+    stage = stages.open(Form.NAMES)
+    fleet.members["west"].create("/api/v1/namespaces", {"metadata": {"name": "onlym"}})
+
+    looked = stage.kubectl("get ns onlym")
+    made = stage.kubectl("create ns onlym")
+    filled = stage.kubectl("-n onlym create cm first")
+    named = stage.kubectl("get ns onlym.clusterspace.west -o name")
+
+    assert looked.exit_code == 1
+    assert 'namespaces "onlym" not found' in looked.error
+    assert (made.exit_code, filled.exit_code) == (0, 0), (made, filled)
+    assert named.output == "namespace/onlym.clusterspace.west\n"
+
+
 def test_apply_prune_leaves_copies_and_hand_made_objects_of_members_alone(
     fleet: RunningFleet, stages: FleetStages
 ) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import HOSTILE, Site, fleet_site
+from tests.component.gateway.fleet_site import (
+    HOSTILE,
+    ROOT,
+    Site,
+    fleet_site,
+    without_federation,
+)
+from tests.component.gateway.watch_streams import watching
 
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
@@ -290,11 +297,61 @@ async def test_yaml_comes_to_those_who_ask_for_it(site: Site):
     assert b"    name: yaml.clusterspace.west\n" in listed.body
 
 
-async def test_a_namespace_is_there_when_any_cluster_has_it(site: Site):
+async def test_get_ns_or_create_ns_works_where_only_a_member_has_the_namespace(site: Site):
     await site.members["west"].client.create(ResourcePath(NAMESPACES), namespace("only-west"))
+    path = "/api/v1/namespaces/only-west"
 
-    found = await site.ask("GET", "/api/v1/namespaces/only-west")
-    missing = await site.ask("GET", "/api/v1/namespaces/nowhere")
+    missing = await site.ask("GET", path)
+    named = await site.ask("GET", f"{path}.clusterspace.west")
+    listed = await site.ask("GET", "/api/v1/namespaces")
+    selected = await site.ask("GET", "/api/v1/namespaces?fieldSelector=metadata.name%3Donly-west")
+    made = await site.ask("POST", "/api/v1/namespaces", namespace("only-west"))
+    found = await site.ask("GET", path)
+    filled = await site.ask(
+        "POST", f"{path}/configmaps", config_map("first", {}, namespace="only-west")
+    )
 
-    assert (found.code, found.body["metadata"]["name"]) == (200, "only-west")
     assert (missing.code, missing.body["reason"]) == (404, "NotFound")
+    assert named.body["metadata"]["name"] == "only-west.clusterspace.west"
+    assert "only-west.clusterspace.west" in listed.names
+    assert (selected.code, selected.names) == (200, [])
+    assert (made.code, found.code, filled.code) == (201, 200, 201)
+
+
+async def test_without_the_hub_a_namespace_is_there_when_any_member_has_it(site: Site):
+    await site.members["west"].client.create(ResourcePath(NAMESPACES), namespace("west-alone"))
+    async with without_federation(site) as members_only:
+        found = await members_only.ask("GET", "/api/v1/namespaces/west-alone")
+        missing = await members_only.ask("GET", "/api/v1/namespaces/nowhere")
+
+    assert (found.code, found.body["metadata"]["name"]) == (200, "west-alone")
+    assert (missing.code, missing.body["reason"]) == (404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("collection", "made"),
+    [
+        (ResourcePath(CONFIG_MAPS, "default"), config_map("awaited")),
+        (ResourcePath(NAMESPACES), namespace("awaited")),
+    ],
+    ids=["configmaps", "namespaces"],
+)
+async def test_a_list_by_a_name_that_nothing_has_is_empty_and_can_be_watched_from(
+    site: Site, collection: ResourcePath, made: Object
+):
+    path, selector = collection.path, "fieldSelector=metadata.name%3Dawaited"
+    async with without_federation(site) as members_only:
+        listed = await members_only.ask("GET", f"{path}?{selector}")
+        missing = await members_only.ask("GET", f"{path}/awaited")
+        version = listed.body["metadata"]["resourceVersion"]
+        watch = f"{path}?{selector}&watch=true&resourceVersion={version}"
+        async with watching(members_only.connection(ROOT), watch) as stream:
+            await stream.until(lambda stream: stream.status == 200)
+            await site.members["west"].client.create(collection, made)
+            await stream.until(lambda stream: bool(stream.told))
+        found = await members_only.ask("GET", f"{path}?{selector}")
+
+    assert (listed.code, listed.names) == (200, [])
+    assert missing.code == 404
+    assert stream.told == [("ADDED", "awaited.clusterspace.west")]
+    assert found.names == ["awaited"]

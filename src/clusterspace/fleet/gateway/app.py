@@ -1,5 +1,6 @@
 """Mounts the gateway under its URL space: a request to its route, its route to its answer."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -12,7 +13,7 @@ from clusterspace.fleet.gateway import inbound
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.list_all import list_all
 from clusterspace.fleet.gateway.answers.reviews import answer_review
-from clusterspace.fleet.gateway.answers.single import answer_found, answer_single
+from clusterspace.fleet.gateway.answers.single import answer_single, find_naming
 from clusterspace.fleet.gateway.answers.watch_all import watch_all
 from clusterspace.fleet.gateway.callers import proxy_request
 from clusterspace.fleet.gateway.fanout import Fleet, FleetContext
@@ -90,7 +91,11 @@ class FleetApp:
         if not route.info.is_resource:
             return await self._documents.answer(context)
         if route.reach is not Reach.ALL:
-            return await answer_found(context)
+            if naming := await find_naming(context):
+                return await answer_single(context, naming)
+            # Nothing is selected: then the list is of nothing in every cluster, and has the version
+            # to watch from until something is.
+            context = replace(context, route=replace(route, reach=Reach.ALL))
         if route.info.is_watch:
             return await watch_all(context)
         return await list_all(context)

@@ -176,7 +176,11 @@ class Reach(Enum):
     UNSAID = "unsaid"
     """One cluster that the request does not name: looked for, among those the caller may reach."""
     ANY = "any"
-    """The first that has it, the hub before members: whether a namespace is there at all."""
+    """The first that has it, the hub before members: whether a namespace is there at all.
+
+    Only where the hub is no part of the view. Where it is, a namespace is the hub's like all else
+    that a bare name means, or `get ns x || create ns x` would find one that `create -n x` lacks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +339,7 @@ def route_for(
     is_question = own.group in QUESTIONS and is_create
     if is_read and not (own.name or selected):
         return Route(own, Reach.ALL, Naming(""))
-    if is_read and is_about_namespaces:
+    if is_read and is_about_namespaces and not federation:
         return Route(own, Reach.ANY, Naming(""))
     if is_question and own.resource == "selfsubjectaccessreviews":
         # What somebody may do themselves is for each cluster to decide.

@@ -466,10 +466,35 @@ def test_a_create_without_a_name_is_taught_the_other_ways() -> None:
     assert "clusterspaces/CLUSTER in the URL" in refusal.value.message
 
 
+@pytest.mark.parametrize(
+    "collection",
+    [
+        "/api/v1/namespaces",
+        "/api/v1/persistentvolumes",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/storage.k8s.io/v1/storageclasses",
+    ],
+)
+def test_what_scripts_look_up_before_they_create_it_is_looked_up_where_it_is_created(
+    collection: str,
+) -> None:
+    read = routed("GET", f"{collection}/x")
+    created = routed("POST", collection, BodyNames(name="x"))
+
+    assert read.naming == created.naming == plainly(HUB)
+
+
+@pytest.mark.parametrize(
+    "url", ["/api/v1/namespaces/x", "/api/v1/namespaces?fieldSelector=metadata.name%3Dx"]
+)
+def test_a_namespace_without_a_cluster_is_the_hub_s_where_that_is_in_view(url: str) -> None:
+    assert routed("GET", url, federation=True).naming == plainly(HUB)
+    assert routed("GET", url, federation=False).reach is Reach.ANY
+
+
 @pytest.mark.parametrize("federation", [True, False])
-def test_whether_a_namespace_is_there_is_asked_of_everyone(federation: bool) -> None:
-    for url in ["/api/v1/namespaces/x", "/api/v1/namespaces?fieldSelector=metadata.name%3Dx"]:
-        assert routed("GET", url, federation=federation).reach is Reach.ANY
+def test_all_namespaces_are_those_of_every_cluster(federation: bool) -> None:
     assert routed("GET", "/api/v1/namespaces", federation=federation).reach is Reach.ALL
 
 

@@ -33,6 +33,7 @@ from clusterspace.errors import (
     ClusterError,
     ClusterMisbehaved,
     CredentialsUnusable,
+    NotFound,
     NotServed,
     Unauthorized,
 )
@@ -202,8 +203,11 @@ def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:
 # -- the cluster that has it -----------------------------------------------------------------------
 
 
-async def answer_found(context: FleetContext) -> Response | None:
-    """Find the cluster that has the object, then ask it what was asked."""
+async def find_naming(context: FleetContext) -> Naming | None:
+    """Find the cluster that has the object; None when a selection finds it nowhere.
+
+    Whoever gets an object that is nowhere is told so by NotFound. A list of nothing is a list.
+    """
     any_will_do = context.route.reach is Reach.ANY
     clusters = context.fleet.all_clusters()
     if any_will_do and HUB not in clusters:
@@ -222,14 +226,18 @@ async def answer_found(context: FleetContext) -> Response | None:
             skipped,
             name=name,
             any_will_do=any_will_do,
-            home=HUB if context.fleet.federation else "",
             is_given_up=context.is_given_up,
         )
 
-    fanned = await fan_out(context, await find_targets(context, clusters), look, judge)
+    try:
+        fanned = await fan_out(context, await find_targets(context, clusters), look, judge)
+    except NotFound:
+        if context.info.name:
+            raise
+        return None
     found = fanned.answered[0]
     context.fleet.sessions.note_found(context.http, context.route, found)
-    return await answer_single(context, Naming(found.cluster))
+    return Naming(found.cluster)
 
 
 class _Metadata(msgspec.Struct):

@@ -156,19 +156,14 @@ def judge_search(
     *,
     name: str,
     any_will_do: bool = False,
-    home: str = "",
     is_given_up: IsGivenUp = _nobody_is,
 ) -> Verdict:
     """Decide which cluster's object a name without a cluster means; it is the only one answered.
 
-    `any_will_do` asks no more than whether it is anywhere, and takes the first that has it. `home`
-    is the cluster that bare names mean, if there is one: when it says that it has no such thing,
-    that stands, even where others do not let the caller look.
+    `any_will_do` asks no more than whether it is anywhere, and takes the first that has it.
     """
     answered, missing = _sort_out(replies, skipped)
     if not answered:
-        if any(each.cluster == home and each.loss is _Loss.LACKS for each in missing):
-            missing = [each for each in missing if each.loss is not _Loss.REFUSES]
         return _nobody_answers(missing, is_given_up)
     found = answered[0]
     if any_will_do:

@@ -336,15 +336,6 @@ def test_a_name_is_not_there_only_when_everyone_looked(
     assert error.code == code
 
 
-def test_a_member_that_lets_nobody_look_does_not_hide_that_the_hub_has_no_such_namespace() -> None:
-    """`kubectl apply` of a new namespace asks first, and goes on only when there is none."""
-    replies = [bad("karmada", ABSENT), bad("m1", REFUSING)]
-
-    assert judge_search(replies, name="shop", any_will_do=True, home="karmada").error is ABSENT
-    alone = judge_search([bad("m1", REFUSING)], name="shop", any_will_do=True, home="karmada")
-    assert isinstance(alone.error, Forbidden)
-
-
 def test_nobody_having_the_object_is_told_in_the_words_of_a_cluster() -> None:
     verdict = judge_search([bad("m1", LACKING), bad("m2", ABSENT)], name="web")
 
