@@ -161,7 +161,7 @@ def without_hostile(headers: dict[str, str]) -> dict[str, str]:
     pattern = r"(\d+) of (\d+) clusters ([a-z ]+): ((?:[^;\"]|\\.)*)"
     said = re.sub(pattern, uncounted, warning).replace("; ; ", "; ").replace(": ; ", ": ")
     said = re.sub(r'; (?=")', "", said)
-    said = re.sub(r'299 - "the answer is incomplete: "(, )?', "", said)
+    said = re.sub(r'299 - "[a-z ]+: "(, )?', "", said)
     said = re.sub(rf'299 - "cluster {HOSTILE}: [^"]*"(, )?', "", said).removesuffix(", ")
     kept = {name: value for name, value in headers.items() if name != "warning"}
     return {**kept, "warning": said} if said else kept

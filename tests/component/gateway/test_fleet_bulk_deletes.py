@@ -122,7 +122,7 @@ async def test_a_member_that_does_not_answer_is_said_to_be_uncounted(site: Site)
 
     assert answer.names == OF_HUB
     assert "3 on members are left alone" in answer.warning
-    assert "not known of 1 of 3 clusters unreachable: bad" in answer.warning
+    assert "could not be counted: 1 of 3 clusters unreachable: bad" in answer.warning
 
 
 async def test_a_kind_that_the_hub_lacks_is_an_empty_list(site: Site):

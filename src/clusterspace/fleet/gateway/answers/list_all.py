@@ -130,16 +130,18 @@ class _Walk:
         of_members = [each for each in replies if each.cluster != HUB]
         listed = [each.listed for each in of_hub if each.listed is not None]
         shows_any = any(each.count for each in listed)
-        if said := failures.left_alone(
+        for warning in failures.left_alone(
             of_members, targets.skipped, context.info, copies_follow=shows_any
         ):
-            context.http.warn(said)
+            context.http.warn(warning)
         if not listed:
             # The hub says why, unless it is not in the view or has no such kind. Then the list is
             # empty, and members say of what kind: it is one of theirs.
             is_absent = all(failures.is_lacking(each) for each in of_hub)
             skipped = targets.skipped if is_absent else ()
-            verdict = failures.judge(replies if is_absent else of_hub, skipped)
+            verdict = failures.judge(
+                replies if is_absent else of_hub, skipped, is_given_up=context.is_given_up
+            )
             if verdict.error is not None:
                 raise verdict.error
             listed = [

@@ -184,11 +184,11 @@ def left_alone(
     info: RequestInfo,
     *,
     copies_follow: bool,
-) -> str:
-    """Return one sentence about members' objects that a command without a cluster leaves alone.
+) -> list[str]:
+    """Return what to say of members' objects that a command without a cluster leaves alone.
 
-    Empty when there are none. Copies go when their templates on the hub do, so that they count only
-    where no template is shown: `copies_follow` says that some are.
+    Nothing when there are none. Copies go when their templates on the hub do, so that they count
+    only where no template is shown: `copies_follow` says that some are.
     """
     answered, missing = _sort_out(replies, skipped)
     counts: dict[str, int] = {}
@@ -202,25 +202,22 @@ def left_alone(
     if counts:
         total = sum(counts.values())
         where = _enumerated([f"{cluster}: {count}" for cluster, count in counts.items()])
-        verb = "is" if total == 1 else "are"
-        who = f"{'at least ' if has_more else ''}{total} on members {verb} left alone ({where})"
-        said.append(who)
+        what = f"{info.resource}.{info.group}" if info.group else info.resource
+        example = next(iter(counts))
+        way = (
+            f"-n {routes.qualify(info.namespace, example)}"
+            if info.namespace
+            else routes.qualify("NAME", example)
+        )
+        said.append(
+            f"without a cluster this command means {what} of the hub; "
+            f"{'at least ' if has_more else ''}{total} on members {'is' if total == 1 else 'are'} "
+            f"left alone ({where}); to reach a member's, name it: {way}"
+        )
     if losses:
         uncounted = _summary(losses, len(answered) + len(losses))
-        said.append(f"how many there are is not known of {uncounted}")
-    if not said:
-        return ""
-    example = next(iter(counts), "CLUSTER")
-    way = (
-        f"-n {routes.qualify(info.namespace, example)}"
-        if info.namespace
-        else routes.qualify("NAME", example)
-    )
-    what = f"{info.resource}.{info.group}" if info.group else info.resource
-    return (
-        f"without a cluster this command means {what} of the hub; {'; '.join(said)}; "
-        f"to reach a member's, name it: {way}"
-    )
+        said.append(f"what is left alone on members could not be counted: {uncounted}")
+    return said
 
 
 def is_lacking(reply: Reply) -> bool:
