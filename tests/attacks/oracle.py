@@ -28,19 +28,26 @@ CLUSTER_SCOPED = {
     "validatingadmissionpolicybindings validatingwebhookconfigurations",
     "apiextensions.k8s.io": "customresourcedefinitions",
     "apiregistration.k8s.io": "apiservices",
+    "apps.karmada.io": "workloadrebalancers",
     "authentication.k8s.io": "selfsubjectreviews tokenreviews",
     "authorization.k8s.io": "selfsubjectaccessreviews selfsubjectrulesreviews subjectaccessreviews",
     "certificates.k8s.io": "certificatesigningrequests",
     "cluster.karmada.io": "clusters",
     "cluster.kubernetes-fleet.io": "memberclusters",
+    "config.karmada.io": "resourceinterpretercustomizations "
+    "resourceinterpreterwebhookconfigurations",
     "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
     "networking.k8s.io": "ingressclasses ipaddresses servicecidrs",
     "node.k8s.io": "runtimeclasses",
     "odd.example": "watch namespaces",
-    "placement.kubernetes-fleet.io": "appliedworks clusterresourcebindings "
-    "clusterresourceplacements clusterresourcesnapshots clusterschedulingpolicysnapshots",
+    "placement.kubernetes-fleet.io": "appliedworks clusterapprovalrequests clusterresourcebindings "
+    "clusterresourceenvelopes clusterresourceoverrides clusterresourceoverridesnapshots "
+    "clusterresourceplacementdisruptionbudgets clusterresourceplacementevictions "
+    "clusterresourceplacements clusterresourcesnapshots clusterschedulingpolicysnapshots "
+    "clusterstagedupdateruns clusterstagedupdatestrategies",
     "policy.karmada.io": "clusteroverridepolicies clusterpropagationpolicies clustertaintpolicies",
     "rbac.authorization.k8s.io": "clusterrolebindings clusterroles",
+    "remedy.karmada.io": "remedies",
     "resource.k8s.io": "deviceclasses resourceslices",
     "scheduling.k8s.io": "priorityclasses",
     "storage.k8s.io": "csidrivers csinodes storageclasses volumeattachments "

@@ -23,7 +23,7 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.sim.nodes import NodeShape, new_node, with_node_status, without_taints
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
 from clusterspace.testing.settled import settled
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import edit, until, until_equal
 
 ONE_BY_ONE = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 0}
 
@@ -69,10 +69,11 @@ async def add_node(site: PlacementSite, cluster: str) -> None:
     """Give a member somewhere to run pods: before, none of them could start."""
     member, shape = site.members[cluster], NodeShape()
     made = await member.create(ResourcePath(NODES), new_node(cluster, 0, shape))
-    place = ResourcePath(NODES, "", name_of(made))
-    ready = with_node_status(made, 0, shape, SystemClock().now())
-    stored = await member.update(place.with_subresource("status"), ready)
-    await member.update(place, without_taints(stored))
+    path = ResourcePath(NODES, "", name_of(made))
+    now = SystemClock().now()
+    status = path.with_subresource("status")
+    await edit(member, status, lambda node: with_node_status(node, 0, shape, now))
+    await edit(member, path, without_taints)
 
 
 async def test_objects_that_cannot_tell_are_given_their_time(site: PlacementSite) -> None:
