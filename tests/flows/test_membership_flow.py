@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.identity.authority import Authority, KeyPair
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import DeleteOptions
+from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchType, WriteOptions
 from clusterspace.client.settings import AuthInfo as Credentials
 from clusterspace.client.settings import Pem, Trust
 from clusterspace.controllers.commit import commit
@@ -22,10 +23,19 @@ from clusterspace.errors import (
     NotFound,
 )
 from clusterspace.fleet.membership import manifests, member_access
-from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
+from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave, keep_resources
 from clusterspace.fleet.membership.manifests import Location
 from clusterspace.fleet.membership.member_access import Creation, Journal, MemberAccess
-from clusterspace.kube.objects import find_at, uid_of
+from clusterspace.fleet.membership.push_join import JoinRequest, PushJoin
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    is_being_deleted,
+    uid_of,
+    with_metadata,
+)
+from clusterspace.roots.clients import open_client
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
 from clusterspace.testing.stage import Fleet, Side, running_fleet
@@ -328,6 +338,8 @@ async def test_a_work_that_nobody_withdraws_is_named_and_holds_the_cluster(
 
     assert "  ConfigMap default/settings" in fleet.messages
     assert "1 placed objects stay on the member:" in fleet.messages
+    waits = [each for each in fleet.messages if each.startswith("waiting")]
+    assert waits == ["waiting, 0.2s at most: Work settings is not withdrawn from the member yet"]
     work = await fleet.hub.client.get(manifests.works_path("west").named("settings"))
     assert work["spec"]["preserveResourcesOnDeletion"] is True
     assert await west.everything_of_ours() == ON_THE_MEMBER
@@ -386,6 +398,102 @@ async def test_a_leave_that_was_killed_after_it_gave_up_its_rights_goes_on(
     await fleet.unjoin("west")
 
     assert fleet.messages[-1] == "cluster west has left"
+
+
+async def test_a_join_of_a_leaving_cluster_is_refused_with_what_to_do(
+    fleet: Fleet, west: Side
+) -> None:
+    await fleet.join("west", west)
+    await _place_something(fleet)
+    with pytest.raises(CannotLeave):
+        await fleet.unjoin("west", wait_seconds=0.1)
+    before = await fleet.hub.client.get(manifests.secret_path("west"))
+
+    with pytest.raises(CannotJoin, match=r"it is leaving the fleet.*`clusterspace unjoin west`"):
+        await fleet.join("west", west)
+
+    assert await fleet.hub.client.get(manifests.secret_path("west")) == before
+    await fleet.unjoin("west", is_forced=True)
+
+    async def joins_again() -> bool:
+        try:
+            await fleet.join("west", west)
+        except CannotJoin as error:
+            return "is being deleted: join again when it is gone" not in error.why
+        return True
+
+    await until(joins_again)
+    assert not is_being_deleted(await fleet.cluster("west"))
+
+
+async def annotate(hub: ClusterClient, place: ResourcePath, key: str, value: str) -> None:
+    present = await hub.get(place)
+    marks = {**annotations_of(present), key: value}
+    await commit(hub, place, present, with_metadata(present, annotations=marks))
+
+
+class HurriedHub(ClusterClient):
+    """A hub on which somebody writes to every object just before our first write to it."""
+
+    def __init__(self, hub: ClusterClient) -> None:
+        super().__init__(hub.connection)
+        self.hurried: set[str] = set()
+        self.beats = 0
+
+    async def patch(
+        self,
+        place: ResourcePath,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = WriteOptions(),  # noqa: B008,
+    ) -> Object:
+        if str(place) not in self.hurried:
+            self.hurried.add(str(place))
+            self.beats += 1
+            target = place.with_subresource("")
+            await annotate(self, target, "test/beat", str(self.beats))
+        return await super().patch(place, patch_type, patch, options)
+
+
+async def test_a_forced_leave_goes_on_when_somebody_writes_in_between(
+    fleet: Fleet, west: Side
+) -> None:
+    await fleet.join("west", west)
+    await _place_something(fleet)
+    hub = HurriedHub(fleet.hub.client)
+
+    async def clean(_hub_id: str, before_removal: BeforeRemoval) -> None:
+        hub.hurried.clear()
+        await before_removal()
+        hub.hurried.clear()
+
+    await keep_resources(hub, "west")
+    hub.hurried.clear()
+    leave = Leave(hub, "west", clean)
+    await leave.begin()
+    left = await leave.force()
+
+    assert left == ["placed: ConfigMap default/settings"]
+    with pytest.raises(NotFound):
+        await fleet.cluster("west")
+
+
+async def test_joining_again_goes_on_when_somebody_writes_in_between(
+    fleet: Fleet, west: Side
+) -> None:
+    await fleet.join("west", west)
+    request = JoinRequest("west", west.settings, Location(region="eu-1"))
+    hub = HurriedHub(fleet.hub.client)
+    joining = PushJoin(request, hub, west.client, open_client, fleet.messages.append)
+    found = await joining.preflight()
+    await annotate(fleet.hub.client, manifests.cluster_path("west"), "test/team", "a")
+    hub.hurried |= {str(manifests.secret_path(each)) for each in ("west", "west-impersonator")}
+
+    await joining.join(found)
+
+    joined = await fleet.cluster("west")
+    assert joined["spec"]["region"] == "eu-1"
+    assert annotations_of(joined)["test/team"] == "a"
 
 
 async def test_dead_credentials_are_no_proof_that_a_member_is_clean(

@@ -4,12 +4,13 @@ A reconciler works on a copy and commits the difference. Spec and status are dif
 with different rights, and one write of both would undo what the other's owner did.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import PatchType, Writer
-from clusterspace.errors import MixedCommit, NotFound
+from clusterspace.client.resources import Client, PatchType, Writer
+from clusterspace.errors import Conflict, MixedCommit, NotFound
 from clusterspace.kube.objects import (
     Object,
     is_being_deleted,
@@ -21,6 +22,9 @@ from clusterspace.kube.objects import (
 )
 
 STATUS: Final = "status"
+
+_MOST_CONFLICTS: Final = 20
+"""After which somebody writes without a pause, and the conflict is told."""
 
 # Written by the server; a difference here is never ours to send.
 _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid"})
@@ -67,6 +71,24 @@ async def commit(writer: Writer, path: ResourcePath, before: Object, after: Obje
         return after
     target = path.with_subresource(planned.subresource)
     return await writer.patch(target, PatchType.MERGE, planned.patch)
+
+
+async def commit_change(
+    client: Client, path: ResourcePath, change: Callable[[Object], Object]
+) -> Object:
+    """Change an object as it is now, whoever else writes to it; NotFound when it is not there.
+
+    For commands, which have nobody to try again for them. A conflict means that somebody wrote
+    between our look and our write, such as a heartbeat: `change` is asked anew, of what they wrote.
+    """
+    for _ in range(_MOST_CONFLICTS):
+        present = await client.get(path)
+        try:
+            return await commit(client, path, present, change(present))
+        except Conflict:
+            continue
+    present = await client.get(path)
+    return await commit(client, path, present, change(present))
 
 
 def merge_difference(before: Object, after: Object) -> Object:

@@ -112,7 +112,7 @@ async def unjoin_cluster(
             _report_left_behind(request.name, await leaving.force(), progress)
         else:
             progress("withdrawing, cleaning the member, forgetting")
-            await leaving.finish(SystemClock(), request.wait_seconds)
+            await leaving.finish(SystemClock(), request.wait_seconds, progress)
     progress(f"cluster {request.name} has left")
 
 
@@ -200,7 +200,7 @@ async def unregister_cluster(
             leaving = leave.Leave(hub_client, name, clean_nothing)
             await leaving.begin()
             progress("withdrawing what was placed, and forgetting the cluster on the hub")
-            await leaving.finish(SystemClock(), request.wait_seconds)
+            await leaving.finish(SystemClock(), request.wait_seconds, progress)
             # A crash right here leaves an agent whose registration is gone on the hub;
             # unregistering again finds the cluster unknown, and takes it down.
             await remove_from_member()

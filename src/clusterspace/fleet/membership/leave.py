@@ -27,7 +27,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
-from clusterspace.controllers.commit import commit, ensure_finalizer, release
+from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import (
     AlreadyExists,
     ApiError,
@@ -41,7 +41,7 @@ from clusterspace.errors import (
     UnusableKubeconfig,
 )
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.membership.member_access import is_of_hub, others_in
+from clusterspace.fleet.membership.member_access import Progress, is_of_hub, others_in
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -50,6 +50,7 @@ from clusterspace.kube.objects import (
     name_of,
     namespace_of,
     uid_of,
+    with_finalizer,
     with_metadata,
     with_value,
     without_finalizer,
@@ -92,19 +93,23 @@ class Leave:
         cluster = await self._hub.get(self._path)
         if not is_being_deleted(cluster):
             # Without a finalizer the Cluster would be gone at once, and the order with it.
-            kept = await ensure_finalizer(self._hub, self._path, cluster, FINALIZER)
+            kept = await commit_change(self._hub, self._path, _with_finalizer)
             await _delete(self._hub, self._path, kept)
 
-    async def finish(self, clock: Clock, wait_seconds: float) -> None:
-        """Step until the cluster is gone; CannotLeave when that takes too long."""
+    async def finish(self, clock: Clock, wait_seconds: float, progress: Progress) -> None:
+        """Step until the cluster is gone, saying what for; CannotLeave when that takes too long."""
         until = clock.monotonic() + wait_seconds
+        said = ""
         while await self._hub.find(self._path) is not None:
             try:
                 await self.step()
             except (CannotLeave, Conflict, NotFound) as obstacle:
                 # A conflict or something gone means that the controllers took the step first.
+                why = obstacle.why if isinstance(obstacle, CannotLeave) else obstacle.message
+                if isinstance(obstacle, CannotLeave) and why != said:
+                    progress(f"waiting, {wait_seconds:g}s at most: {why}")
+                    said = why
                 if clock.monotonic() >= until:
-                    why = obstacle.why if isinstance(obstacle, CannotLeave) else obstacle.message
                     late = f"{why}; waited {wait_seconds:g}s, and --force would not wait"
                     raise CannotLeave(self._name, late) from obstacle
                 await clock.sleep(_POLL_SECONDS)
@@ -184,9 +189,7 @@ class Leave:
         await self._mark(_BEGUN)
 
     async def _mark(self, progress: str) -> None:
-        cluster = await self._hub.get(self._path)
-        marks = {**annotations_of(cluster), CLEANED: progress}
-        await commit(self._hub, self._path, cluster, with_metadata(cluster, annotations=marks))
+        await commit_change(self._hub, self._path, _annotated(CLEANED, progress))
 
     async def _hub_id(self) -> str:
         return uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
@@ -209,22 +212,20 @@ class Leave:
         return await self._hub.find(path) is None
 
     async def _release(self) -> None:
-        cluster = await self._hub.find(self._path)
-        if cluster is not None and is_being_deleted(cluster):
-            await release(self._hub, self._path, cluster, FINALIZER)
+        with suppress(NotFound):  # the controllers were first
+            await commit_change(self._hub, self._path, _released)
 
     async def _abandon_works(self) -> list[str]:
         """Let go of Works that nobody withdraws; what they placed stays where it is."""
         # Should execution be alive after all, it may be withdrawing one of them right now. Either
         # its record of what it deletes, or our taking off of the finalizer, comes second and is a
-        # conflict; ours is raised, and a person who forces a leave forces it again.
+        # conflict. Execution finds the Work gone then; ours is made anew, on what it recorded.
         path = manifests.works_path(self._name)
         works = await self._hub.list_objects(path)
         for work in works:
             target = path.named(name_of(work))
-            freed = without_finalizer(work, WORK_FINALIZER)
             try:
-                stored = await commit(self._hub, target, work, freed)
+                stored = await commit_change(self._hub, target, _abandoned)
                 await _delete(self._hub, target, stored)
             except NotFound:
                 continue
@@ -241,8 +242,8 @@ class Leave:
         try:
             await self._hub.create(path.collection, body)
         except AlreadyExists:
-            present = await self._hub.get(path)
-            await commit(self._hub, path, present, {**present, "data": body["data"]})
+            data = body["data"]
+            await commit_change(self._hub, path, lambda present: {**present, "data": data})
 
 
 def placed_objects(works: Iterable[Object]) -> list[str]:
@@ -264,15 +265,40 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
     The Cluster says so first: Works may be written anew while it leaves.
     """
     cluster_path = manifests.cluster_path(cluster_name)
-    cluster = await hub.get(cluster_path)
-    marks = {**annotations_of(cluster), KEEP_ON_LEAVE: "true"}
-    await commit(hub, cluster_path, cluster, with_metadata(cluster, annotations=marks))
+    await commit_change(hub, cluster_path, _annotated(KEEP_ON_LEAVE, "true"))
     path = manifests.works_path(cluster_name)
     works = await hub.list_objects(path)
     for work in works:
-        kept = with_value(work, True, "spec", "preserveResourcesOnDeletion")
-        await commit(hub, path.named(name_of(work)), work, kept)
+        with suppress(NotFound):
+            await commit_change(hub, path.named(name_of(work)), _kept)
     return len(works)
+
+
+# -- what is changed on the hub, each of the object as it is by then ---------------------------
+
+
+def _annotated(key: str, value: str) -> Callable[[Object], Object]:
+    return lambda present: with_metadata(
+        present, annotations={**annotations_of(present), key: value}
+    )
+
+
+def _with_finalizer(cluster: Object) -> Object:
+    # One that is being deleted takes no new finalizers.
+    return cluster if is_being_deleted(cluster) else with_finalizer(cluster, FINALIZER)
+
+
+def _released(cluster: Object) -> Object:
+    # One that was made anew under the name meanwhile is another's.
+    return without_finalizer(cluster, FINALIZER) if is_being_deleted(cluster) else cluster
+
+
+def _abandoned(work: Object) -> Object:
+    return without_finalizer(work, WORK_FINALIZER)
+
+
+def _kept(work: Object) -> Object:
+    return with_value(work, True, "spec", "preserveResourcesOnDeletion")
 
 
 async def _delete(owner: Client, path: ResourcePath, present: Object) -> None:

@@ -21,7 +21,14 @@ from typing import Final, TypeAlias, TypeVar
 from cryptography import x509
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, FINALIZER, find_same_id, id_of
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    FINALIZER,
+    find_same_id,
+    id_of,
+    is_pull,
+)
 from clusterspace.apis.crds import definition
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, Reader
@@ -142,7 +149,27 @@ def refuse_if_taken(name: str, cluster_id: str, present: Iterable[Object]) -> Ob
     if known is not None and id_of(known) not in ("", cluster_id):
         why = f"the name belongs to another cluster, with the ID {id_of(known)}"
         raise CannotJoin(name, why)
+    if known is not None:
+        refuse_leaving(known)
     return known
+
+
+def refuse_leaving(cluster: Object) -> None:
+    """Refuse to join a Cluster that is being deleted: whatever is written to it goes with it."""
+    if not is_being_deleted(cluster):
+        return
+    name = name_of(cluster)
+    leave, again = (
+        ("unregister", "register it with a new token")
+        if is_pull(cluster)
+        else ("unjoin", "join it again")
+    )
+    why = (
+        f"it is leaving the fleet, and what joins now leaves with it: when it is gone, {again}. "
+        f"`clusterspace {leave} {name}` waits for that and says what it takes; "
+        "with --force it is gone at once"
+    )
+    raise CannotJoin(name, why)
 
 
 def property_object(cluster_id: str) -> Object:
@@ -209,7 +236,7 @@ MEMBER: Final = "the member"
 _REVIEWS: Final = GroupVersionResource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _PROVE_SECONDS: Final = 10.0
 
-Progress: TypeAlias = Callable[[str], None]
+Progress: TypeAlias = Callable[[str], object]
 """Called with each step in a sentence, as it begins."""
 
 Open: TypeAlias = Callable[[ConnectionSettings], AbstractAsyncContextManager[Client]]

@@ -43,6 +43,7 @@ from clusterspace.fleet.membership.member_access import (
     Open,
     Progress,
     foreign_hub,
+    refuse_leaving,
 )
 from clusterspace.fleet.membership.registration import (
     KeyedCertificate,
@@ -266,4 +267,5 @@ def same_cluster(present: Object, name: str, cluster_id: str) -> Object:
     if id_of(present) not in ("", cluster_id):
         why = f"the name belongs to another cluster, with the ID {id_of(present)}"
         raise CannotJoin(name, why)
+    refuse_leaving(present)
     return present

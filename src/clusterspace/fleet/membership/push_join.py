@@ -8,6 +8,7 @@ Joining again under the same name repairs what is missing and replaces the crede
 half-way takes back what this join made, and says what it could not.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +25,7 @@ from clusterspace.client.endpoints import endpoint_problem
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit, commit_change
 from clusterspace.errors import CannotJoin, Invalid
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import settings_of
@@ -42,6 +43,7 @@ from clusterspace.fleet.membership.member_access import (
     Tokens,
     needs_property,
     refuse_if_taken,
+    refuse_leaving,
 )
 from clusterspace.kube.objects import Object, annotations_of, name_of, uid_of, with_metadata
 
@@ -179,9 +181,7 @@ class PushJoin:
             created = with_metadata(desired, finalizers=[FINALIZER])
             stored = await self._journal.create(HUB, self._hub, path, created)
         else:
-            kept = {key: value for key, value in known["spec"].items() if key not in _ADDRESS}
-            spec = {**kept, **desired["spec"]}
-            stored = await commit(self._hub, path, known, {**known, "spec": spec})
+            stored = await commit_change(self._hub, path, self._rejoined(known, desired))
         # Last, because only now there is a UID. Until then nobody uses the tokens, and what a
         # crash in between leaves is a Cluster that says so: joining again goes on from there.
         for each in written:
@@ -190,6 +190,18 @@ class PushJoin:
             claimed = with_metadata(each, ownerReferences=[owner], annotations=tied)
             await commit(self._hub, manifests.secret_path(name_of(each)), each, claimed)
         return Joined(stored, is_new=known is None)
+
+    def _rejoined(self, known: Object, desired: Object) -> Callable[[Object], Object]:
+        """Return how the Cluster is changed as it is by then: it may have begun to leave."""
+
+        def change(present: Object) -> Object:
+            refuse_leaving(present)
+            if uid_of(present) != uid_of(known):
+                raise CannotJoin(self._name, "another cluster has taken the name just now")
+            kept = {key: value for key, value in present["spec"].items() if key not in _ADDRESS}
+            return {**present, "spec": {**kept, **desired["spec"]}}
+
+        return change
 
     def _cluster(self, found: ClusterIdentity, endpoint: Endpoint) -> Object:
         return manifests.cluster(self._name, found.id, endpoint, self._request.location)

@@ -18,7 +18,7 @@ from clusterspace.fleet.membership.pull_join import (
     same_cluster,
     server_of,
 )
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, with_metadata
 
 
 def cluster_info(authority: bytes) -> str:
@@ -105,6 +105,14 @@ def test_a_cluster_that_registered_before_is_known_again() -> None:
 def test_the_name_of_another_cluster_is_refused() -> None:
     with pytest.raises(CannotJoin, match="belongs to another cluster, with the ID id-2"):
         same_cluster(cluster(mode="Pull", cluster_id="id-2"), "west", "id-1")
+
+
+def test_a_registration_of_a_leaving_cluster_is_refused_with_what_to_do() -> None:
+    known = cluster(mode="Pull", cluster_id="id-1")
+    leaving = with_metadata(known, name="west", deletionTimestamp="2026-01-01T00:00:00Z")
+
+    with pytest.raises(CannotJoin, match=r"new token\. `clusterspace unregister west` waits"):
+        same_cluster(leaving, "west", "id-1")
 
 
 def test_a_cluster_the_hub_reaches_itself_is_refused() -> None:
