@@ -21,7 +21,6 @@ import pytest
 import pytest_asyncio.plugin
 import structlog
 
-from clusterspace.aio.event_loop import new_event_loop
 from clusterspace.roots.processes import LIFELINE
 
 # A red run must be repeatable by whoever looks at it next; new examples are the slow suite's job.
@@ -119,11 +118,13 @@ def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class _WatchedRunner:
-    """Runs the loop of the product, and says at its end which tasks it had to cancel."""
+    """Says at the end of a loop which tasks it had to cancel.
+
+    The loop is asyncio's unless a test asks for another: a clock that is turned by hand looks at
+    its queue to see that all tasks have come to rest, and uvloop does not show its own.
+    """
 
     def __init__(self, **options: Any) -> None:
-        # Unless the test asks for another: those of the HTTP server run on asyncio's, too.
-        options["loop_factory"] = options.get("loop_factory") or new_event_loop
         self._runner = asyncio.Runner(**options)
 
     def __getattr__(self, name: str) -> Any:
