@@ -31,9 +31,9 @@ EXAMPLES = sorted(
     f"../examples/{page.parent.name}/README.md" for page in (ROOT / "examples").glob("*/README.md")
 )
 ALONE = ("guides/backup-and-restore.md",)
-WITHOUT_STEPS = ("README.md", "comparison.md")
+WITHOUT_STEPS = ("README.md", "comparison.md", "fleet-verbs.md", "simulated-member.md")
 ELSEWHERE = {
-    "architecture.md", "dependencies.md", "glossary.md", "identities.md",
+    "architecture.md", "conformance.md", "dependencies.md", "glossary.md", "identities.md",
     "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
     "kubernetes-compatibility.md", "member-clusters.md", "resource-versions.md",
     "writing-tests.md",

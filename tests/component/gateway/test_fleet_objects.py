@@ -164,7 +164,9 @@ async def test_subresources_reach_their_cluster(site: Site):
     url = f"{DEPLOYS}/shop.clusterspace.west/scale"
 
     scale = (await site.ask("GET", url)).body
-    scaled = await site.ask("PUT", url, {**scale, "spec": {"replicas": 2}})
+    # Without its version: the member's controllers write to the Deployment at the same time.
+    wanted = {**scale, "metadata": {"name": scale["metadata"]["name"]}, "spec": {"replicas": 2}}
+    scaled = await site.ask("PUT", url, wanted)
     patch = {"spec": {"replicas": 3}}
     again = await site.ask("PATCH", url, patch, content_type="application/merge-patch+json")
 
