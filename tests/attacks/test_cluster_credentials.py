@@ -212,7 +212,11 @@ async def test_a_decoy_with_anothers_secrets_is_sent_nothing_whoever_made_it(
     await site.wait_for("decoy")
 
     answers = await lead_everybody_to(site, "decoy")
-    ready = find_condition((await site.fleet.cluster("decoy"))["status"]["conditions"], "Ready")
+
+    async def judged() -> Object | None:
+        return find_condition((await site.fleet.cluster("decoy"))["status"]["conditions"], "Ready")
+
+    ready = await until(judged)
 
     assert trap.heard == []
     for answer in answers:
