@@ -111,7 +111,7 @@ async def test_nothing_is_written_when_nothing_changed(
         # A life that has seen a later change of the same kind has seen all that was there before.
         await create(hub_client, config_map("later", namespace=space))
         await until(lambda: follows(hub_client, space, "later", "all"))
-        assert life.templates.has_synced
+        await until(lambda: life.templates.has_synced)
 
     assert await versions(hub_client, *places) == before
     assert counting.writes == 2  # the stamp and the binding of the later one
