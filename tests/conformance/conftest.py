@@ -1,9 +1,16 @@
-"""What conformance tests get: one hub per module, and its log when something goes wrong."""
+"""What conformance tests get: one hub or cluster per module, and a hub's log when it is needed."""
 
-from collections.abc import Generator
+import itertools
+from collections.abc import AsyncGenerator, Generator
 
 import pytest
+import pytest_asyncio
+from tests.conformance.controller_stage import Room, nodeless_cluster
 from tests.conformance.hubs import RunningHub, running_hub
+
+from clusterspace.client.resources import ClusterClient
+
+_rooms = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +27,26 @@ def hub(shared_hub: RunningHub) -> Generator[RunningHub]:
     yield shared_hub
     errors = shared_hub.errors()[before:]
     assert not errors, "the hub logged errors:\n" + "\n".join(errors)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sim", "real"])
+async def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[ClusterClient]:
+    """Run a cluster without nodes for the tests of one module: a simulated and a real one."""
+    directory = tmp_path_factory.mktemp("cluster")
+    async with nodeless_cluster(request.param, directory) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def room(cluster: ClusterClient) -> Room:
+    """Give a namespace of the module's cluster that nobody used before."""
+    found = Room(cluster, f"room-{next(_rooms)}")
+    await found.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": found.namespace}}
+    )
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,14 +1,10 @@
 """Controllers of the simulated member and of Kubernetes: the same objects in, the same out."""
 
-import itertools
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.conformance.controller_stage import ELSEWHERE, Room, nodeless_cluster
+from tests.conformance.controller_stage import ELSEWHERE, Room
 
-from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, with_value
 from clusterspace.testing.steps import until, until_equal
 
@@ -16,25 +12,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LABELS = {"app": "web"}
 PATIENCE = 60.0
-_numbers = itertools.count(1)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sim", "real"])
-async def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[ClusterClient]:
-    directory = tmp_path_factory.mktemp("cluster")
-    async with nodeless_cluster(request.param, directory) as client:
-        yield client
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def room(cluster: ClusterClient) -> Room:
-    found = Room(cluster, f"room-{next(_numbers)}")
-    await found.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": found.namespace}}
-    )
-    return found
 
 
 def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:

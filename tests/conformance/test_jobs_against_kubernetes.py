@@ -1,14 +1,10 @@
 """Jobs on the simulated member and on Kubernetes: the same pods end, the same is said of them."""
 
-import itertools
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.conformance.controller_stage import Room, nodeless_cluster
+from tests.conformance.controller_stage import Room
 
-from clusterspace.client.resources import ClusterClient
 from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of, name_of
 from clusterspace.testing.steps import until, until_equal
 
@@ -16,25 +12,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATIENCE = 60.0
 INDEX = "batch.kubernetes.io/job-completion-index"
-_numbers = itertools.count(1)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sim", "real"])
-async def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[ClusterClient]:
-    directory = tmp_path_factory.mktemp("cluster")
-    async with nodeless_cluster(request.param, directory) as client:
-        yield client
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def room(cluster: ClusterClient) -> Room:
-    found = Room(cluster, f"room-{next(_numbers)}")
-    await found.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": found.namespace}}
-    )
-    return found
 
 
 def job(**spec: Any) -> Object:
