@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Site, fleet_site, heard
 
-from clusterspace.apiserver.admission.unenforced import KINDS
+from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS
 from clusterspace.builtins.resources import all_resources
 from clusterspace.client.requests import ApiRequest
 from clusterspace.fleet.gateway.fanout import exchange
@@ -192,6 +192,60 @@ async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
     _, warning = await Operator(site, address).ask("POST", path, body)
 
     assert "no controller of this control plane acts on it: those of Karmada do" in warning
+
+
+POLICY_ASKS: dict[str, dict[str, Any]] = {
+    "spec.preemption: Always": {"preemption": "Always"},
+    "spec.schedulePriority": {
+        "schedulePriority": {
+            "priorityClassSource": "KubePriorityClass",
+            "priorityClassName": "system-node-critical",
+        }
+    },
+    "spec.failover": {"failover": {"cluster": {"purgeMode": "Directly"}}},
+    "spec.placement.workloadAffinity": {
+        "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
+    },
+    "spec.placement.clusterTolerations.tolerationSeconds": {
+        "placement": {
+            "clusterTolerations": [
+                {"key": "gone", "operator": "Exists", "effect": "NoExecute"},
+                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+            ]
+        }
+    },
+    "spec.association": {"association": True},
+}
+
+
+@pytest.mark.parametrize("kind", ["PropagationPolicy", "ClusterPropagationPolicy"])
+@pytest.mark.parametrize("field", POLICY_ASKS)
+async def test_a_policy_that_asks_for_what_nothing_does_is_told(
+    site: Site, kind: str, field: str
+) -> None:
+    scope, plural = "", "clusterpropagationpolicies"
+    if kind == "PropagationPolicy":
+        scope, plural = "/namespaces/default", "propagationpolicies"
+    path = f"/apis/policy.karmada.io/v1alpha1{scope}/{plural}?dryRun=All"
+    selected = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}
+    spec = {"resourceSelectors": [selected], **POLICY_ASKS[field]}
+    body = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "much"},
+        "spec": spec,
+    }
+    plain = {**body, "spec": {"resourceSelectors": [selected], "preemption": "Never"}}
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+    _, silence = await Operator(site, "hub").ask("POST", path, plain)
+
+    assert warning.startswith(f'299 - "{field} is stored but not acted on by this control plane')
+    assert silence == ""
+
+
+async def test_the_attacker_tries_every_field_there_is_to_be_warned_of() -> None:
+    assert {each.field for fields in FIELDS.values() for each in fields} == set(POLICY_ASKS)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -1,17 +1,18 @@
-"""The page on compatibility with Kubernetes says what the code does, for every kind there is."""
+"""The pages on compatibility say what the code does, for every kind there is."""
 
 import re
 from pathlib import Path
 
-from clusterspace.apiserver.admission.unenforced import KINDS, NAMESPACE, POD_SECURITY
+from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS, NAMESPACE, POD_SECURITY
 from clusterspace.builtins.resource_model import Persistence
 from clusterspace.builtins.resources import all_resources
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes-compatibility.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def section(title: str) -> str:
-    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+def section(title: str, page: str = "kubernetes-compatibility.md") -> str:
+    text = (DOCS / page).read_text()
+    found = re.search(rf"^##+ {title}\n(.*?)(?=^##+ |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[1]
 
@@ -27,6 +28,15 @@ def test_the_page_lists_what_is_not_enforced_as_the_code_does() -> None:
     listed = [line for line in section("Stored, not enforced").splitlines() if line[:1] == "|"]
 
     assert listed[2:] == rows
+
+
+def test_the_page_lists_fields_of_policies_that_nothing_acts_on_as_the_code_does() -> None:
+    (fields,) = set(FIELDS.values())
+    rows = [f"| `{each.field}` | {each.consequence} |" for each in fields]
+
+    lines = section("Stored, not acted on", "karmada-compatibility.md").splitlines()
+
+    assert [line for line in lines if line[:1] == "|"][2:] == rows
 
 
 def test_every_stored_kind_is_on_the_page_and_says_where_it_acts() -> None:

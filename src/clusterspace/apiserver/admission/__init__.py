@@ -7,7 +7,7 @@ escalation.py     nobody grants what they do not hold
 builtin_kinds.py  Namespaces, certificate requests, Services
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
-unenforced.py     warns of kinds that would steer an API server, and that this one does not obey
+unenforced.py     warns of kinds and of fields of policies that are stored and not obeyed
 
 A rule is a class with `admit`, as apiserver.state.Plugin has it. It sees the object as it would be
 stored, returns it (changed or not) or refuses it, and may warn its author. It is asked for dry runs

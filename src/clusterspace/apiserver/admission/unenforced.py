@@ -1,4 +1,4 @@
-"""Kinds that steer the API server they are written to, and that this one stores without obeying.
+"""Kinds, and fields of policies, that are stored here without being obeyed.
 
 Elsewhere a quota counts, a webhook is called, a flow schema sorts requests. Whoever relies on that
 must hear that nothing of the kind happens here, with every write and not from a page nobody opened.
@@ -6,12 +6,13 @@ What steers kubelets, schedulers or controllers (a NetworkPolicy, a PriorityClas
 here it is a template, and it acts where it is placed. Kinds of Karmada and KubeFleet that only
 their own controllers act on are: those may run on this hub, or may not.
 
-docs/kubernetes-compatibility.md shows the same table to people; a test keeps the two equal.
+docs/kubernetes-compatibility.md and docs/karmada-compatibility.md show the same tables to people; a
+test keeps them equal.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube.objects import Object, labels_of
@@ -108,6 +109,66 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
 entry leaves with the change that acts on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnheededField:
+    """A field that a policy may have, and what happens as if it were not there."""
+
+    path: tuple[str, ...]
+    consequence: str
+    value: str = ""
+    """The one value that asks for something; any value does when empty."""
+
+    @property
+    def field(self) -> str:
+        """The field as people write it, with its value when only that one is meant."""
+        return f"{'.'.join(self.path)}{': ' if self.value else ''}{self.value}"
+
+    def is_in(self, kube_object: Object) -> bool:
+        """Whether an object asks for what is not done; of a list, whether any entry does."""
+        return _asks(kube_object, self.path, self.value)
+
+
+def _asks(value: Any, path: tuple[str, ...], wanted: str) -> bool:
+    if isinstance(value, list):
+        return any(_asks(each, path, wanted) for each in cast("list[Any]", value))
+    if path:
+        # Asked before the schema: a text where a map belongs is refused a moment later.
+        found = cast("Object", value).get(path[0]) if isinstance(value, dict) else None
+        return found is not None and _asks(found, path[1:], wanted)
+    return value == wanted if wanted else value is not False and value != {}
+
+
+_POLICY_FIELDS: Final = (
+    UnheededField(
+        ("spec", "preemption"),
+        "what another policy has claimed stays with that policy, whatever their priorities",
+        value="Always",
+    ),
+    UnheededField(
+        ("spec", "schedulePriority"), "bindings are scheduled in the order in which they come"
+    ),
+    UnheededField(
+        ("spec", "failover"),
+        "workloads stay where they are when their cluster or they themselves fail",
+    ),
+    UnheededField(
+        ("spec", "placement", "workloadAffinity"),
+        "workloads are placed without regard to each other",
+    ),
+    UnheededField(
+        ("spec", "placement", "clusterTolerations", "tolerationSeconds"),
+        "nothing is evicted from a tainted cluster, after however long",
+    ),
+    UnheededField(("spec", "association"), "spec.propagateDeps decides about dependencies"),
+)
+
+FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
+    ("policy.karmada.io", "PropagationPolicy"): _POLICY_FIELDS,
+    ("policy.karmada.io", "ClusterPropagationPolicy"): _POLICY_FIELDS,
+}
+"""Group and kind to the fields that nothing acts on. A row leaves with the change that does."""
+
+
 class UnenforcedKinds:
     """Warns whoever writes an object that does not act here; refuses nothing."""
 
@@ -130,6 +191,12 @@ class UnenforcedKinds:
                 f"{info.kind} is stored, and no controller of {self._server} acts on it: "
                 f"those of {project} do, where they run"
             )
+        for field in FIELDS.get((info.group, info.kind), ()):
+            if not admission.subresource and field.is_in(admission.new):
+                admission.warn(
+                    f"{field.field} is stored but not acted on by {self._server}: "
+                    f"{field.consequence}"
+                )
         row = KINDS.get((info.group, info.kind))
         # Who writes a status or a finalizer is a controller at work, and relies on nothing.
         if row is None or admission.subresource:

@@ -150,7 +150,7 @@ def read_groups(placement: Mapping[str, Any], *, place: str) -> tuple[AffinityGr
         at = f"{place}.clusterAffinities[{index}]"
         overflow = cast("list[Object]", term.get("overflowAffinities") or [])
         further = (
-            read_affinity(each.get("affinity"), place=f"{at}.overflowAffinities[{number}]")
+            read_affinity(each, place=f"{at}.overflowAffinities[{number}]")
             for number, each in enumerate(overflow)
         )
         tiers = (read_affinity(term, place=at), *further)

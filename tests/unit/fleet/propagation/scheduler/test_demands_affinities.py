@@ -14,6 +14,7 @@ EAST = traits_of(
     cluster("east", labels={"tier": "prod"}, provider="metal", region="eu", zones=["a", "b"])
 )
 BARE = traits_of(cluster("bare"))
+WEST = traits_of(cluster("west"))
 
 
 def field(key: str, operator: str, *values: str) -> dict[str, object]:
@@ -66,9 +67,7 @@ def test_groups_are_tried_in_order_and_overflow_in_tiers():
             {
                 "affinityName": "first",
                 "clusterNames": ["east"],
-                "overflowAffinities": [
-                    {"affinityName": "more", "affinity": {"clusterNames": ["bare"]}}
-                ],
+                "overflowAffinities": [{"affinityName": "more", "clusterNames": ["bare"]}],
             },
             {"affinityName": "second"},
         ]
@@ -80,6 +79,7 @@ def test_groups_are_tried_in_order_and_overflow_in_tiers():
     assert first.find_tier(EAST, may_overflow=True) == 0
     assert first.find_tier(BARE, may_overflow=True) == 1
     assert first.find_tier(BARE, may_overflow=False) is None
+    assert first.find_tier(WEST, may_overflow=True) is None
 
 
 @pytest.mark.parametrize(
