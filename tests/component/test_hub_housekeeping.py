@@ -425,7 +425,7 @@ async def test_an_owner_is_not_let_go_before_its_dependents_are_known() -> None:
     child = secret("child", namespace="default", ownerReferences=[reference])
     await create_own(hub, secrets, child, "test")
     key = secrets.key("default", "owner")
-    await remove(hub, secrets, key, DeleteOptions(propagation="Orphan"))
+    await remove(hub, secrets, key, DeleteOptions(propagation="Orphan"), None)
 
     await GarbageCollector(hub).collect(key)
 

@@ -19,6 +19,7 @@ from clusterspace.apiserver.http.request_info import (
 from clusterspace.apiserver.http.responses import indented_response, text_response
 from clusterspace.apiserver.openapi import OpenApi
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.verbs.connect import CONNECTIONS, admit_connection
 from clusterspace.apiserver.verbs.read import get, list_objects
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
 from clusterspace.apiserver.verbs.subresources import (
@@ -183,6 +184,8 @@ class HubApp:
             path = f"{path}/{info.subresource}"
         own = self._own_verbs.get((path, info.verb))
         if own is not None:
+            if info.subresource in CONNECTIONS:
+                await admit_connection(request)
             return await own(request)
         if not info.subresource:
             return await _allowed(_OBJECT_VERBS, info.verb, served.info.verbs)(request)

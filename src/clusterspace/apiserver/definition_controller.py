@@ -247,7 +247,7 @@ class CustomResourceController:
             await self._edit(definition.name, lambda old: with_condition(old, DELETING, now))
         for entry in page.items:
             with contextlib.suppress(NotFound):
-                await remove(self._hub, served, entry.key, DeleteOptions())
+                await remove(self._hub, served, entry.key, DeleteOptions(), None)
         # Counted, not concluded from the removals: finalizers may hold some, and a create that
         # was under way when the definition began to end may have come through since.
         if await self._hub.store.count(served.prefix()):

@@ -20,7 +20,14 @@ from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import KeyValue
-from clusterspace.apiserver.writing import FOREGROUND, ORPHAN, REMOVER, edit_own, remove
+from clusterspace.apiserver.writing import (
+    FOREGROUND,
+    ORPHAN,
+    REMOVER,
+    as_controller,
+    edit_own,
+    remove,
+)
 from clusterspace.errors import (
     ApiError,
     Conflict,
@@ -44,6 +51,9 @@ from clusterspace.kube.resources import parse_api_version
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
+
+_NAMESPACE_CONTROLLER: Final = as_controller("namespace-controller")
+_COLLECTOR: Final = as_controller("generic-garbage-collector")
 
 SETTLE_SECONDS: Final = 0.5
 """Time for writes that were let in just before a namespace was marked to arrive.
@@ -147,8 +157,17 @@ class NamespaceController:
             page = await hub.store.range(served.prefix(namespace))
             for entry in page.items:
                 try:
-                    removed = await remove(hub, served, entry.key, DeleteOptions())
+                    removed = await remove(
+                        hub, served, entry.key, DeleteOptions(), _NAMESPACE_CONTROLLER
+                    )
                 except NotFound:
+                    continue
+                except ApiError as refused:
+                    # By a policy or a webhook. It is asked again, and holds up nothing else.
+                    _log.warning(
+                        "content of a namespace stays", key=entry.key, reason=refused.message
+                    )
+                    left.append((f"{served.info.plural}.{served.info.group}", []))
                     continue
                 if not removed.is_gone:
                     finalizers: list[str] = metadata_of(removed.kube_object).get("finalizers") or []
@@ -384,7 +403,7 @@ class GarbageCollector:
                 uid=uid_of(dependent),
                 resource_version=str(metadata_of(dependent)["resourceVersion"]),
             )
-            await remove(self._hub, served, key, options)
+            await remove(self._hub, served, key, options, _COLLECTOR)
             _log.info("object without owners deleted", key=key, uid=uid_of(dependent))
         elif gone or waiting:
             # With an owner that stays it stays too, and holds up none of those that go.

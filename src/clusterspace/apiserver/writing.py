@@ -1,13 +1,14 @@
 """Writes to the store that verbs and the hub's own controllers share.
 
 A new object gets its identity, its owners and the server's say, and is checked; a changed one is
-written over the revision it was read at. Deleting an object that something still holds (a
-finalizer, dependents in the foreground, a grace period) marks it; it goes when the last hold is
-taken away.
+written over the revision it was read at. When admission is asked is drawn in state.py; it is not
+asked about `edit_own`, which keeps the hub's own books. Deleting an object that something still
+holds (a finalizer, dependents in the foreground, a grace period) marks it; it goes when the last
+hold is taken away.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -15,9 +16,9 @@ from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop_if_large
-from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.apiserver.options import DeleteOptions
-from clusterspace.apiserver.state import Admission, Author, HubState
+from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, User
+from clusterspace.apiserver.options import DeleteOptions, WriteOptions
+from clusterspace.apiserver.state import Admission, Author, HubState, Operation
 from clusterspace.apiserver.store.interface import ABSENT, KeyValue
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
@@ -31,6 +32,13 @@ TRIES: Final = 20
 
 SELF: Final = User("system:apiserver", (MASTERS,))
 """Who the hub itself is when it creates objects."""
+
+
+def as_controller(name: str) -> Author:
+    """Return who one of the hub's controllers is: what Kubernetes' own is called, for policies."""
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", AUTHENTICATED)
+    return Author(User(f"system:serviceaccount:kube-system:{name}", groups))
+
 
 _SERVER_SET: Final = (
     "resourceVersion",
@@ -100,26 +108,38 @@ def begin_new(hub: HubState, served: Served, incoming: Object, user: User) -> Ne
 
 
 async def finish_new(
-    hub: HubState, served: Served, newborn: Newborn, author: Author, write: Write | None
+    hub: HubState,
+    served: Served,
+    newborn: Newborn,
+    author: Author,
+    write: Write | None,
+    options: WriteOptions | None = None,
 ) -> Object:
     """Record who owns what was asked for, then add what the server decides, and check it all.
 
     Ownership comes first: what the server fills in (a status, an address) is nobody's. Without a
     `write` the owners are recorded already.
     """
-
-    def prepare() -> Object:
-        owned = newborn.kube_object
-        if write is not None:
-            owned = track_update(None, owned, write)
-        return served.rules.prepare_create(owned, newborn.creation)
-
-    run = author.run
-    admission = Admission(served, author.user, await run(prepare), warn=author.warn, run=run)
+    run, owned = author.run, newborn.kube_object
+    if write is not None:
+        owned = await run(lambda: track_update(None, owned, write))
+    admission = Admission(
+        served,
+        author.user,
+        owned,
+        warn=author.warn,
+        run=run,
+        annotate=author.annotate,
+        options=options,
+    )
+    mutated = await hub.mutate(admission)
+    prepared = await run(lambda: served.rules.prepare_create(mutated, newborn.creation))
+    admission = replace(admission, new=prepared)
     new = await hub.admit(admission)
     found = await run(lambda: served.rules.validate_create(new))
     if found:
         raise statuses.invalid(served.info.group_kind, name_of(new), found)
+    await hub.validate(replace(admission, new=new))
     return new
 
 
@@ -216,11 +236,16 @@ class Removed:
     """Whether nothing held the object; in a dry run, whether nothing would have."""
 
 
-async def remove(hub: HubState, served: Served, key: str, options: DeleteOptions) -> Removed:
-    """Mark or remove one object; try again when somebody changes it meanwhile."""
+async def remove(
+    hub: HubState, served: Served, key: str, options: DeleteOptions, author: Author | None
+) -> Removed:
+    """Mark or remove one object; try again when somebody changes it meanwhile.
+
+    Without an author nobody is asked whether it may go.
+    """
     for attempt in range(TRIES):
         try:
-            return await _remove_once(hub, served, key, options)
+            return await _remove_once(hub, served, key, options, author)
         except RevisionMismatch as lost:
             if attempt == TRIES - 1:
                 name = forms.name_in(key)
@@ -228,7 +253,9 @@ async def remove(hub: HubState, served: Served, key: str, options: DeleteOptions
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteOptions) -> Removed:
+async def _remove_once(
+    hub: HubState, served: Served, key: str, options: DeleteOptions, author: Author | None
+) -> Removed:
     """Mark or remove the object as it is now; RevisionMismatch when it has changed by then."""
     info = served.info
     entry = await hub.store.get(key)
@@ -254,6 +281,21 @@ async def _remove_once(hub: HubState, served: Served, key: str, options: DeleteO
         return old, marked_for_removal(hub, served, old, options)
 
     old, marked = await off_loop_if_large(REMOVER, entry.value, mark)
+    if author is not None and hub.is_asked_about(Operation.DELETE):
+        admission = Admission(
+            served,
+            author.user,
+            old,
+            old,
+            warn=author.warn,
+            run=author.run,
+            annotate=author.annotate,
+            options=options,
+            other=Operation.DELETE,
+        )
+        await hub.mutate(admission)
+        await hub.admit(admission)
+        await hub.validate(admission)
     if is_finished(marked):
         if not options.dry_run:
             await hub.store.delete(entry.key, expected=entry.mod_revision)

@@ -43,7 +43,7 @@ from clusterspace.apiserver.http.messages import (
     refusal,
 )
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import (
     ApiError,
     BadRequest,
@@ -400,7 +400,7 @@ def _whole_body(response: Response) -> bytes:
 # -- refusing rules nobody could follow ------------------------------------------------------------
 
 
-class FaultRulesReader:
+class FaultRulesReader(Plugin):
     """The admission plug-in that reads the rules in the one ConfigMap that has them."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.kube.resources import GroupResource
@@ -12,7 +12,7 @@ _SYSTEM: Final = frozenset({"system-node-critical", "system-cluster-critical"})
 """Classes that every cluster has without an object; their values are set already."""
 
 
-class PodPriorities:
+class PodPriorities(Plugin):
     """Gives new pods the priority of their class, or of the class that is the default."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:

@@ -155,7 +155,7 @@ async def test_names_go_to_who_came_first(hub, clock):
 
 
 async def _end(hub: HubState, name: str = NAME) -> None:
-    removed = await remove(hub, _crds(hub), _crds(hub).key("", name), DeleteOptions())
+    removed = await remove(hub, _crds(hub), _crds(hub).key("", name), DeleteOptions(), None)
     assert not removed.is_gone
 
 

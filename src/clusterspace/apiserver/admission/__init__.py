@@ -9,9 +9,10 @@ clusters.py       Clusters, MemberClusters, and where the credentials of a clust
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 unenforced.py     warns of kinds and of fields of policies that are stored and not obeyed
 
-A rule is a class with `admit`, as apiserver.state.Plugin has it. It sees the object as it would be
-stored, returns it (changed or not) or refuses it, and may warn its author. It is asked for dry runs
-too, so it keeps nothing of what it sees.
+A rule is a subclass of apiserver.state.Plugin, with those of its three methods that it needs:
+`mutate` before the kind's rules prepare the object, `admit` after that, `validate` last of all. It
+returns the object (changed or not) or refuses it, and may warn its author. It is asked for dry runs
+too, and again when a write loses a race, so it keeps nothing of what it sees.
 
 The checks of one object alone are pure functions named `*_causes` in apis/ (`policy_causes`,
 `override_causes`, `placement_causes`, `member_cluster_causes`); a rule here calls them and refuses

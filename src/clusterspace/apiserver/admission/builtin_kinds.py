@@ -12,7 +12,7 @@ from clusterspace.apiserver.identity.certificates.requests import (
     UnreadableRequest,
     read_asked,
 )
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, with_value
@@ -30,10 +30,11 @@ _LOOKED_AT_ONCE: Final = 500
 """Services that are looked at in the event loop's own time: about 10 ms."""
 
 
-class NamespaceLifecycle:
+class NamespaceLifecycle(Plugin):
     """Refuses new content in a namespace that is not there or is ending."""
 
-    async def admit(self, hub: HubState, admission: Admission) -> Object:
+    # Before anybody else is asked: no webhook hears of an object that has nowhere to be.
+    async def mutate(self, hub: HubState, admission: Admission) -> Object:
         """Let changes pass; look at the namespace of what is new."""
         new = admission.new
         if not admission.is_create or not admission.served.info.namespaced:
@@ -60,7 +61,7 @@ class NamespaceLifecycle:
         return new
 
 
-class CertificateSubjects:
+class CertificateSubjects(Plugin):
     """Refuses requests to become an administrator, or a component of the control plane.
 
     An operator must not even see one.
@@ -90,7 +91,7 @@ class CertificateSubjects:
         return new
 
 
-class ServiceAddresses:
+class ServiceAddresses(Plugin):
     """Gives new Services an address, and those that need them node ports.
 
     The hub routes nothing, but clients read what a Service got, and templates that leave it out

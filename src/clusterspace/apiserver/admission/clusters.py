@@ -21,7 +21,7 @@ from clusterspace.apis.clusters import (
     owning_clusters,
 )
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.apiserver.writing import edit_own
 from clusterspace.client.endpoints import AddressRules, endpoint_causes, problem_with_host
 from clusterspace.errors import Cause
@@ -69,7 +69,7 @@ class _Reservation:
     until: float
 
 
-class ClusterRules:
+class ClusterRules(Plugin):
     """Completes Clusters, and refuses those with a bad name, a taken ID or a forbidden address.
 
     An address is forbidden if the operator does not allow members there. Secrets outside of the
@@ -170,7 +170,7 @@ def taint_causes(cluster: Object) -> list[Cause]:
     return found
 
 
-class MemberClusterRules:
+class MemberClusterRules(Plugin):
     """Refuses MemberClusters that cannot be meant, and a second way to join under one name."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
@@ -218,7 +218,7 @@ class MemberClusterRules:
         return with_metadata(cluster, ownerReferences=[owner])
 
 
-class ClusterSecrets:
+class ClusterSecrets(Plugin):
     """Ties the credentials of a cluster to where it is, in the write that makes them a Cluster's.
 
     Every join, Karmada's own too, ends by naming the Cluster as the owner of its Secrets. In that

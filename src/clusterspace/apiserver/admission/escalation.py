@@ -25,7 +25,7 @@ from clusterspace.apiserver.access.rbac import (
 )
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import MASTERS, User
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
@@ -78,7 +78,7 @@ class RoleWrite:
         return namespace_of(self.new) if self.resource.namespaced else ""
 
 
-class EscalationGuard:
+class EscalationGuard(Plugin):
     """Refuses roles and bindings that grant more than their author holds.
 
     Also those that are to be made on a member: in a Work, or in the state of an object that a

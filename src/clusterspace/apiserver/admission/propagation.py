@@ -21,7 +21,7 @@ from clusterspace.apis.policies import (
     with_selector_namespaces,
 )
 from clusterspace.apis.works import template_of, why_not_carried
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Cause, Malformed
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import (
@@ -67,7 +67,7 @@ def _is_leaving(admission: Admission) -> bool:
     return bool(metadata_of(admission.old or {}).get("deletionTimestamp"))
 
 
-class PolicyRules:
+class PolicyRules(Plugin):
     """Completes and checks policies of all four kinds.
 
     A new propagation policy has its finalizer from its first moment: between its creation and the
@@ -104,7 +104,7 @@ class PolicyRules:
         return await admission.run(checked)
 
 
-class PlacementRules:
+class PlacementRules(Plugin):
     """Completes and checks ClusterResourcePlacements.
 
     What they select must be served, and of a scope that can be selected: everything else would
@@ -150,7 +150,7 @@ def _kind_causes(known: _KnownKinds, placement: Object) -> Iterator[Cause]:
             yield causes.invalid(field, kind, why)
 
 
-class BindingRules:
+class BindingRules(Plugin):
     """Refuses bindings that reach out of their namespace, and changes of what one is about.
 
     A binding sends an object to members with the controllers' rights. So it names an object of its
@@ -193,7 +193,7 @@ class BindingRules:
         return binding
 
 
-class PermanentIds:
+class PermanentIds(Plugin):
     """Gives IDs to new policies, bindings and Works, and keeps those of old ones.
 
     Others find them by it: an object whose ID is lost or replaced looks like an orphan, and orphans

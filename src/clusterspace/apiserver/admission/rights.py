@@ -15,7 +15,7 @@ from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
 from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
@@ -27,7 +27,7 @@ _DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serv
 """What a template may need beside it on a cluster."""
 
 
-class CreateRight:
+class CreateRight(Plugin):
     """A patch or update that makes a new object needs the right to create it."""
 
     def __init__(self, authorizer: HubAuthorizer) -> None:
@@ -55,7 +55,7 @@ def _request_for(verb: str, admission: Admission) -> RequestInfo:
     )
 
 
-class OwnerRight:
+class OwnerRight(Plugin):
     """Who changes the owners of an object needs the right to delete it.
 
     What names an owner that is not there is collected as garbage, so to set one is to delete.
@@ -81,7 +81,7 @@ class OwnerRight:
         return new
 
 
-class TemplateRight:
+class TemplateRight(Plugin):
     """A binding sends an object to members: whoever writes one needs the right to `get` it.
 
     Controllers, ours and Karmada's, may read everything. Somebody with bindings alone could have
@@ -135,7 +135,7 @@ def _sent_by(binding: Object) -> tuple[Object | None, str, str | None]:
     return binding.get("spec"), fleet_placements.parent_of(binding), states
 
 
-class CredentialsRight:
+class CredentialsRight(Plugin):
     """Where a Cluster's credentials go is said by those who may join clusters, and nobody else.
 
     Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
@@ -177,7 +177,7 @@ class CredentialsRight:
         return new
 
 
-class AgentGuard:
+class AgentGuard(Plugin):
     """Refuses what an agent writes about anybody but itself."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
@@ -191,7 +191,7 @@ class AgentGuard:
         return admission.new
 
 
-class ComponentGuard:
+class ComponentGuard(Plugin):
     """Refuses what the controllers write beyond their limits."""
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from clusterspace.apiserver.state import Admission, HubState
+from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.kube.objects import Object, labels_of
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
@@ -169,7 +169,7 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
 """Group and kind to the fields that nothing acts on. A row leaves with the change that does."""
 
 
-class UnenforcedKinds:
+class UnenforcedKinds(Plugin):
     """Warns whoever writes an object that does not act here; refuses nothing."""
 
     def __init__(

@@ -29,6 +29,7 @@ class RequestContext:
 
     __slots__ = (
         "_has_turn",
+        "annotations",
         "cluster",
         "guards",
         "info",
@@ -49,6 +50,8 @@ class RequestContext:
         self.request_id = request_id
         self.user: User = ANONYMOUS
         self.warnings: list[str] = []
+        self.annotations: dict[str, str] = {}
+        """What admission says of the request to those who read the audit log."""
         self.cluster = ""
         """The one cluster that a call at the gateway is for, once that is known."""
         self.new_name = ""
@@ -107,6 +110,10 @@ class RequestContext:
         The work has no effects but its result, and reads nothing that others change meanwhile.
         """
         return await off_loop(self.user.name, work) if self.is_heavy else work()
+
+    def annotate(self, key: str, value: str) -> None:
+        """Add an annotation to the audit log's line of the request; the first of a key stays."""
+        self.annotations.setdefault(key, value)
 
     def warn(self, text: str) -> None:
         """Add a Warning header to the answer, once."""

@@ -410,6 +410,7 @@ def audit_line(
         "uid": plain_text.line(found.uid, _LONGEST_UID),
         "reportedBy": context.cluster if is_reported else "",
         "dryRun": bool(info.query.get("dryRun")),
+        "annotations": context.annotations,
         "code": code,
     }
     shown = {key: value for key, value in line.items() if value}

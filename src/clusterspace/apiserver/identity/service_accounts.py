@@ -25,7 +25,13 @@ from clusterspace.apiserver.identity.following import (
 from clusterspace.apiserver.identity.service_account_tokens import Reference, ServiceAccountTokens
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.writing import create_own, edit_own, remove, write_of
+from clusterspace.apiserver.writing import (
+    as_controller,
+    create_own,
+    edit_own,
+    remove,
+    write_of,
+)
 from clusterspace.errors import AlreadyExists, Conflict, NotFound
 from clusterspace.kube.objects import (
     Object,
@@ -40,6 +46,8 @@ from clusterspace.kube.objects import (
 )
 
 _log = structlog.get_logger(__name__)
+
+_AUTHOR: Final = as_controller("tokens-controller")
 
 ACCOUNT: Final = "default"
 AUTHORITY: Final = "kube-root-ca.crt"
@@ -168,7 +176,7 @@ class TokenSecrets:
                     uid=uid_of(secret), resource_version=resource_version_of(secret)
                 )
                 try:
-                    await remove(self._hub, self._secrets, key, options)
+                    await remove(self._hub, self._secrets, key, options, _AUTHOR)
                 except (NotFound, Conflict):
                     return  # it changed meanwhile: its own event brings us back
                 _log.info("token secret without account removed", secret=key)

@@ -14,7 +14,7 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, Representation, RequestInfo
 from clusterspace.apiserver.http.responses import is_pretty, json_response, value_response
 from clusterspace.apiserver.options import read_include
-from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.state import Author, HubState
 from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import ApiError, BadRequest, Cause, RequestEntityTooLarge
@@ -49,6 +49,12 @@ class ResourceRequest:
     def info(self) -> RequestInfo:
         """What the URL says."""
         return self.context.info
+
+    @property
+    def author(self) -> Author:
+        """Who asks, as those who write have it."""
+        context = self.context
+        return Author(context.user, context.warn, context.run, context.annotate)
 
     @property
     def key(self) -> str:

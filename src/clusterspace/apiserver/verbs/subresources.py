@@ -182,7 +182,7 @@ async def evict_pod(request: ResourceRequest) -> Response:
         is_spent = (find_at(budget, "status", "disruptionsAllowed") or 0) <= 0
         if is_spent and selector.matches(forms.labels_in(pod)):
             raise statuses.too_many_requests()
-    await remove(request.hub, request.served, request.key, options)
+    await remove(request.hub, request.served, request.key, options, request.author)
     return value_response(request.context, 201, _CREATED, request.representation.media_type)
 
 

@@ -5,6 +5,7 @@ from the object there is to the object wanted. Reading it, checking the result a
 doing so again when somebody else was quicker, is the same for all of them.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from clusterspace.apiserver import forms
@@ -20,7 +21,7 @@ from clusterspace.apiserver.options import (
     select_for,
     version_problem,
 )
-from clusterspace.apiserver.state import Admission, Author
+from clusterspace.apiserver.state import Admission
 from clusterspace.apiserver.verbs.read import answer_page_in_protobuf, list_pieces, read_page
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
@@ -107,8 +108,7 @@ async def _create_named(
     hub, served, context = request.hub, request.served, request.context
     newborn = await context.run(lambda: begin_new(hub, served, incoming, context.user))
     write = write_of(hub, served, manager=options.field_manager) if tracks_fields else None
-    author = Author(context.user, context.warn, context.run)
-    new = await finish_new(hub, served, newborn, author, write)
+    new = await finish_new(hub, served, newborn, request.author, write, options)
     if not options.dry_run:
         return await answer_entry(request, 201, await write_new(hub, served, new, context.run))
     if await hub.store.get(served.key(request.info.namespace, name_of(new))) is not None:
@@ -148,7 +148,7 @@ async def update(request: ResourceRequest) -> Response:
 async def delete(request: ResourceRequest) -> Response:
     """Answer DELETE on an object."""
     options = read_delete_options(request.info.query, await _read_delete_body(request))
-    removed = await remove(request.hub, request.served, request.key, options)
+    removed = await remove(request.hub, request.served, request.key, options, request.author)
     if removed.entry is not None:
         return await answer_entry(request, 200, removed.entry)
     last = removed.kube_object
@@ -166,7 +166,7 @@ async def delete_collection(request: ResourceRequest) -> Response:
     page = await read_page(request, list_options, selection)
     for entry in page.entries:
         try:
-            await remove(request.hub, request.served, entry.key, options)
+            await remove(request.hub, request.served, entry.key, options, request.author)
         except NotFound:
             continue  # somebody else was quicker; gone is gone
     if request.representation.media_type == PROTOBUF:
@@ -202,7 +202,10 @@ async def change(
 async def _change_once(
     request: ResourceRequest, edit: Edit, options: WriteOptions, *, tracks_fields: bool
 ) -> Changed:
-    """Read, edit, default, record who owns what, admit, check, write; or raise RevisionMismatch."""
+    """Read, edit, default, record who owns what, admit, check, write; or raise RevisionMismatch.
+
+    When admission is asked, and why more than once, is told in state.py.
+    """
     hub, served, context, subresource = (
         request.hub,
         request.served,
@@ -225,25 +228,36 @@ async def _change_once(
     _require_version(request, edited, entry.mod_revision)
     write = write_of(hub, served, manager=options.field_manager, subresource=subresource)
 
-    def prepare() -> Object:
+    def complete() -> Object:
         # What only the server sets is put back; clients may leave it out, and may not change it.
         stored, given = metadata_of(old), metadata_of(edited)
         metadata = {k: v for k, v in given.items() if k not in _SERVER_KEPT}
         metadata |= {name: stored[name] for name in _SERVER_KEPT if name in stored}
         metadata["uid"] = given.get("uid") or stored.get("uid")
         desired = rules.default({**edited, "metadata": metadata})
-        if tracks_fields:
-            desired = track_update(old, desired, write)
-        return rules.prepare_update(desired, old, subresource)
+        return track_update(old, desired, write) if tracks_fields else desired
 
-    desired = await run(prepare)
-    admission = Admission(served, context.user, desired, old, subresource, context.warn, run)
+    admission = Admission(
+        served,
+        context.user,
+        await run(complete),
+        old,
+        subresource,
+        context.warn,
+        run,
+        context.annotate,
+        options,
+    )
+    mutated = await hub.mutate(admission)
+    prepared = await run(lambda: rules.prepare_update(mutated, old, subresource))
+    admission = replace(admission, new=prepared)
     new = await hub.admit(admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
     found = await run(
         lambda: (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
     )
     refuse(request, old, found)
+    await hub.validate(replace(admission, new=new))
     # When an owner last looked at its fields is no change: nothing is written, nobody is woken.
     if await run(lambda: new == old or are_alike_but_for_times(new, old)):
         return Changed(old, entry)

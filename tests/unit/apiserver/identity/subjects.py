@@ -61,7 +61,7 @@ class MemoryHub:
 
     async def delete(self, group: str, plural: str, namespace: str, name: str) -> None:
         served = self.state.catalog.get_storage(group, plural)
-        await remove(self.state, served, served.key(namespace, name), DeleteOptions())
+        await remove(self.state, served, served.key(namespace, name), DeleteOptions(), None)
 
     async def create_namespace(self, name: str) -> Object:
         wanted = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
