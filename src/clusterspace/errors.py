@@ -41,6 +41,7 @@
     │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
     │       └── CredentialsUnclaimed they belong to no cluster yet
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
+    │   └── KubeconfigMissing        there is no such file, or not yet
     ├── CannotJoin                   a cluster that may not become a member, and why
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── CannotPromote                an object that is not taken over, and why
@@ -412,6 +413,10 @@ class UnusableKubeconfig(ClusterspaceError):
     def __init__(self, why: str, *, place: str) -> None:
         super().__init__(f"{place}: {why}")
         self.place = place
+
+
+class KubeconfigMissing(UnusableKubeconfig):
+    """There is no such file, or not yet."""
 
 
 class CannotJoin(ClusterspaceError):

@@ -9,7 +9,7 @@ import structlog
 
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock, Delays
-from clusterspace.errors import TaskFailed
+from clusterspace.errors import ClusterspaceError, TaskFailed
 
 _log = structlog.get_logger(__name__)
 
@@ -135,5 +135,11 @@ def restarts() -> Iterator[float]:
 
 
 def report(failure: TaskFailed) -> None:
-    """Tell the log of a task that failed."""
-    _log.error("task failed", reason=str(failure), exc_info=failure.__cause__)
+    """Tell the log of a task that failed.
+
+    What we raise on purpose is a sentence that says it all; where it came from is of use only for
+    what nobody expected.
+    """
+    is_expected = isinstance(failure.__cause__, ClusterspaceError)
+    trace = None if is_expected else failure.__cause__
+    _log.error("task failed", reason=str(failure), exc_info=trace)

@@ -23,7 +23,7 @@ from clusterspace.client.settings import (
     Pem,
     Trust,
 )
-from clusterspace.errors import UnusableKubeconfig
+from clusterspace.errors import KubeconfigMissing, UnusableKubeconfig
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS: Final = (
@@ -152,7 +152,7 @@ def read_kubeconfig(files: Sequence[Path]) -> Kubeconfig:
     ]
     if not read:
         named = ", ".join(str(file) for file in files)
-        raise UnusableKubeconfig("there is no such file", place=named or "kubeconfig")
+        raise KubeconfigMissing("there is no such file", place=named or "kubeconfig")
     return merge_kubeconfigs(read)
 
 

@@ -450,7 +450,7 @@ class KubeconfigCredentials:
         try:
             found = await asyncio.to_thread(self._read_settings)
         except (OSError, ClusterspaceError) as error:
-            # A hub that starts takes its file away for a moment; what was there is still good.
+            # It is being replaced, or its disk is away; what was there is still good.
             _log.debug(
                 "the kubeconfig was not read", cluster=self._settings.cluster, reason=str(error)
             )

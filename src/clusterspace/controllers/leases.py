@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.waiting import Waiting
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost
@@ -107,6 +108,8 @@ class LeaderElection:
         self._observed: Observation | None = None
         self._lease: Object | None = None
         self._renewed_at = 0.0
+        self._hub_answers = Waiting(clock, "the hub", lease=str(self._path))
+        self._followed = ""
 
     @property
     def is_leader(self) -> bool:
@@ -144,12 +147,23 @@ class LeaderElection:
         finally:
             await self._release()
 
+    @property
+    def state(self) -> str:
+        """What this process does, in a few words: leads, stands by, or waits for the hub."""
+        if self.is_leader:
+            return "leads"
+        if self._hub_answers.reason:
+            return f"waits for the hub: {self._hub_answers.reason}"
+        return f"stands by: {self._followed} leads" if self._followed else "stands by"
+
     async def _try_claim_quietly(self) -> Object | None:
         try:
-            return await self._try_claim()
+            lease = await self._try_claim()
         except (ApiError, ClusterError) as error:
-            _log.debug("lease not claimed", lease=str(self._path), reason=str(error))
+            self._hub_answers.failed(str(error))
             return None
+        self._hub_answers.over()
+        return lease
 
     async def _try_claim(self) -> Object | None:
         """Claim the lease if it may be claimed; return it when it is ours."""
@@ -162,6 +176,10 @@ class LeaderElection:
         if self._observed is None or self._observed.version != version:
             self._observed = Observation(version, started)
         if not may_claim(lease, self._identity, self._observed, started):
+            holder = str(find_at(lease, "spec", "holderIdentity"))
+            if holder != self._followed:
+                self._followed = holder
+                _log.info("standing by", lease=str(self._path), leader=holder)
             return None
         # Two candidates may get as far as this at the same time. The hub lets one of them write:
         # the other's creation is AlreadyExists, its update a Conflict.

@@ -35,7 +35,7 @@ from clusterspace.fleet.membership.registration import (
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusSettings
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect
-from clusterspace.roots.processes import stop_event
+from clusterspace.roots.processes import answer_of, stop_event
 
 _log = structlog.get_logger(__name__)
 
@@ -73,7 +73,12 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             name = settings.invitation.cluster_name
             hub = connect(settings.invitation.hub, clock)
         else:
-            registration = await _find_registration(member)
+            registration = await answer_of(
+                lambda: _find_registration(member),
+                clock,
+                "the cluster",
+                server=settings.member.server,
+            )
             name = registration.cluster_name
             credentials = AgentCredentials(registration.authority, registration.keyed)
             hub = connect(registration.hub, clock, credentials=credentials)

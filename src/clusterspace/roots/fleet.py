@@ -29,7 +29,13 @@ from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
 from clusterspace.roots.installation import Installation, server_url, write_private
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
-from clusterspace.roots.processes import process_tasks, stop_event, warn_of_full_rights
+from clusterspace.roots.processes import (
+    answer_of,
+    cancelled_by,
+    process_tasks,
+    stop_event,
+    warn_of_full_rights,
+)
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.roots.tls import FleetTls
 
@@ -51,7 +57,6 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     """Run a fleet API server for as long as the block lasts."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
         read_hub = settings.read_hub or (lambda: settings.hub)
@@ -81,7 +86,13 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             recheck,
             settings.audited_reads,
         )
-        tls = await FleetTls.open(installation, authority, hub)
+        # Nobody can be let in before the hub has said whose certificates count.
+        tls = await answer_of(
+            lambda: FleetTls.open(installation, authority, hub),
+            clock,
+            "the hub",
+            server=settings.hub.server,
+        )
         server = HttpServer(
             handler,
             tls=tls.context,
@@ -133,10 +144,12 @@ async def serve_until_stopped(settings: FleetSettings) -> None:
     """Run a fleet API server until told to stop."""
     stopped = stop_event()
     warn_of_full_rights("fleet", settings.hub)
-    async with running_fleet(settings) as running:
-        kubeconfig = Installation(settings.data_dir).kubeconfig
-        command = f"KUBECONFIG={kubeconfig}:KUBECONFIG_OF_THE_HUB kubectl"
-        gc.freeze()  # what is alive now stays alive: the collector need not look at it again
-        _log.info("fleet is ready", url=running.url, connect_with=command)
+    async with AsyncExitStack() as stack:
+        async with cancelled_by(stopped):
+            running = await stack.enter_async_context(running_fleet(settings))
+            kubeconfig = Installation(settings.data_dir).kubeconfig
+            command = f"KUBECONFIG={kubeconfig}:KUBECONFIG_OF_THE_HUB kubectl"
+            gc.freeze()  # what is alive now stays alive: the collector need not look at it again
+            _log.info("fleet is ready", url=running.url, connect_with=command)
         await stopped.wait()
         _log.info("fleet is stopping")

@@ -75,7 +75,6 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
     """Run a hub for as long as the block lasts."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
         store = await open_store(settings)

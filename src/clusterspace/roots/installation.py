@@ -2,7 +2,8 @@
 
 D/pki/ca.crt, ca.key          the installation's own certificate authority
 D/pki/server.crt, server.key  what the hub shows its clients
-D/kubeconfig                  the administrator; appears when the hub is ready
+D/kubeconfig                  the administrator; written whenever the hub has become ready, and
+                              left where it is meanwhile: others read it when they start
 D/parts/NAME/kubeconfig       who a component of the control plane is at the hub, in a directory
                               that can be given to that component alone
 D/store.db                    the objects
@@ -163,10 +164,6 @@ class Installation:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             pair = authority.issue_client(user, (), now)
             write_private(path, _kubeconfig("hub", server, authority, pair, user=component))
-
-    def remove_kubeconfig(self) -> None:
-        """Take the kubeconfig of an earlier run away: it says "ready", and we are not."""
-        self.kubeconfig.unlink(missing_ok=True)
 
 
 def _kubeconfig(

@@ -4,20 +4,23 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
-from clusterspace.aio.clocks import Clock, measure_stalls
+from clusterspace.aio import clocks
+from clusterspace.aio.clocks import Clock, SystemClock, measure_stalls
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.tasks import Tasks
+from clusterspace.aio.waiting import Waiting
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import ApiError, ClusterError, KubeconfigMissing
 from clusterspace.roots.clients import read_pem
 from clusterspace.telemetry import metrics
 
@@ -32,6 +35,9 @@ The other one keeps the writing end of it open, and the system closes that howev
 _LISTENING: Final = os.O_RDONLY | os.O_NONBLOCK
 _TEXT: Final = "text/plain; charset=utf-8"
 _DRAIN_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
+
+Result = TypeVar("Result")
 
 
 def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
@@ -61,6 +67,63 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
         if not is_inherited:
             look()  # whoever was gone before we opened it leaves no end to be read
     return stopped
+
+
+@asynccontextmanager
+async def cancelled_by(stopped: asyncio.Event) -> AsyncGenerator[None]:
+    """Leave the block when the process is to end: for what waits before it can serve."""
+    try:
+        async with asyncio.timeout(None) as deadline:
+
+            async def end() -> None:
+                await stopped.wait()
+                deadline.reschedule(0)
+
+            ending = asyncio.create_task(end(), name="end of the wait")  # noqa: TID251
+            try:
+                yield
+            finally:
+                ending.cancel()
+                await asyncio.wait([ending])
+    except TimeoutError:
+        if not stopped.is_set():
+            raise
+
+
+async def read_when_there(read: Callable[[], ConnectionSettings]) -> ConnectionSettings:
+    """Return what a kubeconfig says; as long as there is no such file, wait for it and say so.
+
+    A file that is there and says nothing sensible is UnusableKubeconfig at once: that is not mended
+    by waiting.
+    """
+    clock = SystemClock()
+    waiting = Waiting(clock, "the hub's kubeconfig")
+    while True:
+        try:
+            settings = await asyncio.to_thread(read)
+        except KubeconfigMissing as missing:
+            waiting.failed(str(missing))
+            await clock.sleep(_LOOK_SECONDS)
+        else:
+            waiting.over()
+            return settings
+
+
+async def answer_of(
+    ask: Callable[[], Awaitable[Result]], clock: Clock, what: str, **fields: object
+) -> Result:
+    """Return an answer that a process cannot start without; until there is one, say so and wait."""
+    waiting = Waiting(clock, what, **fields)
+    delays = clocks.exponential(0.2, _LOOK_SECONDS * 2)
+    while True:
+        try:
+            answer = await ask()
+        except (ApiError, ClusterError) as error:
+            waiting.failed(str(error))
+            await clock.sleep(next(delays))
+        else:
+            waiting.over()
+            return answer
 
 
 def warn_of_full_rights(component: str, settings: ConnectionSettings) -> None:

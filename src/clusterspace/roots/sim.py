@@ -71,7 +71,6 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
     """Run a simulated member for as long as the block lasts; yield the URL it is reached at."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    installation.remove_kubeconfig()
     authority = installation.prepare(clock.now(), (settings.host,))
     async with AsyncExitStack() as stack:
         store = MemoryStore()

@@ -1,10 +1,11 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from clusterspace.aio import clocks
-from clusterspace.aio.tasks import Report, Supervisor, Work
-from clusterspace.errors import TaskFailed
+from clusterspace.aio.tasks import Report, Supervisor, Work, report
+from clusterspace.errors import LeadershipLost, TaskFailed
 from clusterspace.testing.clocks import ManualClock, settle
 
 
@@ -179,3 +180,17 @@ async def test_tasks_have_the_names_they_were_given():
         tasks.spawn("listener", note_name)
         await settle()
     assert names == ["listener"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "has_trace"), [(LeadershipLost("taken over"), False), (Boom("a bug"), True)]
+)
+def test_a_lost_leadership_is_a_sentence_in_the_log_and_a_bug_a_traceback(
+    failure: Exception, has_trace: bool, logged_errors: list[str]
+):
+    with capture_logs() as logs:
+        report(TaskFailed("controllers", failure))
+
+    (line,) = logs
+    assert str(failure) in line["reason"]
+    assert bool(line["exc_info"]) is has_trace

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from clusterspace.cli.options import (
     member_options,
 )
 from clusterspace.cli.running import serve
+
+if TYPE_CHECKING:
+    from clusterspace.client.settings import ConnectionSettings
 
 
 @click.command()
@@ -116,11 +120,15 @@ def controllers(
     from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
     from clusterspace.roots.clients import component_settings
     from clusterspace.roots.controllers import ControllersSettings, serve_until_stopped
+    from clusterspace.roots.processes import read_when_there
+
+    def read_hub() -> "ConnectionSettings":
+        return component_settings("controllers", hub_kubeconfig)
 
     async def work() -> None:
         settings = ControllersSettings(
-            hub=component_settings("controllers", hub_kubeconfig),
-            read_hub=lambda: component_settings("controllers", hub_kubeconfig),
+            hub=await read_when_there(read_hub),
+            read_hub=read_hub,
             status_seconds=status_seconds,
             thresholds=Thresholds(success_seconds, failure_seconds),
             monitor=MonitorSettings(monitor_seconds, grace_seconds, startup_seconds),
@@ -189,10 +197,14 @@ def serve_agent(
     from clusterspace.client.kubeconfig import in_cluster_settings
     from clusterspace.roots.agent import AgentSettings, Invitation, serve_until_stopped
     from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.processes import read_when_there
 
     async def work() -> None:
         cluster = member.settings("member") or in_cluster_settings(os.environ, cluster="member")
-        invitation = invited_by and Invitation(invited_by[0], hub_settings(invited_by[1]))
+        invitation: Invitation | None = None
+        if invited_by is not None:
+            invited, file = invited_by
+            invitation = Invitation(invited, await read_when_there(lambda: hub_settings(file)))
         await serve_until_stopped(AgentSettings(cluster, invitation, status_seconds=status_seconds))
 
     serve(work, log_format)

@@ -1,6 +1,7 @@
 """`clusterspace hub`, `fleet` and `sim`: run an API server in the foreground until Ctrl-C."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from clusterspace.cli.options import (
     token_auth_file_option,
 )
 from clusterspace.cli.running import serve
+
+if TYPE_CHECKING:
+    from clusterspace.client.settings import ConnectionSettings
 
 
 @click.command()
@@ -42,7 +46,7 @@ def hub(
 ) -> None:
     """Run the hub: a Kubernetes API server for the control plane.
 
-    The administrator's kubeconfig appears in the data directory once the hub is ready, and those
+    The administrator's kubeconfig is written to the data directory once the hub is ready, and those
     that `fleet` and `controllers` work with below it, in parts/.
 
     \b
@@ -160,12 +164,16 @@ def fleet(
     from clusterspace.fleet.gateway.fanout import FleetLimits
     from clusterspace.roots.clients import component_settings
     from clusterspace.roots.fleet import serve_until_stopped
+    from clusterspace.roots.processes import read_when_there
     from clusterspace.roots.settings import FleetSettings
+
+    def read_hub() -> "ConnectionSettings":
+        return component_settings("fleet", hub_kubeconfig)
 
     async def work() -> None:
         settings = FleetSettings(
-            hub=component_settings("fleet", hub_kubeconfig),
-            read_hub=lambda: component_settings("fleet", hub_kubeconfig),
+            hub=await read_when_there(read_hub),
+            read_hub=read_hub,
             data_dir=data_dir,
             host=host,
             port=port,

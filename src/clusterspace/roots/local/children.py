@@ -41,7 +41,7 @@ class Component:
     log: Path
     listens_at: int
     ready_file: Path | None = None
-    """Appears when the component is ready, if a port that answers does not say enough."""
+    """Written anew when the component is ready, if a port that answers does not say enough."""
     settle: Callable[[], Awaitable[None]] | None = None
     """What is done each time the component has started, before it counts as ready."""
 
@@ -101,8 +101,8 @@ class Child:
             self._enter(State.STOPPED)
 
     async def _run_once(self) -> None:
-        if self.component.ready_file is not None:
-            self.component.ready_file.unlink(missing_ok=True)
+        # The file of an earlier run stays where it is, for others may read it meanwhile.
+        before = self._ready_mark()
         # In a session of its own, so that Ctrl-C reaches us alone and we stop the components in
         # order. The pipe is its lifeline: it closes when we end, however we end.
         with self.component.log.open("ab") as log:
@@ -119,13 +119,23 @@ class Child:
             )
         self._enter(State.STARTING)
         async with asyncio.TaskGroup() as group:
-            looking = group.create_task(self._become_ready())
+            looking = group.create_task(self._become_ready(before))
             await self._process.wait()
             looking.cancel()
 
-    async def _become_ready(self) -> None:
-        ready_file = self.component.ready_file
-        while (ready_file is not None and not ready_file.exists()) or not await _listens(
+    def _ready_mark(self) -> tuple[int, int] | None:
+        """Return what tells one writing of the ready file from another; None without a file."""
+        if self.component.ready_file is None:
+            return None
+        try:
+            found = self.component.ready_file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    async def _become_ready(self, before: tuple[int, int] | None) -> None:
+        has_file = self.component.ready_file is not None
+        while (has_file and self._ready_mark() in (None, before)) or not await _listens(
             self.component.listens_at
         ):
             await self._clock.sleep(_STEP_SECONDS)
