@@ -36,6 +36,13 @@ BURST: Final = 25
 REFILL_SECONDS: Final = 300.0
 """An object may have 25 different events at once, then one every five minutes."""
 
+MOST_ROUTINE: Final = 100
+"""Events that wait before those about steps that went well are dropped: a thousand objects that
+are placed at once must not be held up by telling of each."""
+
+KEPT_FOR_TROUBLE: Final = 10
+"""Of the events an object may have at once, how many are left to what is not routine."""
+
 FLUSH_SECONDS: Final = 1.0
 _LONGEST_MESSAGE: Final = 1024
 _LONGEST_NAME: Final = 180
@@ -71,10 +78,10 @@ class TokenBucket:
         self._tokens = float(BURST)
         self._at = now
 
-    def take(self, now: float) -> bool:
-        """Take a token if there is one."""
+    def take(self, now: float, *, reserve: int = 0) -> bool:
+        """Take a token if there is one besides those in reserve."""
         self._tokens, self._at = self._tokens_at(now), now
-        if self._tokens < 1:
+        if self._tokens < 1 + reserve:
             return False
         self._tokens -= 1
         return True
@@ -97,14 +104,14 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._by_uid)
 
-    def take(self, uid: str, now: float) -> bool:
-        """Take a token of one object if it has one."""
+    def take(self, uid: str, now: float, *, reserve: int = 0) -> bool:
+        """Take a token of one object if it has one besides those in reserve."""
         if len(self._by_uid) >= self._many:
             # Buckets that are full again are dropped. All have to be looked at for that, so it is
             # not done again before they have doubled.
             self._by_uid = {uid: e for uid, e in self._by_uid.items() if not e.is_full(now)}
             self._many = max(MOST_WAITING, 2 * len(self._by_uid))
-        return self._by_uid.setdefault(uid, TokenBucket(now)).take(now)
+        return self._by_uid.setdefault(uid, TokenBucket(now)).take(now, reserve=reserve)
 
 
 class EventRecorder:
@@ -120,8 +127,20 @@ class EventRecorder:
         self.dropped = 0
         """Events nobody will read: the object had too many, or too many waited."""
 
-    def record(self, about: Object, reason: str, message: str, *, is_warning: bool = False) -> None:
-        """Note that something happened to an object."""
+    def record(
+        self,
+        about: Object,
+        reason: str,
+        message: str,
+        *,
+        is_warning: bool = False,
+        is_routine: bool = False,
+    ) -> None:
+        """Note that something happened to an object.
+
+        What is routine, a step that went well, gives way to everything else: when much is going
+        on it is dropped first, and it leaves room for the object's troubles.
+        """
         occurrence = Occurrence(
             api_version=str(about.get("apiVersion") or ""),
             kind=str(about.get("kind") or ""),
@@ -134,10 +153,13 @@ class EventRecorder:
         )
         now = self._clock.now()
         tally = self._waiting.get(occurrence)
-        is_room = len(self._waiting) < MOST_WAITING
+        is_room = len(self._waiting) < (MOST_ROUTINE if is_routine else MOST_WAITING)
+        reserve = KEPT_FOR_TROUBLE if is_routine else 0
         if tally is not None:
             self._waiting[occurrence] = replace(tally, count=tally.count + 1, last_at=now)
-        elif is_room and self._buckets.take(occurrence.uid, self._clock.monotonic()):
+        elif is_room and self._buckets.take(
+            occurrence.uid, self._clock.monotonic(), reserve=reserve
+        ):
             self._waiting[occurrence] = Tally(1, now, now)
             self._has_waiting.set()
         else:

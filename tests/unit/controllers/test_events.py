@@ -2,6 +2,8 @@ from tests.unit.controllers.hub_in_memory import HubInMemory
 
 from clusterspace.controllers.events import (
     BURST,
+    KEPT_FOR_TROUBLE,
+    MOST_ROUTINE,
     MOST_WAITING,
     REFILL_SECONDS,
     Buckets,
@@ -57,6 +59,37 @@ async def test_an_object_with_too_many_different_events_loses_some():
 
     assert len(hub_client.objects) == BURST
     assert events.dropped == 5
+
+
+async def test_what_is_routine_leaves_room_for_trouble():
+    hub_client = HubInMemory()
+    events = recorder(hub_client, ManualClock())
+
+    for number in range(BURST):
+        events.record(WEB, "Fine", f"step {number}", is_routine=True)
+    for number in range(KEPT_FOR_TROUBLE):
+        events.record(WEB, "Broken", f"number {number}", is_warning=True)
+    await events.flush()
+
+    reasons = [each["reason"] for each in hub_client.objects.values()]
+    assert reasons.count("Broken") == KEPT_FOR_TROUBLE
+    assert reasons.count("Fine") == BURST - KEPT_FOR_TROUBLE
+
+
+async def test_of_many_objects_at_once_the_routine_is_not_told():
+    hub_client = HubInMemory()
+    events = recorder(hub_client, ManualClock())
+
+    for number in range(2 * MOST_ROUTINE):
+        each = {**WEB, "metadata": {**WEB["metadata"], "uid": f"uid-{number}"}}
+        events.record(each, "Fine", "a step", is_routine=True)
+        events.record(each, "Broken", "no room", is_warning=True)
+
+    assert events.dropped > 0
+    await events.flush()
+    reasons = [each["reason"] for each in hub_client.objects.values()]
+    assert reasons.count("Broken") == 2 * MOST_ROUTINE
+    assert reasons.count("Fine") == 2 * MOST_ROUTINE - events.dropped
 
 
 async def test_a_hub_that_cannot_be_written_stops_nobody():

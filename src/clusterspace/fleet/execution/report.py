@@ -58,6 +58,10 @@ RECREATED: Final = "ReCreateSuccessful"
 SYNC_FAILED: Final = "SyncFailed"
 SYNC_SUCCEED: Final = "SyncSucceed"
 DRIFT_REPAIRED: Final = "DriftRepaired"
+WORK_DISPATCHING: Final = "WorkDispatching"
+STATUS_REFLECTED: Final = "ReflectStatusSucceed"
+HEALTH_INTERPRETED: Final = "InterpretHealthSucceed"
+_NAMING: Final = ("kind", "namespace", "name")
 
 _LONGEST_MESSAGE: Final = 8192
 """A member may refuse a large object at great length; a condition has room for four times this."""
@@ -215,7 +219,28 @@ class WorkReporter:
                 return wait
         await commit(self._hub, resource_path_of(WORKS, work), work, {**work, "status": status})
         self._written_at[name_of(work)] = self._clock.monotonic()
+        self._record_status(work, status)
         return 0.0
+
+    def _record_status(self, work: Object, status: Object) -> None:
+        """Record the routine Events of a status that was written: what is new in it."""
+        before: Object = work.get("status") or {}
+        dispatching = find_condition(status.get("conditions"), DISPATCHING) or {}
+        known = find_condition(before.get("conditions"), DISPATCHING) or {}
+        if dispatching.get("status") != known.get("status"):
+            message = str(dispatching.get("message"))
+            self._events.record(work, WORK_DISPATCHING, message, is_routine=True)
+        entries: list[Object] = status.get("manifestStatuses") or []
+        for entry in entries:
+            if entry in (before.get("manifestStatuses") or ()):
+                continue
+            identifier: Object = entry["identifier"]
+            subject = "/".join(str(identifier.get(key, "")) for key in _NAMING)
+            message = f"Reflect status for object({subject}) succeed."
+            self._events.record(work, STATUS_REFLECTED, message, is_routine=True)
+            health = str(entry.get("health", "")).lower()
+            message = f"Interpret health of object({subject}) as {health}."
+            self._events.record(work, HEALTH_INTERPRETED, message, is_routine=True)
 
     def forget(self, work_name: str) -> None:
         """Forget a Work that is gone."""
@@ -226,7 +251,7 @@ class WorkReporter:
         # What was said already is in the Applied condition of `work`, so this comes before the
         # status is written. A crash in between says it twice; the other order might say it never.
         condition = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
-        was_failing = condition.get("status", TRUE) != TRUE
+        was_in_force = condition.get("status") == TRUE
         to = f"cluster({self._cluster})"
         for result in results:
             subject = f"resource({_key(result.manifest)})"
@@ -236,9 +261,11 @@ class WorkReporter:
                 self._events.record(work, SYNC_FAILED, message, is_warning=True)
                 message = f"Failed to create or update {subject} in member {to}: {why}"
                 self._record_on_template(result.manifest, SYNC_FAILED, message, is_warning=True)
-            elif was_failing and not why:
+            elif not was_in_force and not why:
                 message = f"Successfully applied {subject} to cluster {self._cluster}"
-                self._record_on_template(result.manifest, SYNC_SUCCEED, message)
+                self._record_on_template(result.manifest, SYNC_SUCCEED, message, is_routine=True)
+                message = f"Sync work({_key(work)}) to {to} successful."
+                self._events.record(work, SYNC_SUCCEED, message, is_routine=True)
 
     def record_drift(self, work: Object, manifest: Object, what: str) -> None:
         """Record what somebody on the member changed, and that it is as it should be again."""
@@ -247,7 +274,13 @@ class WorkReporter:
         self._record_on_template(manifest, DRIFT_REPAIRED, message)
 
     def _record_on_template(
-        self, manifest: Object, reason: str, message: str, *, is_warning: bool = False
+        self,
+        manifest: Object,
+        reason: str,
+        message: str,
+        *,
+        is_warning: bool = False,
+        is_routine: bool = False,
     ) -> None:
         uid = annotations_of(manifest).get(stamps.TEMPLATE_UID)
         if not uid or not self._records_on_templates:
@@ -258,7 +291,7 @@ class WorkReporter:
             metadata["namespace"] = namespace_of(manifest)
         api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
         template: Object = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-        self._events.record(template, reason, message, is_warning=is_warning)
+        self._events.record(template, reason, message, is_warning=is_warning, is_routine=is_routine)
 
 
 def _key(kube_object: Object) -> str:

@@ -107,4 +107,6 @@ class ClusterController(Reconciler):
             return cleaned
 
         await Leave(self._hub, name, clean).step()
+        message = f"removed execution namespace {execution_namespace(name)}"
+        self._events.record(cluster, "RemoveExecutionSpaceSucceed", message)
         await self._members.forget(name)

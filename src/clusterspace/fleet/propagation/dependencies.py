@@ -71,6 +71,8 @@ BEHIND_SECONDS: Final = 0.5
 
 RECHECK_SECONDS: Final = 30.0
 _CONFLICT: Final = "DependencyPolicyConflict"
+_FOUND: Final = "GetDependenciesSucceed"
+_ATTACHED: Final = "SyncScheduleResultToDependenciesSucceed"
 
 
 class DependencyDistributor(Reconciler):
@@ -115,17 +117,26 @@ class DependencyDistributor(Reconciler):
         # The finalizer and the list come before anything is attached: a parent that goes right
         # after this is held until what it required is detached.
         path = resource_path_of(RESOURCE_BINDINGS, parent)
-        parent = await commit(self._hub, path, parent, parent_with(parent, needed))
-        for dependency in needed:
-            await self._attach(dependency, parent)
+        desired = parent_with(parent, needed)
+        parent = await commit(self._hub, path, parent, desired)
+        if parent is not desired:
+            named = ", ".join(f"{each.kind} {each.name}" for each in needed) or "none"
+            message = f"Get dependencies({named}) succeed."
+            self._events.record(template, _FOUND, message, is_routine=True)
+        if any([await self._attach(dependency, parent) for dependency in needed]):
+            message = "Sync schedule results to dependencies succeed."
+            self._events.record(parent, _ATTACHED, message, is_routine=True)
         return Done()
 
-    async def _attach(self, dependency: Dependency, parent: Object) -> None:
-        """Make or complete the binding of a dependency; one that is not there is waited for."""
+    async def _attach(self, dependency: Dependency, parent: Object) -> bool:
+        """Make or complete the binding of a dependency; one that is not there is waited for.
+
+        Returns whether anything was written.
+        """
         kind = GroupVersionKind.of(dependency.api_version, dependency.kind)
         template = self._templates.find(kind, dependency.namespace, dependency.name)
         if template is None or is_being_deleted(template):
-            return
+            return False
         path = binding_path(template)
         current = self._bindings.cache.find(path.key)
         if current is None:
@@ -136,14 +147,14 @@ class DependencyDistributor(Reconciler):
             except AlreadyExists:
                 current = await self._hub.get(path)  # our cache did not know of it yet
             else:
-                return
+                return True
         if is_being_deleted(current) or not is_own(current, template):
-            return  # when it is gone, its deletion wakes us for this parent
+            return False  # when it is gone, its deletion wakes us for this parent
         # Several parents may require the same dependency, and are reconciled at the same time. All
         # of them write `requiredBy`; whoever planned on an old list gets a Conflict, and adds
         # itself to the new one at the next attempt. No entry of another parent is ever lost.
         desired = self._as_required(attached(current, template, parent), parent)
-        await commit(self._hub, path, current, desired)
+        return await commit(self._hub, path, current, desired) is not desired
 
     def _as_required(self, binding: Object, parent: Object) -> Object:
         others = (

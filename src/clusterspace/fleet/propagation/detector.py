@@ -71,6 +71,7 @@ OWN_MARKS_SECONDS: Final = 1.0
 """When marks changed it was most likely us; by then the binding we made is in the cache, too."""
 
 _APPLIED: Final = "ApplyPolicySucceed"
+_REPLICAS_READ: Final = "GetReplicasSucceed"
 _FAILED: Final = "ApplyPolicyFailed"
 
 
@@ -277,6 +278,9 @@ class Detector(Reconciler):
 
     def _report(self, template: Object, policy: Policy) -> None:
         self._events.record(template, _APPLIED, f"Apply policy({policy.key}) succeed")
+        if replicas_in(template) is not None:
+            message = "Get replicas of resource template successfully."
+            self._events.record(template, _REPLICAS_READ, message, is_routine=True)
 
     def _warn(self, template: Object, policy: Policy, reason: str) -> None:
         message = f"Apply policy({policy.key}) failed: {reason}"

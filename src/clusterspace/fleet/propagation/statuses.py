@@ -55,6 +55,8 @@ PATIENCE_SECONDS: Final = 1.0
 
 FULLY_APPLIED: Final = "FullyApplied"
 SYNC_FAILED: Final = "SyncFailed"
+SYNC_SUCCEED: Final = "SyncSucceed"
+AGGREGATED: Final = "AggregateStatusSucceed"
 _ALL_APPLIED: Final = Condition(
     FULLY_APPLIED, TRUE, "FullyAppliedSuccess", "All works have been successfully applied"
 )
@@ -149,15 +151,27 @@ class BindingStatuses(Reconciler):
         # to the template, because a binding that is up to date is not looked at any further.
         await self._show_on_template(binding, reports)
         await commit(self._hub, informer.path.at(request.key), binding, desired)
-        is_own = not why_not_carried_here(self._templates, binding)
+        message = "Update the aggregated status of the binding successfully."
+        self._events.record(binding, AGGREGATED, message, is_routine=True)
+        # Agents may write no events about templates, so it is done for them.
+        clusters = self._clusters.cache
+        pulled = {
+            each.cluster
+            for each in reports
+            if (cluster := clusters.find(each.cluster)) is not None and is_pull(cluster)
+        }
+        if why_not_carried_here(self._templates, binding):
+            pulled.clear()  # the template is somebody else's
+        template = template_of(binding).outline
         for each in new_problems(binding, reports):
             message = f"cluster({each.cluster}): {each.message}"
             self._events.record(binding, SYNC_FAILED, message, is_warning=True)
-            cluster = self._clusters.cache.find(each.cluster)
-            # Agents may write no events about templates, so it is done for them.
-            if is_own and cluster is not None and is_pull(cluster):
-                template = template_of(binding).outline
+            if each.cluster in pulled:
                 self._events.record(template, SYNC_FAILED, message, is_warning=True)
+        for each in newly_applied(binding, reports):
+            if each.cluster in pulled:
+                message = f"cluster({each.cluster}): successfully applied"
+                self._events.record(template, SYNC_SUCCEED, message, is_routine=True)
         return Done()
 
     async def _show_on_template(self, binding: Object, reports: Sequence[Report]) -> None:
@@ -175,7 +189,10 @@ class BindingStatuses(Reconciler):
             return
         due = Reports(tuple(reports), due=len(targets_of(binding)))
         shown = {**live, "status": aggregated_status(live, due)}
-        await commit(self._hub, resource_path_of(info.group_version_resource, live), live, shown)
+        path = resource_path_of(info.group_version_resource, live)
+        if await commit(self._hub, path, live, shown) is not shown:
+            message = "Update the status of the template from its clusters successfully."
+            self._events.record(live, AGGREGATED, message, is_routine=True)
 
 
 def binding_of_reporting(update: Update) -> Iterable[Request]:
@@ -230,6 +247,13 @@ def new_problems(binding: Object, reports: Sequence[Report]) -> list[Report]:
     shown: list[Object] = find_at(binding, "status", "aggregatedStatus") or []
     known = {(each.get("clusterName"), each.get("appliedMessage")) for each in shown}
     return [each for each in reports if each.message and (each.cluster, each.message) not in known]
+
+
+def newly_applied(binding: Object, reports: Sequence[Report]) -> list[Report]:
+    """Return the reports of success that the binding does not show yet."""
+    shown: list[Object] = find_at(binding, "status", "aggregatedStatus") or []
+    known = {each.get("clusterName") for each in shown if each.get("applied")}
+    return [each for each in reports if each.is_applied and each.cluster not in known]
 
 
 def item_of(report: Report) -> Object:

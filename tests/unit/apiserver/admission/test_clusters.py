@@ -168,3 +168,11 @@ async def test_other_objects_and_the_status_pass(hub: HubState) -> None:
     admission = Admission(served, ALICE, reported, before, "status")
 
     assert await hub.plugins[0].admit(hub, admission) is reported
+
+
+async def test_a_condition_with_little_in_it_is_taken_as_karmada_takes_it(hub: HubState) -> None:
+    rules = clusters_of(hub).rules
+    bare = {"type": "Odd one", "status": "", "reason": "", "lastTransitionTime": None}
+    reported = with_value(cluster("west"), [bare], "status", "conditions")
+
+    assert rules.validate_create(reported) == ()

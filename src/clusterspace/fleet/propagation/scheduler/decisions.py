@@ -128,12 +128,15 @@ def select_over_groups(
 ) -> Options | CannotSpread:
     """Choose clusters of so many groups, as many clusters as asked for, with room if possible."""
     ranked = _ranked_groups(options, groups.field)
-    most = min(each for each in (len(ranked), groups.most, clusters.most) if each)
+    # Fewer clusters than groups cannot be: then the groups count, as they do for Karmada, and each
+    # has one cluster.
+    most_clusters = clusters.most and max(clusters.most, groups.fewest)
+    most = min(each for each in (len(ranked), groups.most, most_clusters) if each)
     if most < groups.fewest:
         return _too_few(groups, most)
     # For each combination of groups, those of the best groups first: the best clusters of each,
     # then the largest of each.
-    count = clusters.most or len(options)
+    count = most_clusters or len(options)
     choices: list[Options] = []
     for combination in islice(combinations(ranked, most), _MOST_TRIES):
         choices.append(_over_each(combination, count))

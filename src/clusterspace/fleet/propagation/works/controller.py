@@ -71,6 +71,7 @@ from clusterspace.kube.objects import (
 )
 
 SYNC_SUCCEEDED: Final = "SyncWorkSucceed"
+OVERRIDE_SUCCEEDED: Final = "ApplyOverridePolicySucceed"
 
 REFUSED_SECONDS: Final = 30.0
 """When to try again what the hub refused: it is not a matter of moments."""
@@ -202,11 +203,27 @@ class BindingWorks(Reconciler):
         if written:
             message = f"Works are written for {', '.join(written)}."
             self._events.record(template, SYNC_SUCCEEDED, message)
+            self._events.record(binding, SYNC_SUCCEEDED, message, is_routine=True)
+        for outline in outlines:
+            if outline.cluster in written:
+                self._record_overrides(outline)
         for each in failures:
             message = f"{each.cluster}: {each.message}"
             self._events.record(template, each.reason, message, is_warning=True)
             self._events.record(binding, each.reason, message, is_warning=True)
         return binding, failures
+
+    def _record_overrides(self, outline: Outline) -> None:
+        overridden = outline.overridden
+        if overridden is None:
+            return
+        words = ("cluster override policy", "override policy")
+        for word, rules in zip(
+            words, (overridden.cluster_wide, overridden.namespaced), strict=True
+        ):
+            for policy in sorted({each.policy for each in rules}):
+                message = f"Apply {word}({policy}) for cluster({outline.cluster}) succeed."
+                self._events.record(outline.template, OVERRIDE_SUCCEEDED, message, is_routine=True)
 
     def _render(
         self, binding: Object, template: Object

@@ -102,6 +102,8 @@ class Outline:
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     """On the Work alone."""
     options: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    overridden: Overridden | None = None
+    """By which policies the manifest differs from the template."""
     owners: tuple[Object, ...] = ()
 
     @property
@@ -161,6 +163,7 @@ def outline_for_binding(
         labels=labels,
         annotations=annotations,
         notes=notes,
+        overridden=overridden,
         options={
             "preserveResourcesOnDeletion": preserves_resources(binding),
             "suspendDispatching": is_suspended(binding, target.name),

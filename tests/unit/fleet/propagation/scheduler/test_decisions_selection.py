@@ -73,6 +73,14 @@ def test_every_region_gets_its_best_cluster_first():
     assert decision.targets == {"eu-1": 1, "eu-2": 1, "us-1": 1}
 
 
+def test_two_regions_with_one_cluster_in_all_are_one_cluster_in_each():
+    placement = spread(over("region", 2, 2), over("cluster", 1, 1))
+
+    decision = plan(binding(placement, replicas=1), *FLEET)
+
+    assert decision.targets == {"eu-2": 1, "us-1": 1}
+
+
 def test_regions_in_use_are_kept():
     placement = spread(over("region", 1, 1), over("cluster", 1, 1))
 
