@@ -148,6 +148,7 @@ TYPES: Final = {
 }
 
 REASONS: Final = {
+    "AggregateStatusSucceed": "What the clusters report is on the binding, or on the template.",
     "AllWorkAreAvailable": "Every object on the cluster is available.",
     "AllWorkHaveBeenApplied": "Every object is on the cluster.",
     "AllWorkSynced": "Every object is handed to the cluster.",
@@ -158,6 +159,7 @@ REASONS: Final = {
     "ApplyOverridePolicyFailed": (
         "An override cannot be made in this object; its Work stays as it was."
     ),
+    "ApplyOverridePolicySucceed": "An override policy changed the manifest for a cluster.",
     "ApplyPending": "Some clusters have not told yet.",
     "ApplyPolicyFailed": "A policy matches, and could not be applied to the template.",
     "ApplyPolicySucceed": "The template follows this policy now.",
@@ -186,6 +188,8 @@ REASONS: Final = {
     "Found": "The priority level that a FlowSchema names exists.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",
+    "GetDependenciesSucceed": "What the template needs is known.",
+    "GetReplicasSucceed": "How many replicas the template asks for is known.",
     "Granted": "Users of the hub reach the cluster.",
     "HeartbeatLost": "The agent has not been heard for one and a half periods.",
     "HeartbeatReceived": "The agent reports in time.",
@@ -202,6 +206,7 @@ REASONS: Final = {
     "InternalMemberClusterJoined": "The agent joined.",
     "InternalMemberClusterLeft": "The agent left.",
     "InternalMemberClusterUnhealthy": "The cluster is not well.",
+    "InterpretHealthSucceed": "The object on the member is judged healthy or not.",
     "InvalidResourceSelector": "A selector of the policy names a kind that cannot be propagated.",
     "InvalidResourceSelectors": "What the placement selects cannot be told; nothing new is placed.",
     "JobFailed": "The Job failed on the clusters the message names.",
@@ -241,6 +246,8 @@ REASONS: Final = {
         "The object may not leave the hub, or not by this binding; what is placed stays."
     ),
     "ReCreateSuccessful": "The object was deleted on the member, and made again.",
+    "ReflectStatusSucceed": "The status of the object on the member is on its Work.",
+    "RemoveExecutionSpaceSucceed": "The cluster has left, and its namespace on the hub is gone.",
     "RemovingResources": "What was placed on the member will be removed.",
     "ResourceAvailable": "Everything is available on every cluster.",
     "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",
@@ -274,6 +281,7 @@ REASONS: Final = {
     "SyncFailed": "The object could not be applied on the member.",
     "SyncImpersonationConfigFailed": "Users do not reach the cluster; the message says why.",
     "SyncImpersonationConfigSucceed": "Users reach the cluster, or were just given the right to.",
+    "SyncScheduleResultToDependenciesSucceed": "What the template needs goes where it goes.",
     "SyncSucceed": "The object was applied on the member.",
     "SyncWorkFailed": "A Work could not be written.",
     "SyncWorkSucceed": "The Works are written.",
@@ -283,6 +291,7 @@ REASONS: Final = {
         "ten minutes."
     ),
     "Unschedulable": "The clusters that fit have too little room together.",
+    "WorkDispatching": "The Work is sent to the member, or is held back from now on.",
     "WorkNotSynchronizedYet": "Some objects are still to be handed to the cluster.",
     "WorkSynchronized": "Every object is handed to every cluster.",
     "WorkSynchronizedUnknown": "Nothing is known yet of some clusters.",
