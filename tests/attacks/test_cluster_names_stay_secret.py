@@ -9,6 +9,7 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, grant, reaching, using
 
 from clusterspace.client.requests import ApiRequest
+from clusterspace.errors import ClusterUnreachable
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.versions import Continue
 from clusterspace.fleet.gateway.routes import HUB
@@ -85,6 +86,29 @@ async def test_a_cluster_out_of_reach_looks_like_one_that_is_not_there(
     for form in FORMS:
         there, made_up = await both(site, method, form, body, token)
 
+        assert without(THERE, there) == without(MADE_UP, made_up), form
+        assert there.code in (400, 403), form
+
+
+@pytest.mark.parametrize("token", [NOBODY, JANE])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_silent_cluster_out_of_reach_looks_like_one_that_is_not_there(
+    site: Site, method: str, token: str
+):
+    """Who may reach it is told at once that it does not answer; others are told nothing of it."""
+    silence = ClusterUnreachable(THERE, "refused the connection", was_sent=False)
+    troubles = site.running.fleet.directory.troubles
+    for form in FORMS:
+        # Just before each request: it is well, and our own look will find that.
+        troubles.note_single(THERE, silence)
+        known = await site.ask("GET", MAPS + f"/a.clusterspace.{THERE}", token=CARL)
+        troubles.note_single(THERE, silence)
+        there, made_up = await both(
+            site, method, form, None if method == "GET" else config_map("a"), token
+        )
+
+        troubles.let_go(THERE)
+        assert known.code == 504
         assert without(THERE, there) == without(MADE_UP, made_up), form
         assert there.code in (400, 403), form
 

@@ -246,7 +246,7 @@ async def test_a_name_that_leads_to_this_machine_is_connected_to_by_nobody(
     assert secret.connections == 0
     for each in answers:
         told = json.loads(each.body)["message"]
-        assert each.status == 503
+        assert each.status in (503, 504)  # the hub's relay, and the gateway: nobody was reached
         assert "its address is not allowed: it is a loopback address" in told
         assert "--allow-member-cidrs" in told
         assert "localhost" not in told

@@ -440,6 +440,7 @@ class Request:
         "_exchange",
         "_expected_bytes",
         "headers",
+        "is_answering",
         "is_upgrade",
         "method",
         "path",
@@ -456,6 +457,8 @@ class Request:
         self.version = head.version
         self.headers = head.headers
         self.is_upgrade = head.is_upgrade
+        self.is_answering = False
+        """Whether a stream has begun, or HTTP was left: then no other answer can be given."""
         self._expected_bytes = head.content_length or 0
         self._body = body
         self._exchange = exchange
@@ -520,10 +523,12 @@ class Request:
 
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
         """Send the headers of a chunked answer at once and return the rest of it to write."""
+        self.is_answering = True
         return self._exchange.start_stream(status, headers)
 
     def hijack(self) -> Hijacked:
         """Take the connection out of HTTP; the handler writes its own 101 and all that follows."""
+        self.is_answering = True
         return self._exchange.hijack()
 
 

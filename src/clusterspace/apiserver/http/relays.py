@@ -327,15 +327,18 @@ async def _require_create(context: RequestContext, passage: Passage, inner: Requ
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = await passage.connection.ask(
-        ApiRequest(
-            "POST",
-            _REVIEWS,
-            headers=(("Content-Type", "application/json"), *passage.identity),
-            body=msgspec.json.encode(review),
-            most_bytes=_REVIEW_BYTES,
-        )
+    request = ApiRequest(
+        "POST",
+        _REVIEWS,
+        headers=(("Content-Type", "application/json"), *passage.identity),
+        body=msgspec.json.encode(review),
     )
+    # Asked once: somebody waits for a shell, and would rather hear that there is nobody.
+    async with passage.connection.stream(request) as reviewing:
+        answer = await reviewing.read(_REVIEW_BYTES)
+    refuse_stranger(passage.cluster, answer)
+    if failure := failure_of(passage.cluster, answer):
+        raise failure
     try:
         status = msgspec.json.decode(answer.body, type=_Review).status
     except UNREADABLE as error:

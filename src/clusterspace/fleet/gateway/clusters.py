@@ -7,7 +7,8 @@ credentials is known too: it is left out with its reason, never without a word.
     reached ──could not be asked──> in trouble ──answers anything at all──> reached
 
 A cluster in trouble is left out of requests that reach many. It is looked at in the background, so
-nobody has to pay a deadline to find out that it is back. A request that names the cluster asks it.
+nobody has to pay a deadline to find out that it is back. A request that names a cluster which does
+not answer us either is refused at once. One that the hub holds for not ready is looked at unasked.
 
 Whose trouble it is depends on who can have caused it. That nobody could be reached at all concerns
 everybody. An answer that comes too late, is too long or breaks off may be the doing of who asked: a
@@ -36,6 +37,7 @@ from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
     CLUSTERS,
     SecretRef,
+    conditions_of,
     impersonator_ref_of,
     secret_ref_of,
 )
@@ -56,6 +58,7 @@ from clusterspace.errors import (
     NotFound,
 )
 from clusterspace.fleet.gateway.routes import HUB
+from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 
@@ -161,6 +164,26 @@ class Troubles:
                 return trouble.why
         return None
 
+    def find_silence(self, cluster: str) -> ClusterError | None:
+        """Return why nobody reaches a cluster, if that was so a moment ago; and look again.
+
+        For requests that name the cluster. What one user alone has trouble with is no reason: they
+        may have caused it, and ask for something else now.
+        """
+        trouble = self._shared.get(cluster)
+        if trouble is None or trouble.ended is not None:
+            return None
+        if not isinstance(trouble.why, ClusterUnreachable | ClusterTimeout):
+            return None
+        # However long the pause before the next look was to be: now somebody waits for it.
+        self.suspect(cluster)
+        return trouble.why
+
+    def suspect(self, cluster: str) -> None:
+        """Have a cluster looked at soon, whether or not anybody has trouble with it."""
+        self._suspects.add(cluster)
+        self._has_some.set()
+
     def note(self, cluster: str, failure: Exception | None, user: str) -> None:
         """Take note of how asking a cluster went, as one of many that a user's request reaches."""
         if not isinstance(failure, ClusterUnreachable | ClusterTimeout | AnswerOverrun):
@@ -184,8 +207,7 @@ class Troubles:
             self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
             self._has_some.set()
         elif isinstance(failure, ClusterUnreachable | ClusterTimeout):
-            self._suspects.add(cluster)
-            self._has_some.set()
+            self.suspect(cluster)
 
     def _trouble(self, former: _Trouble | None, failure: ClusterError) -> _Trouble:
         """Return a trouble that begins, goes on or comes back.
@@ -232,7 +254,7 @@ class Troubles:
             self._suspects.clear()
             async with asyncio.TaskGroup() as group:
                 for cluster in due:
-                    group.create_task(self._look(cluster, find_connection), name=f"look {cluster}")
+                    group.create_task(self.look(cluster, find_connection), name=f"look {cluster}")
             # While the looks went on others may have noted trouble: what is there is what counts.
             calm = self._clock.monotonic() - _CALM_SECONDS
             is_calm = not self._suspects
@@ -248,20 +270,24 @@ class Troubles:
                 # In the step in which that was seen: whoever notes trouble next sets it again.
                 self._has_some.clear()
 
-    async def _look(self, cluster: str, find_connection: FindConnection) -> None:
+    async def look(
+        self, cluster: str, find_connection: FindConnection, seconds: float = _PROBE_SECONDS
+    ) -> ClusterError | None:
         """Find out whether a cluster answers us: one look, however many have trouble with it."""
         connection = await find_connection(cluster)
-        failure = None if connection is None else await _probe(connection)
+        failure = None if connection is None else await _probe(connection, seconds)
         if failure is not None:
             # It is not about one user after all. Their own trouble stays beside the shared one: it
             # has the longer pause, if this is not the first time.
             self._shared[cluster] = self._trouble(self._shared.get(cluster), failure)
-            return
+            self._has_some.set()
+            return failure
         self._end(self._shared.get(cluster))
         now = self._clock.monotonic()
         for _, name, trouble in self._own:
             if name == cluster and _is_due(trouble, now):
                 self._end(trouble)
+        return None
 
 
 def _is_due(trouble: _Trouble, now: float) -> bool:
@@ -272,17 +298,17 @@ def _was_nobody_reached(failure: ClusterError) -> bool:
     return isinstance(failure, ClusterUnreachable) and not failure.was_sent
 
 
-async def _probe(connection: Connection) -> ClusterError | None:
+async def _probe(connection: Connection, seconds: float) -> ClusterError | None:
     """Return why a cluster does not answer, to the end; whatever it says, it can be asked."""
     try:
         async with (
-            asyncio.timeout(_PROBE_SECONDS),
-            connection.stream(ApiRequest("GET", _PROBE, seconds=_PROBE_SECONDS)) as answer,
+            asyncio.timeout(seconds),
+            connection.stream(ApiRequest("GET", _PROBE, seconds=seconds)) as answer,
         ):
             await answer.read(_PROBE_BYTES)
             return None
     except TimeoutError:
-        why = f"gave no answer within {_PROBE_SECONDS:g}s"
+        why = f"gave no answer within {seconds:g}s"
         return ClusterTimeout(connection.cluster, why)
     except AnswerOverrun as error:
         return error
@@ -588,6 +614,11 @@ class Directory:
         is_new = update.key not in self._known
         self._known[update.key] = cluster
         self._read_settings(update.key, cluster)
+        ready = find_condition(conditions_of(cluster), "Ready")
+        if ready is not None and ready.get("status") != TRUE:
+            # The hub may be wrong, or ask another way: it is a reason to look, before anybody has
+            # to wait in vain.
+            self.troubles.suspect(update.key)
         if is_new:
             self._notify(MembershipChange(update.key, has_left=False))
 

@@ -29,7 +29,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, unreadable
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.gateway.clusters import Link
+from clusterspace.fleet.gateway.clusters import Link, Troubles
 from clusterspace.fleet.gateway.fanout import FleetContext, find_targets
 from clusterspace.fleet.gateway.merge import discovery
 from clusterspace.fleet.gateway.merge.discovery import FleetApi
@@ -78,18 +78,20 @@ class Survey(Generic[Found]):
         self._not_before: dict[str, float] = {}
         """When a cluster that failed is asked again."""
 
-    async def of(self, links: Sequence[Link], silent: Iterable[str] = ()) -> dict[str, Found]:
+    async def of(
+        self, links: Sequence[Link], troubles: Troubles, silent: Iterable[str] = ()
+    ) -> dict[str, Found]:
         """Return each cluster's document, or its last one; those that never had one are left out.
 
-        `silent` are clusters that cannot be asked now.
+        `silent` are clusters that cannot be asked now; `troubles` hears of those that fail to.
         """
         async with asyncio.TaskGroup() as group:
             for link in links:
-                group.create_task(self._refresh(link), name=f"survey {link.cluster}")
+                group.create_task(self._refresh(link, troubles), name=f"survey {link.cluster}")
         clusters = (*(link.cluster for link in links), *silent)
         return {each: self._known[each].found for each in clusters if each in self._known}
 
-    async def _refresh(self, link: Link) -> None:
+    async def _refresh(self, link: Link, troubles: Troubles) -> None:
         async with self._locks.setdefault(link.cluster, asyncio.Lock()):
             known = self._known.get(link.cluster)
             if known is not None and known.is_fresh(link.connection, self._clock.monotonic()):
@@ -99,9 +101,12 @@ class Survey(Generic[Found]):
             try:
                 async with asyncio.timeout(self._seconds):
                     found = await self._ask(link.connection)
-            except (ApiError, ClusterError, TimeoutError):
+            except (ApiError, ClusterError, TimeoutError) as failure:
                 # Whoever asks next does not wait for it again: one slow cluster costs one client.
                 self._not_before[link.cluster] = self._clock.monotonic() + PAUSE_SECONDS
+                if not (link.is_hub or isinstance(failure, ApiError)):
+                    # Nor does who asks for something else, once it is found silent altogether.
+                    troubles.suspect(link.cluster)
                 return
             self._not_before.pop(link.cluster, None)
             until = self._clock.monotonic() + FRESH_SECONDS
@@ -159,16 +164,17 @@ class Documents:
     async def _of_fleet(self, context: FleetContext, segments: list[str]) -> Response | None:
         """Answer with what the clusters say that the caller may reach, the control plane first."""
         http, directory = context.http, context.fleet.directory
+        troubles = directory.troubles
         targets = await find_targets(context, directory.all_clusters())
         links = [await directory.link(each) for each in targets.chosen]
         silent = [each.cluster for each in targets.skipped if isinstance(each.error, ClusterError)]
 
         async def api() -> FleetApi:
-            return discovery.merge(await self._served.of(links, silent))
+            return discovery.merge(await self._served.of(links, troubles, silent))
 
         match segments:
             case ["version"]:
-                version = discovery.merge_releases(await self._versions.of(links))
+                version = discovery.merge_releases(await self._versions.of(links, troubles))
                 if version is None:
                     raise statuses.unavailable("no cluster tells its version")
                 return indented_response(http, 200, version)
@@ -193,8 +199,12 @@ class Documents:
         self, context: FleetContext, links: Sequence[Link], path: str
     ) -> Response | None:
         """Answer with a document as the best cluster has it; without a path, with their index."""
-        indexes = await self._schemas.of(links)
-        versions = await self._versions.of(links)
+        troubles = context.fleet.directory.troubles
+        # Together: a cluster that answers neither is waited for once.
+        async with asyncio.TaskGroup() as group:
+            asked_schemas = group.create_task(self._schemas.of(links, troubles), name="schemas")
+            asked_versions = group.create_task(self._versions.of(links, troubles), name="versions")
+        indexes, versions = asked_schemas.result(), asked_versions.result()
         releases = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
         if not path:
             documents = discovery.merge_schemas(indexes, releases)

@@ -3,8 +3,9 @@
 It is asked as if it were alone, and answered in the words of the client.
 """
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, aclosing
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -32,6 +33,8 @@ from clusterspace.errors import (
     ApiError,
     ClusterError,
     ClusterMisbehaved,
+    ClusterTimeout,
+    ClusterUnreachable,
     CredentialsUnusable,
     NotFound,
     NotServed,
@@ -69,13 +72,63 @@ async def answer_single(context: FleetContext, naming: Naming) -> Response | Non
     context.http.cluster = naming.cluster
     try:
         link = await context.link(naming.cluster)
+        # Behind the question whether the caller may reach it: others do not learn how it is.
+        if silence := context.fleet.directory.troubles.find_silence(naming.cluster):
+            raise ClusterUnreachable(naming.cluster, silence.why, was_sent=False)
         # A long answer ends when its caller may no longer reach the cluster.
         context.http.guards.append(lambda: context.link(naming.cluster))
-        return await _answer(context, naming, link)
+        async with _while_alive(context, link):
+            return await _answer(context, naming, link)
     except ClusterError as error:
         if naming.cluster != HUB:
             context.fleet.directory.troubles.note_single(naming.cluster, error)
         raise failures.failure_of_one(error, is_write=context.info.is_write) from error
+
+
+@asynccontextmanager
+async def _while_alive(context: FleetContext, link: Link) -> AsyncGenerator[None]:
+    """Wait for an answer to begin for as long as its cluster answers something else.
+
+    An answer may take long for good reasons: a webhook, a log that says nothing yet. A cluster that
+    is frozen takes as long, and does not answer a look of our own either. So it is looked at after
+    half the time that lists wait, and given up after the other half. ClusterTimeout then.
+    """
+    directory, request = context.fleet.directory, context.http.request
+    seconds = context.fleet.limits.list_seconds / 2
+    loop = asyncio.get_running_loop()
+    looking: list[asyncio.Task[None]] = []
+    silence: list[ClusterError] = []
+
+    async def look() -> None:
+        while not request.is_answering:
+            found = await directory.troubles.look(link.cluster, directory.find_connection, seconds)
+            is_silent = isinstance(found, ClusterUnreachable | ClusterTimeout)
+            # What has begun meanwhile goes on, in the same step in which that is seen.
+            if is_silent and not request.is_answering:
+                silence.append(found)
+                patience.reschedule(loop.time())
+                return
+            await asyncio.sleep(seconds)
+
+    def start() -> None:
+        looking.append(loop.create_task(look(), name=f"look {link.cluster}"))
+
+    # Most answers are there long before: what they pay for is a timer.
+    timer = None if link.is_hub else loop.call_later(seconds, start)
+    patience = asyncio.timeout(None)
+    try:
+        async with patience:
+            yield
+    except TimeoutError as error:
+        if not silence:
+            raise
+        raise ClusterTimeout(link.cluster, silence[0].why) from error
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for each in looking:
+            each.cancel()
+            await asyncio.wait([each])
 
 
 async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response | None:

@@ -16,6 +16,7 @@ from clusterspace.errors import (
     BadRequest,
     ClusterError,
     ClusterMisbehaved,
+    ClusterTimeout,
     ClusterUnreachable,
     CredentialsUnusable,
     DeadlineExceeded,
@@ -229,8 +230,9 @@ def is_lacking(reply: Reply) -> bool:
 def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
     """Return the error for a client whose one cluster could not answer.
 
-    Clients send a request again when they are told after how long, whatever it does. So they are
-    not told so of a write that may have been carried out.
+    Clients send a request again when they are told after how long, whatever it does: kubectl ten
+    times. So they are not told so of a write that may have been carried out, nor of a cluster that
+    nobody reaches or that stays silent. Whoever waits for that one would rather be told so.
     """
     if isinstance(error, ClusterMisbehaved) and error.is_unfit:
         carried_out = "; the request may have been carried out there" if is_write else ""
@@ -242,6 +244,10 @@ def failure_of_one(error: ClusterError, *, is_write: bool) -> ApiError:
     )
     if is_write and may_have_had_an_effect:
         return DeadlineExceeded(f"{error}; the request may have been carried out there")
+    if isinstance(error, ClusterTimeout) or (
+        isinstance(error, ClusterUnreachable) and not error.was_sent
+    ):
+        return DeadlineExceeded(str(error))
     return _unavailable(str(error))
 
 

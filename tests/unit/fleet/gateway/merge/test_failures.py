@@ -352,16 +352,29 @@ def test_when_any_will_do_the_hub_is_taken_first() -> None:
 
 
 @pytest.mark.parametrize("is_write", [True, False])
-def test_a_cluster_that_was_not_reached_can_be_asked_again(is_write: bool) -> None:
-    for fault in (
-        ClusterUnreachable("m1", "refused", was_sent=False),
-        CredentialsUnusable("m1", "no token"),
-    ):
-        error = failure_of_one(fault, is_write=is_write)
+def test_a_cluster_whose_credentials_are_replaced_can_be_asked_again(is_write: bool) -> None:
+    error = failure_of_one(CredentialsUnusable("m1", "no token"), is_write=is_write)
 
-        assert isinstance(error, ServiceUnavailable)
-        assert error.details == Details(retry_after_seconds=RETRY_AFTER_SECONDS)
-        assert "m1" in error.message
+    assert isinstance(error, ServiceUnavailable)
+    assert error.details == Details(retry_after_seconds=RETRY_AFTER_SECONDS)
+    assert "m1" in error.message
+
+
+@pytest.mark.parametrize("is_write", [True, False])
+def test_a_cluster_that_nobody_reaches_is_not_asked_ten_times(is_write: bool) -> None:
+    fault = ClusterUnreachable("m1", "refused", was_sent=False)
+
+    error = failure_of_one(fault, is_write=is_write)
+
+    assert isinstance(error, DeadlineExceeded)
+    assert error.details is None
+    assert error.message == "cluster m1: refused"
+
+
+def test_a_cluster_that_stays_silent_is_not_asked_ten_times() -> None:
+    error = failure_of_one(ClusterTimeout("m1", "went silent"), is_write=False)
+
+    assert (type(error), error.details) == (DeadlineExceeded, None)
 
 
 @pytest.mark.parametrize(
@@ -378,4 +391,6 @@ def test_a_write_that_may_have_happened_is_not_sent_again(fault: ClusterError) -
 
     assert isinstance(error, DeadlineExceeded)
     assert error.details is None
-    assert isinstance(failure_of_one(fault, is_write=False), ServiceUnavailable)
+    is_silent = isinstance(fault, ClusterTimeout)
+    of_read = DeadlineExceeded if is_silent else ServiceUnavailable
+    assert isinstance(failure_of_one(fault, is_write=False), of_read)
