@@ -128,7 +128,11 @@ class _Tally:
 
         Those that go because the Job has succeeded have not failed.
         """
-        is_won = is_true(self.conditions, _SUCCESS)
+        # Pods are deleted before the status is written that says why, and that write may be
+        # refused because the Job has changed: the next look finds pods that go and no condition.
+        is_won = is_true(self.conditions, _SUCCESS) or bool(
+            self.is_indexed and success_message(self.job, self.succeeded_indexes)
+        )
         return [
             pod
             for pod in self.tracked

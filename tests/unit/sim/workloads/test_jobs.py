@@ -7,6 +7,7 @@ from tests.unit.sim.workload_objects import job
 
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at, with_value
+from clusterspace.sim.workloads.jobs import TRACKING, Backoff, plan_job
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -92,3 +93,27 @@ async def test_a_finished_job_goes_when_its_time_to_live_is_over() -> None:
         await cluster.settle(40)
 
         assert cluster.all("Job") == []
+
+
+def test_pods_that_went_with_a_success_nobody_wrote_down_have_not_failed() -> None:
+    policy = {"rules": [{"succeededCount": 2}]}
+    wanted = job(completions=4, parallelism=4, completionMode="Indexed", successPolicy=policy)
+    ending = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pods = [
+        pod_of_index(index, phase, **({} if phase == "Succeeded" else ending))
+        for index, phase in enumerate(("Pending", "Succeeded", "Succeeded", "Running"))
+    ]
+
+    planned = plan_job(wanted, pods, Backoff(), now=0.0)
+
+    assert planned.status is not None
+    status = planned.status["status"]
+    assert is_true(status["conditions"], "SuccessCriteriaMet")
+    assert (status["succeeded"], status["failed"]) == (2, 0)
+    assert status["uncountedTerminatedPods"] == {}
+
+
+def pod_of_index(index: int, phase: str, **metadata: Any) -> Object:
+    identity = {"name": f"web-{index}", "uid": f"uid-{index}", "annotations": {INDEX: str(index)}}
+    made = {"creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [TRACKING]}
+    return {"metadata": {**identity, **made, **metadata}, "status": {"phase": phase}}
