@@ -34,10 +34,18 @@ async def forget_the_past(store: SqliteStore, clock: Clock, _policy: object) -> 
 
 
 class DropsEvents(feeds._Feed):
-    """A planted bug: one change in five hundred reaches no watcher."""
+    """A planted bug: one change in fifty reaches no watcher."""
+
+    one_in = 50
 
     def receive(self, events: tuple[Event, ...]) -> None:
-        super().receive(tuple(event for event in events if event.revision % 500))
+        super().receive(tuple(event for event in events if event.revision % self.one_in))
+
+
+class DropsFewEvents(DropsEvents):
+    """The same bug, ten times as rare."""
+
+    one_in = 500
 
 
 class ResumesLate(Feeds):
@@ -72,6 +80,10 @@ def drop_events() -> None:
     feeds._Feed = DropsEvents
 
 
+def drop_few_events() -> None:
+    feeds._Feed = DropsFewEvents
+
+
 def resume_late() -> None:
     cast("Any", hub_state).Feeds = ResumesLate
 
@@ -83,6 +95,7 @@ def tell_the_new_state() -> None:
 PLANTS: dict[str, Callable[[], None]] = {
     "answer-before-commit": answer_before_commit,
     "drop-events": drop_events,
+    "drop-few-events": drop_few_events,
     "resume-late": resume_late,
     "tell-the-new-state": tell_the_new_state,
 }

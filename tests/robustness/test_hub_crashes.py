@@ -192,6 +192,7 @@ def test_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     [
         ("answer-before-commit", ("was acknowledged", "which is lost", "a read saw")),
         ("drop-events", ("was never told",)),
+        pytest.param("drop-few-events", ("was never told",), marks=pytest.mark.slow),
         ("resume-late", ("was never told",)),
         ("tell-the-new-state", ("the log says",)),
     ],
