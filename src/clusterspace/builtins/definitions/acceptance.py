@@ -9,7 +9,7 @@ from clusterspace.builtins.definitions.reading import (
     FINALIZER,
     NAMES_ACCEPTED,
     TERMINATING,
-    read_definition,
+    Names,
 )
 from clusterspace.kube.conditions import Condition, is_true, set_condition
 from clusterspace.kube.objects import (
@@ -51,16 +51,17 @@ def plan_status(crd_object: Object, others: Iterable[Object], now: float) -> Obj
     was served once stays served, with the names it had.
     """
     status = cast("Object", crd_object.get("status") or {})
-    definition = read_definition(crd_object)
+    own, name = Names.read(find_at(crd_object, "spec", "names")), name_of(crd_object)
     group, resources, kinds = find_at(crd_object, "spec", "group"), set[str](), set[str]()
     for other in others:
-        if find_at(other, "spec", "group") != group or name_of(other) == name_of(crd_object):
+        if find_at(other, "spec", "group") != group or name_of(other) == name:
             continue
-        names = read_definition(other).accepted
+        # Its names alone: every definition is planned beside all others of its group.
+        names = Names.read(find_at(other, "status", "acceptedNames"))
         resources |= {names.plural, names.singular, *names.short_names} - {""}
         kinds |= {names.kind, names.list_kind} - {""}
     # Each name is accepted on its own; one that is taken leaves what was accepted before.
-    accepted, conflict = definition.accepted, None
+    accepted, conflict = Names.read(status.get("acceptedNames")), None
     for field, reason, taken in (
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),
@@ -68,15 +69,15 @@ def plan_status(crd_object: Object, others: Iterable[Object], now: float) -> Obj
         ("kind", "KindConflict", kinds),
         ("list_kind", "ListKindConflict", kinds),
     ):
-        name: str | tuple[str, ...] = getattr(definition.names, field)
-        asked = (name,) if isinstance(name, str) else name
+        wanted: str | tuple[str, ...] = getattr(own, field)
+        asked = (wanted,) if isinstance(wanted, str) else wanted
         lost = [f'"{each}" is already in use' for each in asked if each in taken]
         if lost:
             message = lost[0] if len(lost) == 1 else f"[{', '.join(lost)}]"
             conflict = Condition(NAMES_ACCEPTED, "False", reason, message)
         else:
-            accepted = replace(accepted, **{field: name})
-    accepted = replace(accepted, categories=definition.names.categories)
+            accepted = replace(accepted, **{field: wanted})
+    accepted = replace(accepted, categories=own.categories)
     conditions = status.get("conditions")
     changed = set_condition(conditions, conflict or _NO_CONFLICT, now).conditions
     if conflict is None:
