@@ -1,6 +1,7 @@
 """Roles in a store: made once, completed, followed; and the audit log as a file."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -139,14 +140,24 @@ def test_a_turn_of_the_audit_log_that_failed_loses_one_line(
     assert (tmp_path / "audit.log.2").read_bytes() == b"first---\n"
 
 
-def test_a_lost_audit_line_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_of_the_log_and_not_one_for_each_request(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.log")
-    log.close()
+    full, room = os.open("/dev/full", os.O_WRONLY), log._file
 
     with structlog.testing.capture_logs() as lines:
+        log._file = full
+        for _ in range(3):
+            log.write(b"{}\n")
+        log._file = room
         log.write(b"{}\n")
+    os.close(full)
+    log.close()
 
-    assert [line["event"] for line in lines] == ["audit line lost"]
+    assert [(line["event"], line.get("lost")) for line in lines] == [
+        ("audit lines are lost until they can be written", None),
+        ("audit lines are written again", 3),
+    ]
+    assert (tmp_path / "audit.log").read_bytes() == b"{}\n"
 
 
 @pytest.mark.parametrize("name", ["admin", "edit", "view"])

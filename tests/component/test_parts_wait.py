@@ -14,9 +14,9 @@ from clusterspace.roots.clients import hub_settings
 from clusterspace.roots.controllers import run_controllers
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.hub import running_hub
-from clusterspace.roots.local.files import _free_port
 from clusterspace.roots.processes import cancelled_by, read_when_there
 from clusterspace.roots.settings import FleetSettings, HubSettings
+from clusterspace.testing.hubs import free_port
 from clusterspace.testing.stage import quick
 from clusterspace.testing.steps import stop, until
 
@@ -41,7 +41,7 @@ async def test_a_hub_that_starts_again_leaves_its_kubeconfig_for_those_who_start
 async def test_fleet_and_controllers_started_before_the_hub_say_so_and_then_work(
     tmp_path: Path,
 ) -> None:
-    settings = HubSettings(tmp_path / "hub", port=_free_port(None))
+    settings = HubSettings(tmp_path / "hub", port=free_port())
     async with running_hub(settings):
         hub = hub_settings(settings.data_dir / "parts" / "fleet" / "kubeconfig")
         works = hub_settings(settings.data_dir / "parts" / "controllers" / "kubeconfig")

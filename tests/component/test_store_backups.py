@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from tests.component.store_disk import damage_a_record
 
 from clusterspace.apiserver.store.backups import RESTORE_JUMP, back_up, inspect, restore
+from clusterspace.apiserver.store.files import StoreFile
 from clusterspace.apiserver.store.interface import Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.commands.store import store as store_command
@@ -126,3 +127,14 @@ async def test_check_has_its_own_code_for_damage(tmp_path: Path) -> None:
 
     assert result.exit_code == ExitCode.DAMAGED
     assert "fails its checksum" in result.stderr
+
+
+def test_a_backup_to_a_directory_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    source = tmp_path / "store.db"
+    StoreFile.open(source).close()
+    target = tmp_path / "mistyped" / "backup.db"
+
+    with pytest.raises(StoreUnreadable, match="mistyped: make it first"):
+        back_up(source, target)
+
+    assert not target.parent.exists()

@@ -1,6 +1,7 @@
 """What the SQLite store does when the disk is slow, full, or fails."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -75,6 +76,7 @@ async def test_writes_that_wait_share_one_sync(store: SqliteStore, disk: Unrelia
     assert disk.syncs - syncs == 2
 
 
+@pytest.mark.usefixtures("logged_errors")
 async def test_a_full_disk_refuses_writes_serves_reads_and_recovers(
     store: SqliteStore, disk: UnreliableDisk
 ) -> None:
@@ -104,6 +106,42 @@ async def refused_when_full(store: SqliteStore, number: int) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("logged_errors")
+async def test_a_store_left_by_a_crash_opens_on_a_full_disk_and_goes_on_when_there_is_room(
+    store: SqliteStore, disk: UnreliableDisk, tmp_path: Path
+) -> None:
+    written = [await store.put(f"/{number}", b"x" * 5000) for number in range(30)]
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("store.db", "store.db-wal"):  # as a process that is killed leaves them
+        shutil.copy(tmp_path / name, left / name)
+
+    disk.is_full = True
+    opened = await SqliteStore.open(left / "store.db", vfs=disk.name)
+    assert (await opened.range("/")).items == tuple(sorted(written, key=lambda each: each.key))
+    assert "no room" in opened.refuses_writes
+    assert await refused_when_full(opened, 1)
+    assert await refused_when_full(opened, 2)
+
+    disk.is_full = False
+    after = await opened.put("/0", b"new")
+    assert after.mod_revision == written[-1].mod_revision + 1
+    assert opened.refuses_writes == ""
+    await opened.close()
+    assert inspect(left / "store.db").keys == 30
+
+
+@pytest.mark.usefixtures("logged_errors")
+async def test_a_new_store_is_not_begun_on_a_full_disk(
+    disk: UnreliableDisk, tmp_path: Path
+) -> None:
+    disk.is_full = True
+
+    with pytest.raises(StoreFull):
+        await SqliteStore.open(tmp_path / "new.db", vfs=disk.name)
+
+
+@pytest.mark.usefixtures("logged_errors")
 async def test_a_full_disk_leaves_a_sound_file(
     store: SqliteStore, disk: UnreliableDisk, tmp_path: Path
 ) -> None:

@@ -15,16 +15,37 @@ module goes. docs/decisions has the alternatives and what each of them costs.
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
+import structlog
 import uvloop
 
+_log = structlog.get_logger(__name__)
+
 Result = TypeVar("Result")
+
+_CLOSED: Final = "the handler is closed"
+"""How uvloop ends the sentence of its RuntimeError about a socket that is closed."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return a loop for a process that serves or follows clusters."""
-    return EventLoop()
+    loop = EventLoop()
+    loop.set_exception_handler(log_unhandled)
+    return loop
+
+
+def log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody caught, but for a word to a peer that is gone.
+
+    A process that was stopped for a while finds many connections closed at once. uvloop's TLS says
+    goodbye on some whose socket is closed already, and takes the refusal for a bug of its own.
+    """
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and str(error).endswith(_CLOSED):
+        _log.debug("the peer was gone", reason=str(error))
+    else:
+        loop.default_exception_handler(context)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -9,7 +9,7 @@ import structlog
 
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock, Delays
-from clusterspace.errors import ClusterspaceError, TaskFailed
+from clusterspace.errors import ClusterspaceError, StoreFull, TaskFailed
 
 _log = structlog.get_logger(__name__)
 
@@ -138,8 +138,11 @@ def report(failure: TaskFailed) -> None:
     """Tell the log of a task that failed.
 
     What we raise on purpose is a sentence that says it all; where it came from is of use only for
-    what nobody expected.
+    what nobody expected. Of a full disk its store tells once, whoever fails for want of it.
     """
+    if isinstance(failure.__cause__, StoreFull):
+        _log.debug("task failed", reason=str(failure))
+        return
     is_expected = isinstance(failure.__cause__, ClusterspaceError)
     trace = None if is_expected else failure.__cause__
     _log.error("task failed", reason=str(failure), exc_info=trace)

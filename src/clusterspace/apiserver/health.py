@@ -3,9 +3,12 @@
     ping       somebody answers
     log        logs are written
     etcd       the store; kube-apiserver's name for it, which probes and dashboards know
+    store-writes     whether the store can be written to; a full disk leaves it readable
     poststarthook/…  what is started with the server, under kube-apiserver's names for it
 
-`/readyz` besides says whether requests are wanted: not while the server starts or stops.
+`/readyz` besides says whether requests are wanted: not while the server starts or stops. A server
+that can only be read is ready, and says that it is read-only: whoever took it out of a load
+balancer would take the reads away too. `/readyz/store-writes` fails meanwhile, for alerts.
 """
 
 from collections.abc import Iterable
@@ -60,6 +63,8 @@ _STARTED: Final = tuple(
 """All of them begin with the server, and are over when it is first ready."""
 
 _AGGREGATION: Final = "autoregister-completion"
+_WRITES: Final = "store-writes"
+_READ_ONLY: Final = "read-only: the disk of the store is full; reads are served, writes refused"
 
 
 class Health:
@@ -88,8 +93,10 @@ class Health:
             return None
         kind = root.removeprefix("/")
         checks = self._checks(kind)
+        is_read_only = bool(self._store.refuses_writes)
         if path != root:
             only = path.removeprefix(f"{root}/").rstrip("/")
+            checks[_WRITES] = not is_read_only
             if only not in checks:
                 return text_response(context, 404, "404 page not found\n")
             checks = {only: checks[only]}
@@ -99,11 +106,15 @@ class Health:
             metrics.health_checked(name, kind, passed=passed)
         failed = ", ".join(name for name, passed in checks.items() if not passed)
         # A server that starts or stops lives: to restart it would not help.
+        if failed == _WRITES:
+            raise ServiceUnavailable(_READ_ONLY)
         if failed and kind != "livez":
             raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
         if not query.get_all("verbose"):
-            return text_response(context, 200, "ok")
+            return text_response(context, 200, f"ok\n{_READ_ONLY}\n" if is_read_only else "ok")
         lines = [f"[{'+' if passed else '-'}]{name} ok\n" for name, passed in checks.items()]
+        if is_read_only:
+            lines.append(f"[-]{_WRITES} failed: {_READ_ONLY}\n")
         return text_response(context, 200, "".join([*lines, f"{kind} check passed\n"]))
 
     def _checks(self, kind: str) -> dict[str, bool]:

@@ -14,8 +14,8 @@ from clusterspace.apiserver.http.chain import (
 )
 from clusterspace.apiserver.http.context import RequestHandler
 from clusterspace.apiserver.http.guards import (
-    AUDITED_READS,
     Audit,
+    AuditPolicy,
     AuditSink,
     Authenticate,
     Authenticator,
@@ -39,7 +39,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     failed_logins: FailedLogins,
     clock: Clock,
     recheck: Recheck | None = None,
-    audited_reads: frozenset[str] = AUDITED_READS,
+    audit_policy: AuditPolicy | None = None,
 ) -> Handler:
     """Return the handler of the hub's requests: every step, and the app at the end."""
     answer = chain(
@@ -48,7 +48,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
             catch_errors,
             deadlines,
             Authenticate(authenticator, failed_logins),
-            Audit(clock, audit, audited_reads),
+            Audit(clock, audit, audit_policy),
             Impersonate(authorizer),
             InFlightLimits(),
             RequireScope(catalog, authorizer),
@@ -74,7 +74,7 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
     failed_logins: FailedLogins,
     clock: Clock,
     recheck: Recheck | None = None,
-    audited_reads: frozenset[str] = AUDITED_READS,
+    audit_policy: AuditPolicy | None = None,
 ) -> Handler:
     """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
@@ -86,7 +86,7 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
             catch_errors,
             deadlines,
             Authenticate(authenticator, failed_logins),
-            Audit(clock, audit, audited_reads),
+            Audit(clock, audit, audit_policy),
             Impersonate(authorizer),
             InFlightLimits(),
             *((recheck,) if recheck is not None else ()),

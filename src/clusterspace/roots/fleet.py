@@ -84,7 +84,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             failed_logins,
             clock,
             recheck,
-            settings.audited_reads,
+            settings.audit,
         )
         # Nobody can be let in before the hub has said whose certificates count.
         tls = await answer_of(

@@ -1,20 +1,22 @@
 """The hub API server as a process: what is built, in which order, and how it ends."""
 
+import errno
 import gc
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import structlog
 
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
 from clusterspace.apiserver.access.audit_log import AuditLog
-from clusterspace.apiserver.access.authorizer import build_access
+from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
@@ -32,6 +34,7 @@ from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
+from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
@@ -56,7 +59,9 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
     """Open the store the settings name."""
     if settings.store == "memory":
         return MemoryStore()
-    return await SqliteStore.open(Installation(settings.data_dir).store_file)
+    installation = Installation(settings.data_dir)
+    installation.refuse_emptied()
+    return await SqliteStore.open(installation.store_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +80,25 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
     """Run a hub for as long as the block lasts."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
+        # The store before the certificates: certificates without one are then not our doing.
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = await open_store(settings)
         stack.push_async_callback(store.close)
+        authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
         hub = build_state(store, clock, access, rules)
         controller = CustomResourceController(hub)
-        await bootstrap(hub, access, controller)
+        is_whole = True
+        try:
+            await bootstrap(hub, access, controller)
+        except StoreFull:
+            # What is stored is served. What this version adds to it is made when there is room,
+            # before which nobody else can write either.
+            is_whole = False
+            await controller.load()
+            await access.role_cache.load()
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
         members = open_connections(clock)
@@ -108,7 +123,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             failed_logins,
             clock,
             recheck,
-            settings.audited_reads,
+            settings.audit,
         )
         context = installation.server_tls()
         server = HttpServer(
@@ -134,6 +149,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         service = KubernetesService(hub, advertised_address(settings.host), port)
         protection = StorageProtection(hub)
         keep_all(tasks, {"kubernetes service": service.run, "storage protection": protection.run})
+        if not is_whole:
+            tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
 
         async def drain() -> None:
             app.health.is_ready = False
@@ -143,10 +160,26 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         # write on their own, then what both stand on.
         stack.push_async_callback(drain)
         # Before anybody can see that we are ready: the parts are started then, with these.
-        installation.write_component_kubeconfigs(authority, url, clock.now())
-        app.health.is_ready = True
-        installation.write_kubeconfig(authority, url, clock.now())
+        try:
+            installation.write_component_kubeconfigs(authority, url, clock.now())
+            app.health.is_ready = True
+            installation.write_kubeconfig(authority, url, clock.now())
+        except OSError as error:
+            app.health.is_ready = True
+            if error.errno != errno.ENOSPC or not installation.keep_kubeconfig(url):
+                raise
+            _log.warning("the kubeconfigs are those of an earlier start", reason=str(error))
         yield RunningHub(url, hub, installation, authority, context)
+
+
+async def _bootstrap_later(
+    hub: HubState, access: Access, controller: CustomResourceController
+) -> None:
+    for delay in clocks.exponential(1, 30):
+        await hub.clock.sleep(delay)
+        with suppress(StoreFull):
+            await bootstrap(hub, access, controller)
+            return
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:
@@ -154,7 +187,8 @@ async def serve_until_stopped(settings: HubSettings) -> None:
     stopped = stop_event()
     async with running_hub(settings) as running:
         # Karmada's own controllers, which may run here, keep their leases in it.
-        await create_namespaces(running.state, (SYSTEM_NAMESPACE,))
+        with suppress(StoreFull):
+            await create_namespaces(running.state, (SYSTEM_NAMESPACE,))
         command = f"kubectl --kubeconfig {running.installation.kubeconfig}"
         # What is alive now stays alive: the collector need not look at it again. True of a process
         # with one hub; where many come and go, each would keep what the last one left.

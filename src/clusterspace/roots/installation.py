@@ -27,7 +27,9 @@ from clusterspace.apiserver.identity.service_account_tokens import SigningKey
 from clusterspace.apiserver.store import backups
 from clusterspace.apiserver.store.backups import Inspection
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
+from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import AuthInfo, Pem
+from clusterspace.errors import StoreUnreadable, UnusableKubeconfig
 from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of
 
 _PRIVATE: Final = 0o600
@@ -110,6 +112,25 @@ class Installation:
         """The objects."""
         return self.directory / STORE_FILE_NAME
 
+    def refuse_emptied(self) -> None:
+        """Refuse a store without a byte beside the certificates of a hub that had one.
+
+        A disk that was repaired, or a backup that went wrong, leaves such a file; begun anew, the
+        hub would let everybody in as before and have nothing of theirs. Ours does not leave it:
+        the store is made before the certificates are.
+        """
+        log = self.store_file.with_name(f"{STORE_FILE_NAME}-wal")
+        files = [each for each in (self.store_file, log) if each.exists()]
+        if not files or not self.authority_file.exists() or any(f.stat().st_size for f in files):
+            return
+        aside = self.store_file.with_name(f"{STORE_FILE_NAME}.empty")
+        pki = self.authority_file.parent
+        raise StoreUnreadable(
+            f"{self.store_file} is empty, and {pki} is of a hub that had data:"
+            f" put it aside (mv {self.store_file} {aside}) and restore a backup (clusterspace"
+            f" store restore BACKUP --data-dir {self.directory}), or choose another --data-dir"
+        )
+
     def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
         """Make what is missing, renew what is about to expire; return the authority."""
         (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -153,6 +174,19 @@ class Installation:
         """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
         pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
         write_private(self.kubeconfig, _kubeconfig(name, server, authority, pair))
+
+    def keep_kubeconfig(self, server: str) -> bool:
+        """Whether the kubeconfig of an earlier start leads here; it then counts as written now.
+
+        For a disk without room: to say so takes none.
+        """
+        try:
+            is_right = read_kubeconfig([self.kubeconfig]).settings().server == server
+        except UnusableKubeconfig:
+            return False
+        if is_right:
+            os.utime(self.kubeconfig)
+        return is_right
 
     def write_component_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
         """Write the kubeconfigs of the components, each with a certificate for its own name.

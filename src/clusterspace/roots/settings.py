@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from clusterspace.apiserver.http.connections import Limits
-from clusterspace.apiserver.http.guards import AUDITED_READS
+from clusterspace.apiserver.http.guards import AuditPolicy
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
@@ -29,7 +29,7 @@ class ServerSettings:
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
-    audited_reads: frozenset[str] = AUDITED_READS
+    audit: AuditPolicy = field(default_factory=AuditPolicy)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
 

@@ -115,7 +115,7 @@ async def real_server_for_test(
     assets = find_real_kubernetes()
     if assets is None:
         pytest.skip("no kube-apiserver and etcd: set KUBEBUILDER_ASSETS to where they are")
-    client_port, peer_port, port = (_free_port() for _ in range(3))
+    client_port, peer_port, port = (free_port() for _ in range(3))
     etcd_url, peer_url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     etcd = [
         f"--data-dir={directory / 'etcd'}",
@@ -262,7 +262,7 @@ def _private_key() -> bytes:
     )
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

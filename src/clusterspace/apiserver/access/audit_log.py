@@ -1,5 +1,6 @@
 """The audit log as a file: appended line by line, turned over when it is full."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,8 @@ class AuditLog:
     """Lines in a file that only its owner can read.
 
     Each line is one write to the kernel, so lines are whole and in order even when the process
-    is killed. A disk that is full loses lines and says so; it does not stop the hub.
+    is killed. A disk that is full loses lines, and the log says so once, and once more how many
+    when it has room again; it does not stop the hub.
     """
 
     def __init__(self, path: Path, *, full_bytes: int = FULL_BYTES, kept: int = KEPT_FILES) -> None:
@@ -25,6 +27,7 @@ class AuditLog:
         self._full_bytes = full_bytes
         self._kept = kept
         self._lost = 0
+        self._is_torn = False
         self._open()
 
     def _open(self) -> None:
@@ -36,10 +39,21 @@ class AuditLog:
         try:
             if self._size and self._size + len(line) > self._full_bytes:
                 self._turn_over()
-            self._size += os.write(self._file, line)
+            # Behind half a line, which is all a disk had room for, a whole one begins anew.
+            content = b"\n" + line if self._is_torn else line
+            written = os.write(self._file, content)
+            self._size += written
+            self._is_torn = written < len(content)
+            if self._is_torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self._lost += 1
-            _log.error("audit line lost", reason=str(error), lost=self._lost)
+            if self._lost == 1:
+                _log.error("audit lines are lost until they can be written", reason=str(error))
+            return
+        if self._lost:
+            _log.warning("audit lines are written again", lost=self._lost)
+            self._lost = 0
 
     def _turn_over(self) -> None:
         """Put the full file aside as `audit.log.1`, move older ones on, and begin anew."""

@@ -1,7 +1,7 @@
 """Steps that say who asks and whether they may, and write down who did what, and who failed to.
 
     Authenticate    credentials to user; those refused are logged, and slowed down when they guess
-    Audit           one JSON line per write, and per read of what is secret
+    Audit           one JSON line per write but renewed leases, and per read of what is secret
     Impersonate     act-as headers, checked value by value and applied
     Authorize       user, verb, resource to yes or no
 
@@ -319,19 +319,30 @@ class _Answer(msgspec.Struct):
 
 _answers: Final = msgspec.json.Decoder(_Answer)
 
-AUDITED_READS: Final = frozenset({"secrets"})
-"""Resources whose reads are audited, as `RESOURCE` or `RESOURCE.GROUP`."""
+
+@dataclass(frozen=True, slots=True)
+class AuditPolicy:
+    """What goes to the audit log besides writes, and which of those do not."""
+
+    reads: frozenset[str] = frozenset({"secrets"})
+    """Resources whose reads are audited, as `RESOURCE` or `RESOURCE.GROUP`."""
+    renewals: bool = False
+    """Whether leases that somebody renewed are audited: of an idle fleet that is all there is."""
+
+    def leaves_out(self, info: RequestInfo, code: int) -> bool:
+        """Whether a request that ended like this has no line; refusals always have one."""
+        is_lease = info.resource == "leases" and info.group == "coordination.k8s.io"
+        is_renewal = is_lease and info.verb in ("update", "patch") and code == 200
+        return is_renewal and not self.renewals
 
 
 class Audit:
     """The step that writes a line for every write, whatever becomes of it, and for some reads."""
 
-    def __init__(
-        self, clock: Clock, sink: AuditSink, reads: frozenset[str] = AUDITED_READS
-    ) -> None:
+    def __init__(self, clock: Clock, sink: AuditSink, policy: AuditPolicy | None = None) -> None:
         self._clock = clock
         self._sink = sink
-        self._reads = reads
+        self._policy = policy or AuditPolicy()
 
     def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
         """Let the write happen, then log it; most reads pass without a step of their own.
@@ -350,9 +361,9 @@ class Audit:
         if info.subresource == "proxy" and info.resource in _PROXIED and not info.group:
             return True
         if info.subresource == "proxy":
-            return any(each.partition(".")[0] in info.rest for each in self._reads)
+            return any(each.partition(".")[0] in info.rest for each in self._policy.reads)
         name = f"{info.resource}.{info.group}" if info.group else info.resource
-        return name in self._reads
+        return name in self._policy.reads
 
     async def _audit(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         caller, code = context.user, _INTERRUPTED
@@ -372,7 +383,8 @@ class Audit:
         finally:
             # What was read needs no look at the answer: its name is in the URL, or it is a list.
             shown = response if context.info.is_write else None
-            self._sink(audit_line(context, caller, code, shown, format_time(self._clock.now())))
+            if not self._policy.leaves_out(context.info, code):
+                self._sink(audit_line(context, caller, code, shown, format_time(self._clock.now())))
         return response
 
 

@@ -89,6 +89,9 @@ def back_up(source: Path, target: Path) -> State:
     """
     if not source.is_file():
         raise StoreUnreadable(f"there is no store at {source}")
+    if not target.parent.is_dir():
+        # A path that was mistyped would be made, and the backup found by nobody.
+        raise StoreUnreadable(f"there is no directory {target.parent}: make it first")
     settle_log(source)
     return _make_file(target, lambda draft: _copy(source, draft))
 

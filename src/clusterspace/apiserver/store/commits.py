@@ -26,8 +26,10 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver.store.files import StoreFile
 from clusterspace.apiserver.store.index import Put, Write, decide
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
-from clusterspace.errors import StoreClosed, StoreError
+from clusterspace.errors import StoreClosed, StoreError, StoreFull
 from clusterspace.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
 
 STORE_FAILED = 74
 """The exit code of a process whose disk failed: EX_IOERR of sysexits.h."""
@@ -69,7 +71,7 @@ def end_process(reason: str) -> None:
     After a failed fsync the kernel may drop the pages it could not write and let the next fsync
     succeed, so only a new process that reads the file again knows what is on the disk.
     """
-    structlog.get_logger().critical("the store's disk failed, so this process ends", reason=reason)
+    _log.critical("the store's disk failed, so this process ends", reason=reason)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(STORE_FAILED)
@@ -138,6 +140,9 @@ class GroupCommit:
         self._set_aside: Chore | None = None
         self._last: Chore | None = None
         self._failed = False
+        self._refuses_writes = ""
+        if file.is_read_only:
+            self._note_full(f"{file.path}: no room on the disk")
         self._thread = threading.Thread(target=self._run, name=f"writer of {file.path.name}")
         self._thread.daemon = True  # a loop that ended without `stop` must not hang the process
         self._thread.start()
@@ -153,6 +158,21 @@ class GroupCommit:
         done: asyncio.Future[None] = self._loop.create_future()
         self._queue.put(Chore(chore, done))
         return done
+
+    @property
+    def refuses_writes(self) -> str:
+        """Why the last write was refused, if that was for want of room; empty when it was not."""
+        return self._refuses_writes
+
+    def _note_full(self, reason: str) -> None:
+        """Log once that the disk is full, and once that it is not any more."""
+        if bool(reason) == bool(self._refuses_writes):
+            return
+        self._refuses_writes = reason
+        if reason:
+            _log.error("the store is read-only until there is room on its disk", reason=reason)
+        else:
+            _log.info("there is room on the disk again, and the store is written to")
 
     async def stop(self) -> None:
         """Finish everything queued before, close the file, end the thread."""
@@ -230,10 +250,14 @@ class GroupCommit:
                 # its writes were decided on top of others that did not happen either.
                 decisions = [Decided(each, type(error)(*error.args)) for each in batch]
                 events = ()
+                if isinstance(error, StoreFull):
+                    self._call_loop(self._note_full, str(error))
         # From here on the writes are on the disk. `heads` moves before the loop hears of it, so
         # that the next batch is decided on what is durable, whenever the loop gets to publish.
         for event in events:
             self._advance(event)
+        if events and self._refuses_writes:
+            self._call_loop(self._note_full, "")
         self._call_loop(self._deliver, events, decisions)
         if events:
             seconds = self._clock.monotonic() - started

@@ -40,6 +40,9 @@ OLDEST_SAFE_SQLITE = (3, 51, 3)
 CHECKPOINT_PAGES = 2_000
 """How long the write-ahead log may grow before it is folded into the file: 8 MB."""
 
+ROOM_TO_OPEN = 256 * 1024
+"""What SQLite needs for its own files when a store is opened, and some more."""
+
 LOCKED_SECONDS = 5
 """How long to wait for another program that holds a lock in the file."""
 
@@ -63,17 +66,30 @@ _PUT_STATE = (
 class StoreFile:
     """An open store file. One thread at a time may use it."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, state: State) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connection: apsw.Connection,
+        state: State,
+        *,
+        vfs: str | None = None,
+        is_read_only: bool = False,
+    ) -> None:
         self.path = path
         self.state = state
-        self._connection = connection
+        self.is_read_only = is_read_only
+        """Whether it was opened on a disk without room, and none of its writes has worked since."""
+        self._vfs = vfs
         self._log_pages = 0
+        self._use(connection)
 
+    def _use(self, connection: apsw.Connection) -> None:
         def note_log_pages(_connection: apsw.Connection, _name: str, pages: int) -> int:
             self._log_pages = pages
             return apsw.SQLITE_OK
 
         connection.set_wal_hook(note_log_pages)
+        self._connection = connection
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, vfs: str | None = None) -> "StoreFile":
@@ -85,10 +101,43 @@ class StoreFile:
         with translated_errors(path):
             connection = connect(path, writable=True, create=create, vfs=vfs)
             try:
-                return cls(path, connection, _prepare(path, connection, create=create))
+                return cls(path, connection, _prepare(path, connection, create=create), vfs=vfs)
             except BaseException:
                 connection.close()
                 raise
+
+    @classmethod
+    def open_read_only(cls, path: Path, *, vfs: str | None = None) -> "StoreFile":
+        """Open a store whose disk has no room: it can be read, and written once there is room.
+
+        Where even SQLite's small files beside it cannot be made, it keeps them in memory; nobody
+        else can read the file meanwhile. Every write tries first to open the file as usual.
+        """
+        with translated_errors(path):
+            connection = connect(path, writable=True, vfs=vfs)
+            try:
+                connection.pragma("locking_mode", "EXCLUSIVE")
+                connection.wal_autocheckpoint(0)
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                state = read_state_of(path, connection)
+                frames, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+                check_log(path, last_valid=max(frames, 0))
+            except BaseException:
+                connection.close()
+                raise
+            return cls(path, connection, state, vfs=vfs, is_read_only=True)
+
+    def _leave_read_only(self) -> None:
+        """Open the file as usual, now that there may be room; StoreFull while there is none."""
+        # Closed first, for it keeps all others out, us too. What follows needs only `self.state`:
+        # the records were read when the store was opened.
+        self._connection.close()
+        opened = StoreFile.open(self.path, create=False, vfs=self._vfs)
+        if opened.state != self.state:
+            opened.close()
+            raise StoreCorrupt(f"{self.path} was changed by another program")
+        self._use(opened._connection)
+        self.is_read_only = False
 
     def records(self) -> Iterator[Record]:
         """Read every record in revision order, and compare them with what the file says of itself.
@@ -151,6 +200,9 @@ class StoreFile:
 
     def close(self) -> None:
         """Fold the write-ahead log in and close the file."""
+        if self.is_read_only:
+            self._connection.close()
+            return
         with contextlib.suppress(apsw.FullError, apsw.BusyError):
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._connection.close()
@@ -165,6 +217,8 @@ class StoreFile:
 
     @contextlib.contextmanager
     def _transaction(self) -> Generator[None]:
+        if self.is_read_only:
+            self._leave_read_only()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
@@ -268,6 +322,12 @@ def translated_errors(path: Path) -> Generator[None]:
     except apsw.BusyError as error:
         raise StoreUnreadable(f"{path} is locked by another program") from error
     except apsw.FullError as error:
+        raise StoreFull(f"{path}: no room on the disk") from error
+    except apsw.IOError as error:
+        # Making a file beside the store fails like this on a full disk, and on a broken one.
+        room = os.statvfs(path.parent)
+        if room.f_bavail * room.f_frsize >= ROOM_TO_OPEN:
+            raise StoreCorrupt(f"{path}: {error}") from error
         raise StoreFull(f"{path}: no room on the disk") from error
     except (apsw.Error, UnicodeDecodeError) as error:
         raise StoreCorrupt(f"{path}: {error}") from error

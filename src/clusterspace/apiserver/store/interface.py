@@ -201,6 +201,11 @@ class Store(Protocol):
         """The oldest revision that can still be read, and watched `after`."""
         ...
 
+    @property
+    def refuses_writes(self) -> str:
+        """Why writes are refused at present, in a sentence; empty when they are not."""
+        ...
+
     async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
         """Set the key and return it as it now is.
 

@@ -55,6 +55,11 @@ class IndexedStore:
         """How much of the past is in memory; what compaction is decided by."""
         return self._index.history
 
+    @property
+    def refuses_writes(self) -> str:
+        """Why writes are refused at present; empty when they are not."""
+        return ""
+
     # Reads are coroutines because a store behind a network must wait; these never do. Two reads
     # with no other await between them therefore see the same revision, but nobody relies on it:
     # who needs two reads of one moment passes `at`.

@@ -18,7 +18,7 @@ from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import IndexedStore
 from clusterspace.apiserver.store.records import Loaded, load, superseded
 from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
-from clusterspace.errors import FutureRevision
+from clusterspace.errors import FutureRevision, StoreFull
 
 COMPACTION_BATCH = 500
 """How many records are erased per transaction: writers wait a few milliseconds behind one."""
@@ -60,6 +60,9 @@ class SqliteStore(IndexedStore):
     ) -> "SqliteStore":
         """Open the file, or make it, and read it into memory.
 
+        On a disk without room it is opened all the same, if it is there: reads are served, and
+        `refuses_writes` says why writes are not.
+
         `end_process` is called, from the writer thread, when the disk can no longer be trusted;
         `vfs` names another SQLite file layer than the operating system's.
         Raises `StoreUnreadable` (not a store, a newer format, in use) or `StoreCorrupt`.
@@ -77,6 +80,11 @@ class SqliteStore(IndexedStore):
             maximum_waiting_events=maximum_waiting_events,
             end_process=end_process,
         )
+
+    @property
+    def refuses_writes(self) -> str:
+        """Why writes are refused at present: the disk is full; empty when they are not."""
+        return self._commits.refuses_writes
 
     async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
         """Set the key and return it as it now is, on disk."""
@@ -140,7 +148,12 @@ class SqliteStore(IndexedStore):
 
 
 def _open_and_load(path: Path, vfs: str | None) -> tuple[StoreFile, Loaded]:
-    file = StoreFile.open(path, vfs=vfs)
+    try:
+        file = StoreFile.open(path, vfs=vfs)
+    except StoreFull:
+        if not path.exists() or path.stat().st_size == 0:
+            raise  # there is nothing to be read
+        file = StoreFile.open_read_only(path, vfs=vfs)
     try:
         return file, load(file.records(), file.state)
     except BaseException:

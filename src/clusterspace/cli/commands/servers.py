@@ -68,7 +68,7 @@ def hub(
         server_names=server.server_names,
         member_cidrs=server.member_cidrs,
         connections=server.connections,
-        audited_reads=server.audited_reads,
+        audit=server.audit,
         identities=server.identities,
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)
@@ -189,7 +189,7 @@ def fleet(
             server_names=server.server_names,
             member_cidrs=server.member_cidrs,
             connections=server.connections,
-            audited_reads=server.audited_reads,
+            audit=server.audit,
             identities=server.identities,
         )
         await serve_until_stopped(settings)
