@@ -20,7 +20,13 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
-from clusterspace.fleet.gateway.callers import FleetAuthenticator, Gatekeeper, HubReviews, Sessions
+from clusterspace.fleet.gateway.callers import (
+    FleetAuthenticator,
+    Gatekeeper,
+    HubReviews,
+    Sessions,
+    Writes,
+)
 from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.routes import HUB
@@ -131,6 +137,7 @@ def build_fleet(
         reviews,
         Gatekeeper(reviews),
         Sessions(clock),
+        Writes(clock),
         AnswerMemory(limits.answers_bytes),
         Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
         settings.federation,

@@ -122,6 +122,69 @@ async def test_what_a_watch_shows_can_be_written_back(site: Site):
     assert answer.code == 200, answer.body
 
 
+@pytest.mark.parametrize("suffix", ["", ".clusterspace.east"], ids=["hub", "member"])
+async def test_a_controller_recognises_its_own_write_when_the_watch_tells_it(
+    site: Site, suffix: str
+):
+    """kopf held its create handler back for 5 s: it waits for the version its patch was answered.
+
+    Whichever is there first, the answer or the event: both have the version of the cluster.
+    """
+    name = f"own-{len(suffix)}{suffix}"
+    merge = "application/merge-patch+json"
+    version = await listed_version(site)
+    written: list[str] = []
+    async with watch(site, f"&resourceVersion={version}&allowWatchBookmarks=true") as found:
+        made = await site.ask("POST", MAPS, config_map(name, {"k": "v"}, namespace="shop"))
+        written.append(made.body["metadata"]["resourceVersion"])
+        for number in range(3):
+            patch = {"metadata": {"annotations": {"n": str(number)}}}
+            patched = await site.ask("PATCH", f"{MAPS}/{name}", patch, content_type=merge)
+            written.append(patched.body["metadata"]["resourceVersion"])
+        await create(site.members["west"], f"other-{len(suffix)}")
+        await found.until_told(("ADDED", f"other-{len(suffix)}.clusterspace.west"))
+
+    told = [(each["type"], each["object"]["metadata"]) for each in found.events]
+    own = [metadata["resourceVersion"] for _, metadata in told if metadata.get("name") == name]
+    assert own == written
+    # Nobody can go on from such a version, so the vector follows each; others have it themselves.
+    assert [kind for kind, _ in told[:8:2]] == ["ADDED", *["MODIFIED"] * 3]
+    assert [kind for kind, _ in told[1:8:2]] == ["BOOKMARK"] * 4
+    assert all(versions.is_vector(metadata["resourceVersion"]) for _, metadata in told[1:8:2])
+    assert versions.is_vector(told[-1][1]["resourceVersion"])
+
+    async with watch(site, f"&resourceVersion={told[3][1]['resourceVersion']}") as later:
+        await later.until(lambda each: len(each.told) == 3)
+    assert later.told[:2] == [("MODIFIED", name)] * 2
+    refused = await site.ask("GET", f"{MAPS}?watch=1&resourceVersion={written[-1]}")
+    assert (refused.code, refused.body["reason"]) == (410, "Expired")
+
+
+async def test_what_others_write_and_who_asks_for_no_bookmarks_has_vectors_throughout(site: Site):
+    version = await listed_version(site)
+    async with (
+        watch(site, f"&resourceVersion={version}&allowWatchBookmarks=true") as asking,
+        watch(site, f"&resourceVersion={version}") as plain,
+    ):
+        await create(site.members["east"], "foreign")
+        await site.ask(
+            "POST", MAPS, config_map("mine.clusterspace.east", {"k": "v"}, namespace="shop")
+        )
+        for each in (asking, plain):
+            await each.until_told(("ADDED", "mine.clusterspace.east"))
+
+    foreign = next(
+        each["object"]["metadata"]
+        for each in asking.events
+        if each["object"]["metadata"].get("name") == "foreign.clusterspace.east"
+    )
+    assert versions.is_vector(foreign["resourceVersion"])
+    assert [each["type"] for each in plain.events] == ["ADDED", "ADDED"]
+    assert all(
+        versions.is_vector(each["object"]["metadata"]["resourceVersion"]) for each in plain.events
+    )
+
+
 async def test_a_table_has_one_header_and_a_column_for_the_cluster(site: Site):
     await create(site.members["east"], "c1")
     await create(site.members["west"], "c1")

@@ -19,14 +19,18 @@ Such a list is told from any other list of pods by three things together: it is 
 the same command, the command is one that goes on from an object to its pods, and it selects exactly
 what that object selects. Where one of them is in doubt, the list is one of every cluster.
 
+A program that writes an object and watches it recognises its own write by the version. For some
+seconds it is known who wrote which object, so that their watch can tell it in the same words.
+
 kubectl gives each run a session of its own and says so in every request. One that does not is known
 by its connection, which it shares with nobody; unless something on the way shares connections out.
 """
 
 import asyncio
 import hashlib
-from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 from uuid import uuid4
@@ -394,6 +398,66 @@ class Sessions:
         if cluster is None:
             return route
         return replace(route, reach=Reach.ONE, naming=Naming(cluster, qualifies_names=True))
+
+
+# -- what a caller has just written ----------------------------------------------------------------
+
+_WRITTEN_SECONDS: Final = 10.0
+"""How long after the answer to a write its event may come, from a cluster that is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenObject:
+    """One object of one cluster, in that cluster's words, and who writes it."""
+
+    user: str
+    cluster: str
+    resource: str
+    """With its group; without its version, for it may be watched by another one."""
+    namespace: str
+    name: str
+    """Empty for one whose name is for the cluster to find: then it may be any."""
+
+    @property
+    def key(self) -> bytes:
+        """A few bytes, however long the names are: anybody may write, and it is kept here."""
+        text = repr((self.user, self.cluster, self.resource, self.namespace, self.name))
+        return hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=16).digest()
+
+
+class Writes:
+    """Which objects callers write, and have just written; the oldest go when there are too many."""
+
+    def __init__(self, clock: Clock, *, most: int = _MOST_REMEMBERED) -> None:
+        self._clock = clock
+        self._most = most
+        self._under_way = Counter[bytes]()
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    @contextmanager
+    def writing(self, written: WrittenObject) -> Generator[None]:
+        """Know of a write for as long as the block lasts, and a while longer."""
+        # From before it is sent: the event of a write may well be here sooner than its answer.
+        key = written.key
+        self._under_way[key] += 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
+            self._until[key] = self._clock.monotonic() + _WRITTEN_SECONDS
+            self._until.move_to_end(key)
+            if len(self._until) > self._most:
+                self._until.popitem(last=False)
+
+    def knows(self, written: WrittenObject) -> bool:
+        """Whether the caller writes this object, or has just done so."""
+        now = self._clock.monotonic()
+        for key in (written.key, replace(written, name="").key):
+            if key in self._under_way or self._until.get(key, 0.0) > now:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

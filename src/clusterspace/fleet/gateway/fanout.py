@@ -54,7 +54,14 @@ from clusterspace.errors import (
     NotFound,
     NotServed,
 )
-from clusterspace.fleet.gateway.callers import Gatekeeper, HubReviews, Sessions, proxy_request
+from clusterspace.fleet.gateway.callers import (
+    Gatekeeper,
+    HubReviews,
+    Sessions,
+    Writes,
+    WrittenObject,
+    proxy_request,
+)
 from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
@@ -101,6 +108,7 @@ class Fleet:
     reviews: HubReviews
     gatekeeper: Gatekeeper
     sessions: Sessions
+    writes: Writes
     memory: AnswerMemory
     """What the answers of all clusters are counted in."""
     lapses: Lapses
@@ -264,7 +272,12 @@ class FleetContext:
             target = self.path + (f"?{urlencode(query.pairs)}" if query.pairs else "")
         return Passage(link.connection, target, self.identity_for(link), link.is_hub, self.hold)
 
-    # -- what is remembered of how clusters answered ------------------------------------------
+    # -- what is remembered of callers, and of how clusters answered --------------------------
+
+    def written_object(self, cluster: str, namespace: str, name: str) -> WrittenObject:
+        """Return an object of this kind as the caller's own writes are remembered by."""
+        resource = f"{self.info.resource}.{self.info.group}"
+        return WrittenObject(self.http.user.name, cluster, resource, namespace, name)
 
     def list_key(self, cluster: str) -> ListKey:
         """Return the key under which it is remembered how a cluster lists this for the caller."""

@@ -5,7 +5,7 @@ It is asked as if it were alone, and answered in the words of the client.
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -54,6 +54,7 @@ from clusterspace.fleet.gateway.routes import (
     Subject,
     path_in_cluster,
     rewrite_query,
+    split,
 )
 from clusterspace.fleet.gateway.streams import lines_of
 from clusterspace.kube import statuses
@@ -158,9 +159,14 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         lambda: inbound.rewrite(sent, content_type, naming, subject, version_for=version_for)
     )
     seconds = context.fleet.limits.request_seconds
-    reply = await ask_one(
-        link, lambda link: context.request_to(link, query, body=body, seconds=seconds)
-    )
+    # A create has its name in the body; a Namespace is not in one, though its path says so.
+    name = info.name or split(http.new_name).name
+    namespace = info.namespace if info.is_in_namespace else ""
+    written = context.written_object(naming.cluster, namespace, name)
+    with context.fleet.writes.writing(written) if info.is_write else nullcontext():
+        reply = await ask_one(
+            link, lambda link: context.request_to(link, query, body=body, seconds=seconds)
+        )
     if not isinstance(reply.failure, ClusterError):
         context.note(reply)
     # What is no answer of the cluster's is raised; a refusal in good form may pass.

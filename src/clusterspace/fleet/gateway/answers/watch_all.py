@@ -34,7 +34,7 @@ from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER
 from clusterspace.fleet.gateway.clusters import Link, Membership
 from clusterspace.fleet.gateway.fanout import FleetContext, fan_out, find_targets
 from clusterspace.fleet.gateway.merge import failures
-from clusterspace.fleet.gateway.merge.events import PlainStyle, TableStyle
+from clusterspace.fleet.gateway.merge.events import Head, PlainStyle, TableStyle
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
@@ -198,6 +198,12 @@ async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
     hub = (await context.fleet.directory.link(HUB)).connection
     stream = context.http.request.start_stream(200, headers_for(context.http, JSON))
     is_table = context.representation.is_table
+
+    def is_written(cluster: str, head: Head) -> bool:
+        return context.fleet.writes.knows(
+            context.written_object(cluster, head.namespace, head.name)
+        )
+
     merger = WatchMerger(
         TableStyle(context.subject, shows_objects=options.include != "None")
         if is_table
@@ -205,6 +211,7 @@ async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
         wants_bookmarks=options.wants_bookmarks,
         wants_initial_end=bool(options.sends_initial),
         most_objects=context.fleet.limits.watched_objects,
+        is_written=is_written,
     )
     client = ClientStream(stream, slow_seconds=context.fleet.limits.slow_seconds)
     merged = MergedStream(merger, client, hub.clock, hub.random, opening.copied)

@@ -16,6 +16,10 @@ So an event is stamped in the very call that moves the vector, and whatever a ca
 written before the next call is made. To stamp first and to queue later would let another cluster's
 event overtake, and its vector would promise an event that is still to come.
 
+Who writes an object compares the version in the answer with those of events, to know that a stream
+has come there. The answer has the cluster's own version, so the event of what a client has just
+written has that one too. Nobody can go on from it: the vector follows behind it, in a bookmark.
+
 What is unknown stays as it is: a cluster that is silent is not spoken of and nothing is deleted.
 When it has forgotten how to go on it is listed again, and the difference to what this stream has
 sent of it is sent. A stream that did not send it all itself cannot know that difference: it ends.
@@ -27,7 +31,7 @@ a version that was sent of one of its objects says nothing of what the object is
 """
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, Expired
@@ -128,8 +132,11 @@ class WatchMerger:
         wants_bookmarks: bool = False,
         wants_initial_end: bool = False,
         most_objects: int = sys.maxsize,
+        is_written: Callable[[str, Head], bool] = lambda _cluster, _head: False,
     ) -> None:
         self._style = style
+        self._is_written = is_written
+        """Whether the client has just written an object of a cluster, or is about to."""
         self._most_objects = most_objects
         self._wants_bookmarks = wants_bookmarks
         self._owes_initial_end = wants_initial_end and wants_bookmarks
@@ -175,7 +182,12 @@ class WatchMerger:
         if was_sent and event.change is not Change.DELETED:
             self._move(member, version)
             return []
-        return [self._emit(member, event.change, item, version)]
+        is_own = event.change is not Change.DELETED and self._may_bookmark
+        if not (is_own and self._is_written(cluster, item.head)):
+            return [self._emit(member, event.change, item, version)]
+        # The bookmark goes out in the same step. A client that breaks off between the two is told
+        # 410 when it goes on: a version of one cluster is never continued from.
+        return [self._emit(member, event.change, item, version, stamp=version), *self.bookmark()]
 
     def require_no_return(self, cluster: str, current: str) -> None:
         """Raise "too large resource version" when a cluster is behind what was sent of it."""
@@ -266,13 +278,17 @@ class WatchMerger:
 
     def bookmark(self) -> list[bytes]:
         """Tell how far the stream has come, to clients that asked for it."""
-        is_whole = all(member.position != "" for member in self._members.values())
-        if not self._wants_bookmarks or self._awaited or not is_whole:
+        if not self._may_bookmark:
             return []
         line = self._style.bookmark(self._vector.encode(), ends_initial=self._owes_initial_end)
         if line:
             self._owes_initial_end = False
         return [line] if line else []
+
+    @property
+    def _may_bookmark(self) -> bool:
+        is_whole = all(member.position != "" for member in self._members.values())
+        return self._wants_bookmarks and is_whole and not self._awaited
 
     def _require_room(self, member: _Member) -> None:
         cluster = member.naming.cluster
@@ -280,8 +296,13 @@ class WatchMerger:
             why = f"sent more than {self._most_objects} objects"
             raise AnswerOverrun(cluster, why, code=200)
 
-    def _emit(self, member: _Member, change: Change, item: Item, position: str) -> bytes:
-        """Move the vector and write the event that has it: one step, whatever else goes on."""
+    def _emit(
+        self, member: _Member, change: Change, item: Item, position: str, stamp: str = ""
+    ) -> bytes:
+        """Move the vector and write the event that has it: one step, whatever else goes on.
+
+        With a `stamp` the event has that instead, and the caller has the vector follow.
+        """
         # Invariant: what is remembered as sent, the vector, and the line that is returned change in
         # this one step. A caller that awaited between this call and its write would let another
         # cluster's event, stamped later, go out first: its vector says "east at 7" while the event
@@ -290,7 +311,7 @@ class WatchMerger:
             member.sent.note(change, item.head)
         own = item.head.resource_version
         self._vector.set(member.naming.cluster, placed(position, own))
-        line = self._style.write(change, item, self._vector.encode())
+        line = self._style.write(change, item, stamp or self._vector.encode())
         self._move(member, position)
         return line
 
