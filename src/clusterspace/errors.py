@@ -55,6 +55,7 @@
     ├── ComponentFailed              a component of a local fleet that does not start
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
+    ├── UnknownPlugin                a flag names an admission plug-in that cannot be switched
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
     ├── CommandRefused               what a simulated shell says when a command cannot be done
     └── StoreError                   what the revision log cannot do
@@ -472,6 +473,10 @@ class StreamBroken(ClusterspaceError):
         super().__init__(message)
         self.close_code = close_code
         """What a WebSocket is closed with (RFC 6455, section 7.4.1)."""
+
+
+class UnknownPlugin(ClusterspaceError):
+    """A flag names an admission plug-in that cannot be switched; it says which can."""
 
 
 class CommandRefused(ClusterspaceError):

@@ -62,11 +62,6 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     "ResourceQuota": ("limit", {"spec": {"hard": NO_PODS}}),
     "LimitRange": ("limit", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}),
     "Namespace": ("limit", {"metadata": {"labels": ENFORCE}}),
-    "ValidatingAdmissionPolicy": ("limit.example.com", {"spec": CHECKS}),
-    "ValidatingAdmissionPolicyBinding": (
-        "limit.example.com",
-        {"spec": {"policyName": "limit.example.com", "validationActions": ["Deny"]}},
-    ),
     "ValidatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "MutatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "FlowSchema": ("limit", {"spec": {"priorityLevelConfiguration": {"name": "limit"}}}),

@@ -25,6 +25,7 @@ SHARED = (
     "guides/join-pull.md",
     "guides/member-cluster.md",
     "guides/security-model.md",
+    "guides/admission.md",
 )
 """Pages that leave the fleet as they found it, or change only what no other page looks at."""
 EXAMPLES = sorted(

@@ -47,6 +47,8 @@ class WriteOptions:
     field_validation: str
     field_manager: str
     force: bool = False
+    given: tuple[tuple[str, str], ...] = ()
+    """What the client said of manager and validation, for those who are shown its options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ def read_write_options(
         field_validation=validation or "Warn",
         field_manager=manager or manager_from(user_agent),
         force=query.is_true("force"),
+        given=tuple(
+            (name, text)
+            for name, text in (("fieldManager", manager), ("fieldValidation", validation))
+            if text
+        ),
     )
 
 

@@ -237,15 +237,24 @@ class Removed:
 
 
 async def remove(
-    hub: HubState, served: Served, key: str, options: DeleteOptions, author: Author | None
+    hub: HubState,
+    served: Served,
+    key: str,
+    options: DeleteOptions,
+    author: Author | None,
+    *,
+    is_one_of_many: bool = False,
 ) -> Removed:
     """Mark or remove one object; try again when somebody changes it meanwhile.
 
-    Without an author nobody is asked whether it may go.
+    Without an author nobody is asked whether it may go. `is_one_of_many` when the request names
+    only the collection: then admission is told no name.
     """
     for attempt in range(TRIES):
         try:
-            return await _remove_once(hub, served, key, options, author)
+            return await _remove_once(
+                hub, served, key, options, author, is_one_of_many=is_one_of_many
+            )
         except RevisionMismatch as lost:
             if attempt == TRIES - 1:
                 name = forms.name_in(key)
@@ -254,7 +263,13 @@ async def remove(
 
 
 async def _remove_once(
-    hub: HubState, served: Served, key: str, options: DeleteOptions, author: Author | None
+    hub: HubState,
+    served: Served,
+    key: str,
+    options: DeleteOptions,
+    author: Author | None,
+    *,
+    is_one_of_many: bool,
 ) -> Removed:
     """Mark or remove the object as it is now; RevisionMismatch when it has changed by then."""
     info = served.info
@@ -292,6 +307,7 @@ async def _remove_once(
             annotate=author.annotate,
             options=options,
             other=Operation.DELETE,
+            place=(namespace_of(old), "") if is_one_of_many else None,
         )
         await hub.mutate(admission)
         await hub.admit(admission)

@@ -88,7 +88,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
-        hub = build_state(store, clock, access, rules)
+        hub = build_state(store, clock, access, rules, switches=settings.admission)
         controller = CustomResourceController(hub)
         is_whole = True
         try:

@@ -17,7 +17,7 @@ from clusterspace.apiserver.access.default_roles import (
     install_default_roles,
 )
 from clusterspace.apiserver.admission.clusters import tie_all
-from clusterspace.apiserver.admission.plugins import hub_plugins
+from clusterspace.apiserver.admission.plugins import AdmissionSwitches, hub_plugins
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
@@ -53,8 +53,10 @@ def build_state(
     members: AddressRules | None = None,
     *,
     unenforced: UnenforcedKinds | None = None,
+    switches: AdmissionSwitches | None = None,
 ) -> HubState:
     """Build what verbs work on; `unenforced` words the warnings of a server that is no hub."""
+    plugins = hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds())
     return HubState(
         store=store,
         catalog=Catalog(builtin_resources()),
@@ -63,7 +65,7 @@ def build_state(
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),
         webhooks=Webhooks(members or AddressRules(), clock),
-        plugins=hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds()),
+        plugins=(switches or AdmissionSwitches()).applied_to(plugins),
     )
 
 

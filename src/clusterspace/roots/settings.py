@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from clusterspace.apiserver.admission.plugins import AdmissionSwitches
 from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.guards import AuditPolicy
 from clusterspace.apiserver.http.users import MemberIdentities
@@ -41,6 +42,7 @@ class HubSettings(ServerSettings):
     data_dir: Path
     store: str = "sqlite"
     token_auth_file: Path | None = None
+    admission: AdmissionSwitches = field(default_factory=AdmissionSwitches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,11 @@ escalation.py     nobody grants what they do not hold
 builtin_kinds.py  Namespaces, certificate requests, Services
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
+validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy
+policies.py       what policies share: bindings, parameters, conditions, the evaluation
+matching.py       which requests a policy or a webhook is about
+reviewed.py       a request as policies and webhooks see it
+configurations.py objects that steer admission, as the store has them now
 unenforced.py     warns of kinds and of fields of policies that are stored and not obeyed
 
 A rule is a subclass of apiserver.state.Plugin, with those of its three methods that it needs:

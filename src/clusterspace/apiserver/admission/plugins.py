@@ -4,6 +4,9 @@
 the first are asked first.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.admission.builtin_kinds import (
     CertificateSubjects,
@@ -31,8 +34,37 @@ from clusterspace.apiserver.admission.rights import (
     TemplateRight,
 )
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
+from clusterspace.apiserver.admission.validating_policies import ValidatingPolicies
 from clusterspace.apiserver.state import Plugin
 from clusterspace.client.endpoints import AddressRules
+from clusterspace.errors import UnknownPlugin
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSwitches:
+    """What kube-apiserver's flags say of plug-ins, by their names there."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+    def applied_to(self, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
+        """Return the plug-ins that are asked; UnknownPlugin for a name that none of them has.
+
+        Rules without a name protect the fleet, and cannot be switched off.
+        """
+        listed = tuple(plugins)
+        known = sorted({each.name for each in listed if each.name})
+        for flag, given in (("enable", self.enabled), ("disable", self.disabled)):
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                raise UnknownPlugin(
+                    f"--{flag}-admission-plugins: {', '.join(unknown)} cannot be switched here; "
+                    f"those that can are {', '.join(known)}"
+                )
+        both = sorted(set(self.enabled) & set(self.disabled))
+        if both:
+            raise UnknownPlugin(f"{', '.join(both)} cannot be both enabled and disabled")
+        return tuple(each for each in listed if not each.name or each.name not in self.disabled)
 
 
 def access_plugins(access: Access) -> tuple[Plugin, ...]:
@@ -66,4 +98,6 @@ def hub_plugins(
         BindingRules(),
         PermanentIds(),
         unenforced,  # last: a warning is for who has not been refused
+        # Those below only look at what is stored, in kube-apiserver's order.
+        ValidatingPolicies(access.authorizer),
     )

@@ -44,10 +44,6 @@ KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
     NAMESPACE: Unenforced(
         "pods are not checked", "members the namespace reaches check the pods placed there"
     ),
-    (_ADMISSION, "ValidatingAdmissionPolicy"): Unenforced("no write is checked by it", _PROPAGATE),
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Unenforced(
-        "no policy is put in force by it", _PROPAGATE
-    ),
     (_ADMISSION, "ValidatingWebhookConfiguration"): Unenforced(
         "its webhooks are not called", _PROPAGATE
     ),

@@ -166,7 +166,14 @@ async def delete_collection(request: ResourceRequest) -> Response:
     page = await read_page(request, list_options, selection)
     for entry in page.entries:
         try:
-            await remove(request.hub, request.served, entry.key, options, request.author)
+            await remove(
+                request.hub,
+                request.served,
+                entry.key,
+                options,
+                request.author,
+                is_one_of_many=True,
+            )
         except NotFound:
             continue  # somebody else was quicker; gone is gone
     if request.representation.media_type == PROTOBUF:

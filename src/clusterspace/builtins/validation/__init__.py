@@ -14,5 +14,6 @@ networking   Services and endpoints, Ingresses, NetworkPolicies, address ranges
 storage      volumes, storage classes, CSI
 core         ConfigMaps, Secrets, Events, Leases, nodes, quotas, limits, priorities
 access       RBAC and certificate requests
-extension    webhooks, admission policies, flow control, API services
+admission    webhook configurations, admission policies and their bindings
+extension    flow control, API services
 """

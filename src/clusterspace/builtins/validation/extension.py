@@ -3,28 +3,20 @@
 from collections.abc import Iterator
 from typing import Final
 
-from clusterspace.builtins.validation.formats import qualified_domain_problems
-from clusterspace.builtins.validation.metadata import selector
 from clusterspace.builtins.validation.rules import (
     Check,
     at,
     between,
     check_all,
     each,
-    inside,
-    named,
     one_of,
-    present,
     problems_at,
     required,
     satisfies,
     struct_in,
-    structs_in,
-    supported,
-    texts_in,
     well_formed,
 )
-from clusterspace.builtins.webhook_configs import check_client_config, check_service_port
+from clusterspace.builtins.webhook_configs import check_service_port
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1035_label_problems, dns1123_subdomain_problems
@@ -159,132 +151,3 @@ def _check_priority(spec: Object, field: str, most: int) -> Iterator[Cause]:
     if not 0 < number <= most:
         why = f"must be positive and less than {most}"
         yield causes.invalid(f"spec.{field}", number, why)
-
-
-_SCOPES: Final = ("*", "Cluster", "Namespaced")
-_REVIEWS: Final = "admissionReviewVersions"
-_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
-
-
-def _operations(rule: Object, path: str) -> Iterator[Cause]:
-    place, wanted = at(path, "operations"), texts_in(rule, "operations")
-    known = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-    if not wanted:
-        yield causes.required(place)
-    if len(wanted) > 1 and "*" in wanted:
-        why = "if '*' is present, must not specify other operations"
-        yield causes.invalid(place, wanted, why)
-    for index, operation in enumerate(wanted):
-        if operation not in known:
-            yield causes.not_supported(f"{place}[{index}]", operation, known)
-
-
-_RULE: Final = (
-    _operations,
-    required("apiGroups"),
-    required("apiVersions"),
-    required("resources"),
-    supported("scope", *_SCOPES),
-)
-
-
-_WEBHOOK: Final[tuple[Check, ...]] = (
-    named("name", qualified_domain_problems),
-    each("rules", *_RULE),
-    supported("failurePolicy", "Fail", "Ignore"),
-    supported("matchPolicy", "Equivalent", "Exact"),
-    present("sideEffects", "must specify one of None, NoneOnDryRun"),
-    supported("sideEffects", "None", "NoneOnDryRun"),
-    between("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
-    selector("namespaceSelector"),
-    selector("objectSelector"),
-    inside("clientConfig", check_client_config),
-)
-
-
-def check_validating_webhooks(configuration: Object) -> Iterator[Cause]:
-    """Check a ValidatingWebhookConfiguration."""
-    return _check_webhooks(configuration, _WEBHOOK)
-
-
-def check_mutating_webhooks(configuration: Object) -> Iterator[Cause]:
-    """Check a MutatingWebhookConfiguration."""
-    reinvocation = supported("reinvocationPolicy", "IfNeeded", "Never")
-    return _check_webhooks(configuration, (*_WEBHOOK, reinvocation))
-
-
-def _check_webhooks(configuration: Object, checks: tuple[Check, ...]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, webhook in enumerate(structs_in(configuration, "webhooks")):
-        path, name = f"webhooks[{index}]", webhook.get("name", "")
-        yield from check_all(webhook, path, checks)
-        reviews, place = texts_in(webhook, "admissionReviewVersions"), f"{path}.{_REVIEWS}"
-        if not reviews:
-            yield causes.required(place, f"must specify one of {', '.join(_REVIEW_VERSIONS)}")
-        elif not any(version in _REVIEW_VERSIONS for version in reviews):
-            why = f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"
-            yield causes.invalid(place, reviews, why)
-        if name and name in seen:
-            yield causes.duplicate(at(path, "name"), name)
-        seen.add(name)
-
-
-_MATCH_RESOURCES: Final = (
-    supported("matchPolicy", "Equivalent", "Exact"),
-    selector("namespaceSelector"),
-    selector("objectSelector"),
-    each("resourceRules", *_RULE),
-    each("excludeResourceRules", *_RULE),
-)
-
-
-def check_policy(policy: Object) -> Iterator[Cause]:
-    """Check a ValidatingAdmissionPolicy; its expressions are compiled elsewhere."""
-    spec = struct_in(policy, "spec")
-    yield from supported("failurePolicy", "Fail", "Ignore")(spec, "spec")
-    yield from inside("paramKind", required("apiVersion"), required("kind"))(spec, "spec")
-    constraints = spec.get("matchConstraints")
-    if constraints is None:
-        yield causes.required("spec.matchConstraints")
-    else:
-        yield from check_all(constraints, "spec.matchConstraints", _MATCH_RESOURCES)
-        yield from required("resourceRules")(constraints, "spec.matchConstraints")
-    if not spec.get("validations") and not spec.get("auditAnnotations"):
-        why = "validations or auditAnnotations must contain at least one item"
-        yield causes.required("spec.validations", why)
-        yield causes.required("spec.auditAnnotations", why)
-    reasons = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-    for index, validation in enumerate(structs_in(spec, "validations")):
-        place = f"spec.validations[{index}]"
-        if not str(validation.get("expression") or "").strip():
-            yield causes.required(at(place, "expression"), "expression is not specified")
-        yield from supported("reason", *reasons)(validation, place)
-
-
-def check_policy_binding(binding: Object) -> Iterator[Cause]:
-    """Check a ValidatingAdmissionPolicyBinding."""
-    spec = struct_in(binding, "spec")
-    yield from named("policyName", dns1123_subdomain_problems)(spec, "spec")
-    if spec.get("paramRef") is not None:
-        reference = spec["paramRef"]
-        name, labels = reference.get("name"), reference.get("selector")
-        if name and labels is not None:
-            why = "name and selector are mutually exclusive"
-            yield causes.forbidden("spec.paramRef.name", why)
-        if not name and labels is None:
-            yield causes.required("spec.paramRef", "one of name or selector must be specified")
-        action = reference.get("parameterNotFoundAction")
-        if action is None:
-            yield causes.required("spec.paramRef.parameterNotFoundAction")
-        elif action not in ("Allow", "Deny"):
-            place = "spec.paramRef.parameterNotFoundAction"
-            yield causes.not_supported(place, action, ("Allow", "Deny"))
-    yield from inside("matchResources", *_MATCH_RESOURCES)(spec, "spec")
-    actions = texts_in(spec, "validationActions")
-    if not actions:
-        why = "at least one validation action is required"
-        yield causes.required("spec.validationActions", why)
-    for index, action in enumerate(actions):
-        if action not in ("Audit", "Deny", "Warn"):
-            place = f"spec.validationActions[{index}]"
-            yield causes.not_supported(place, action, ("Audit", "Deny", "Warn"))

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from clusterspace.builtins.definitions.checks import validate_definition, validate_definition_update
 from clusterspace.builtins.validation import (
     access,
+    admission,
     core,
     extension,
     jobs,
@@ -171,16 +172,16 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
         takes_any_finalizer=True,
     ),
     (_ADMISSION, "MutatingWebhookConfiguration"): _Rules(
-        always=extension.check_mutating_webhooks, takes_any_finalizer=True
+        always=admission.check_mutating_webhooks, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingWebhookConfiguration"): _Rules(
-        always=extension.check_validating_webhooks, takes_any_finalizer=True
+        always=admission.check_validating_webhooks, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _Rules(
-        always=extension.check_policy, takes_any_finalizer=True
+        always=admission.check_policy, takes_any_finalizer=True
     ),
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _Rules(
-        always=extension.check_policy_binding, takes_any_finalizer=True
+        always=admission.check_policy_binding, takes_any_finalizer=True
     ),
     (_FLOW, "FlowSchema"): _Rules(always=extension.check_flow_schema),
     (_FLOW, "PriorityLevelConfiguration"): _Rules(always=extension.check_priority_level),

@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     help="Keep objects on disk, or only as long as the process lives.",
 )
 @token_auth_file_option
+@click.option(
+    "--enable-admission-plugins",
+    default="",
+    metavar="NAMES",
+    help="Admission plug-ins by kube-apiserver's names, with commas; all there are here are on.",
+)
+@click.option(
+    "--disable-admission-plugins",
+    default="",
+    metavar="NAMES",
+    help="Admission plug-ins that are not asked; rules that protect the fleet always are.",
+)
 @server_options
 def hub(
     *,
@@ -41,6 +53,8 @@ def hub(
     port: int,
     store: str,
     token_auth_file: Path | None,
+    enable_admission_plugins: str,
+    disable_admission_plugins: str,
     server: ServerOptions,
     log_format: str,
 ) -> None:
@@ -57,12 +71,16 @@ def hub(
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
     from clusterspace.roots.hub import serve_until_stopped
-    from clusterspace.roots.settings import HubSettings
+    from clusterspace.roots.settings import AdmissionSwitches, HubSettings
+
+    def names(text: str) -> tuple[str, ...]:
+        return tuple(each.strip() for each in text.split(",") if each.strip())
 
     settings = HubSettings(
         data_dir,
         store,
         token_auth_file,
+        AdmissionSwitches(names(enable_admission_plugins), names(disable_admission_plugins)),
         host=host,
         port=port,
         server_names=server.server_names,

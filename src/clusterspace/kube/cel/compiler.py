@@ -48,6 +48,9 @@ from clusterspace.kube.objects import Object
 _NO_OVERLOAD: Final = "found no matching overload for '{}' applied to '{}'"
 _UNDECLARED: Final = "undeclared reference to '{}' (in container '')"
 
+VARIABLES_TYPE: Final = "kubernetes.variables"
+"""The type of a policy's `variables`, each of which is evaluated when it is first looked at."""
+
 _SIZED: Final = ("string", "bytes", "list", "map", "dyn")
 """Types whose values are paid for by their size."""
 
@@ -192,6 +195,13 @@ class Compiler:
         self._scope = outer
 
     def _field(self, node: syntax.Select | syntax.Has) -> Code:
+        if isinstance(node, syntax.Select) and isinstance(node.operand, syntax.Name):
+            # `authorizer.requestResource` is the name of a variable, not a field of another.
+            qualified = f"{node.operand.name}.{node.field}"
+            if qualified in self._scope:
+                slot, kind = self._scope[qualified]
+                self.used.add(qualified)
+                return Code(kind, lambda frame: frame.slots[slot])
         operand = self.code(node.operand)
         is_optional = operand.type.name == OPTIONAL
         kind = operand.type.params[0] if is_optional else operand.type
@@ -220,6 +230,10 @@ class Compiler:
             fields = _fields_in(run(frame))
             return Optional(fields[name], is_present=True) if name in fields else NONE
 
+        if kind.name == VARIABLES_TYPE:
+            if isinstance(node, syntax.Has):
+                return Code(BOOL, lambda _: True)
+            return Code(type_, lambda frame: run(frame).get(name, frame.meter))
         if isinstance(node, syntax.Has):
             return Code(BOOL, lambda frame: name in _fields_in(run(frame)))
         if is_optional or node.is_optional:
@@ -300,6 +314,8 @@ class Compiler:
         common: Type | None = None
         for code, at in zip(codes, places, strict=True):
             both = code.type if common is None else joined(common, code.type)
+            if common is not None and DYN in (common, code.type) and common != code.type:
+                both = both if UNKNOWN in (common, code.type) else None
             if both is None and self._may_mix:
                 common = DYN
             elif both is None:
