@@ -48,6 +48,9 @@ KNOWN = (
     # Written on the page, with reasons: docs/karmada-compatibility.md, "Propagation".
     r"Work status\.conditions\[1\]\.message: .*already exists in the cluster.*",
     r"ResourceBinding status\.aggregatedStatus\[0\]\.appliedMessage: .*already exists in the.*",
+    r"Deployment status\.conditions: nothing recorded, .*",
+    r"Work status\.manifestStatuses\[0\]\.status\.conditions: nothing recorded, .*",
+    r"ResourceBinding status\.aggregatedStatus\[\d\]\.status\.conditions: nothing recorded, .*",
 )
 _COUNTERS = r"(replicas|unavailableReplicas|updatedReplicas)"
 SIMULATED = (r"Deployment status\.conditions\[1\]\.message: 'ReplicaSet .*",)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from clusterspace.apis import kinds, stamps
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.works import HEALTHY, UNHEALTHY, Report
-from clusterspace.kube.conditions import TRUE, find_condition, is_true
+from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, find_condition, is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of
 from clusterspace.kube.resources import GroupKind
 
@@ -108,6 +108,51 @@ _REFLECTED: Final[Mapping[GroupKind, tuple[str, ...]]] = {
 """Which fields of its status a kind reports; one that is not here reports all of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConditionTypes:
+    """The conditions of a kind that are summed up over clusters, by how they are."""
+
+    everywhere: tuple[str, ...] = ()
+    """True when they are in every cluster that is to have the object."""
+    somewhere: tuple[str, ...] = ()
+    """True when they are in any cluster; absent otherwise."""
+
+    def reported_of(self, status: Object) -> list[Object]:
+        """Return the conditions to report, without what changes while nothing happens."""
+        conditions = _readable_conditions(status)
+        kept = (conditions.get(each) for each in (*self.everywhere, *self.somewhere))
+        return [each for each in kept if each is not None]
+
+
+def _readable_conditions(status: Object | None) -> dict[str, Object]:
+    """Return the conditions of a status that are some, by type: members may report anything."""
+    conditions: Any = (status or {}).get("conditions")
+    found: dict[str, Object] = {}
+    for each in cast("list[Any]", conditions if isinstance(conditions, list) else []):
+        if isinstance(each, dict):
+            fields = cast("Object", each)
+            texts = {key: _text(fields.get(key))[:_LONGEST] for key in _CONDITION_FIELDS}
+            found.setdefault(texts["type"], {key: text for key, text in texts.items() if text})
+    return found
+
+
+_LONGEST: Final = 1024
+"""How much of a condition's message is passed on."""
+_CONDITION_FIELDS: Final = ("type", "status", "reason", "message", "lastTransitionTime")
+_CONDITIONS: Final[Mapping[GroupKind, ConditionTypes]] = {
+    kinds.DEPLOYMENT: ConditionTypes(("Available", "Progressing"), ("ReplicaFailure",)),
+    kinds.REPLICA_SET: ConditionTypes(somewhere=("ReplicaFailure",)),
+    kinds.POD: ConditionTypes(
+        ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"),
+        ("DisruptionTarget",),
+    ),
+    kinds.DISRUPTION_BUDGET: ConditionTypes(("DisruptionAllowed",)),
+    kinds.AUTOSCALER: ConditionTypes(("AbleToScale", "ScalingActive"), ("ScalingLimited",)),
+}
+_ROLLED_OUT: Final = "NewReplicaSetAvailable"
+"""The reason of a Deployment that progresses no further, because it is done."""
+
+
 def reflect_status(live: Object) -> Object | None:
     """Return the status to report of an object; None when there is nothing to report."""
     kind, status = kind_of(live), status_of(live)
@@ -117,6 +162,8 @@ def reflect_status(live: Object) -> Object | None:
     if kind == kinds.SERVICE and find_at(live, "spec", "type") != "LoadBalancer":
         return None
     reported = {field: status[field] for field in fields if field in status}
+    if kind in _CONDITIONS and (conditions := _CONDITIONS[kind].reported_of(status)):
+        reported["conditions"] = conditions
     if kind not in _WORKLOADS:
         return reported or None
     # Counters are of use only with the generations that say which template they are of.
@@ -134,6 +181,8 @@ class Reports:
 
     received: tuple[Report, ...]
     due: int
+    missing: tuple[str, ...] = ()
+    """The clusters that are to have the object and have not said anything of it."""
 
     @property
     def statuses(self) -> tuple[Object, ...]:
@@ -226,6 +275,96 @@ def is_aggregated(kind: GroupKind) -> bool:
 
 def aggregated_status(template: Object, reports: Reports) -> Object:
     """Return the status the template should show; the one it has, for kinds we cannot sum up."""
+    types = _CONDITIONS.get(kind_of(template))
+    status = _summed_up(template, reports)
+    if types is None:
+        return status
+    existing: list[Object] = status.get("conditions") or []
+    ours = (*types.everywhere, *types.somewhere)
+    conditions = [each for each in existing if each.get("type") not in ours]
+    for condition_type in types.everywhere:
+        before = find_condition(existing, condition_type)
+        condition = _everywhere(condition_type, before, reports)
+        conditions += [] if condition is None else [condition]
+    for condition_type in types.somewhere:
+        before = find_condition(existing, condition_type)
+        condition = _somewhere(condition_type, before, reports)
+        conditions += [] if condition is None else [condition]
+    kept = {key: value for key, value in status.items() if key != "conditions"}
+    return {**kept, "conditions": conditions} if conditions else kept
+
+
+def _everywhere(condition_type: str, before: Object | None, reports: Reports) -> Object | None:
+    """Return a condition that holds when it does in every cluster; None when nobody reports it.
+
+    The message names the cluster that holds it up. The transition is that of the last cluster when
+    it holds, and of the first that is in the way when it does not.
+    """
+    found = _conditions_of(condition_type, reports)
+    if not found:
+        return None
+    failing = {name: each for name, each in found.items() if each.get("status") != TRUE}
+    silent = sorted({*reports.missing, *(each.cluster for each in reports.received)} - set(found))
+    if failing:
+        # What is known to fail says more than what is not known.
+        name = min(failing, key=lambda each: (failing[each].get("status") != FALSE, each))
+        decisive, more = failing[name], len(failing) - 1
+        others = f" (and {more} more)" if more else ""
+        status, message = str(decisive.get("status")), f"{name}: {decisive.get('message')}{others}"
+        reason, moment = str(decisive.get("reason")), min(map(_moment, failing.values()))
+    elif silent or not reports.are_all(len(found)):
+        named = f"{silent[0]} has" if silent else "a cluster has"
+        status, reason, message = UNKNOWN, "NotReported", f"{named} not reported it yet"
+        moment = max(map(_moment, found.values()))
+    else:
+        decisive = max(
+            found.values(), key=lambda each: (each.get("reason") != _ROLLED_OUT, _moment(each))
+        )
+        where = "in all clusters" if len(found) > 1 else next(iter(found))
+        status, message = TRUE, f"{where}: {decisive.get('message')}"
+        reason, moment = str(decisive.get("reason")), max(map(_moment, found.values()))
+    return _kept_condition(before, condition_type, status, reason, message, moment)
+
+
+def _somewhere(condition_type: str, before: Object | None, reports: Reports) -> Object | None:
+    """Return a condition that holds when it does in any cluster; None when it does in none."""
+    found = _conditions_of(condition_type, reports)
+    holding = {name: each for name, each in found.items() if each.get("status") == TRUE}
+    if not holding:
+        return None
+    name = min(holding)
+    others = f" (and {len(holding) - 1} more)" if len(holding) > 1 else ""
+    message = f"{name}: {holding[name].get('message')}{others}"
+    moment = min(map(_moment, holding.values()))
+    reason = str(holding[name].get("reason"))
+    return _kept_condition(before, condition_type, TRUE, reason, message, moment)
+
+
+def _conditions_of(condition_type: str, reports: Reports) -> dict[str, Object]:
+    """Return what the clusters say of a condition, by cluster."""
+    said = (
+        (each.cluster, _readable_conditions(each.status).get(condition_type))
+        for each in reports.received
+    )
+    return {name: condition for name, condition in said if condition is not None}
+
+
+def _kept_condition(
+    before: Object | None, condition_type: str, status: str, reason: str, message: str, moment: str
+) -> Object:
+    """Return the condition; while its status stays, so does the time since when."""
+    if before is not None and before.get("status") == status:
+        moment = str(before.get("lastTransitionTime") or moment)
+    condition = {"type": condition_type, "status": status, "reason": reason, "message": message}
+    return {**condition, "lastTransitionTime": moment} if moment else condition
+
+
+def _moment(condition: Object) -> str:
+    return _text(condition.get("lastTransitionTime"))
+
+
+def _summed_up(template: Object, reports: Reports) -> Object:
+    """Return the status with counters, phases and addresses of all clusters in it."""
     kind, status = kind_of(template), status_of(template)
     phases = [_text(each["phase"]) for each in reports.statuses if each.get("phase")]
     match kind:

@@ -187,7 +187,9 @@ class BindingStatuses(Reconciler):
         info = self._templates.find_info(reference.group_version_kind)
         if live is None or info is None:
             return
-        due = Reports(tuple(reports), due=len(targets_of(binding)))
+        targets = [each.name for each in targets_of(binding)]
+        missing = sorted({*targets} - {each.cluster for each in reports})
+        due = Reports(tuple(reports), due=len(targets), missing=tuple(missing))
         shown = {**live, "status": aggregated_status(live, due)}
         path = resource_path_of(info.group_version_resource, live)
         if await commit(self._hub, path, live, shown) is not shown:

@@ -28,11 +28,14 @@ def live(
 
 
 def test_a_workload_tells_its_counters_and_which_template_they_are_of() -> None:
-    status = {"replicas": 3, "observedGeneration": 4, "conditions": [{"type": "Available"}]}
+    available = {"type": "Available", "status": "True", "lastTransitionTime": "now"}
+    conditions = [{"type": "Odd"}, {**available, "lastUpdateTime": "later"}]
+    status = {"replicas": 3, "observedGeneration": 4, "conditions": conditions}
 
     assert reflect_status(live("apps/v1", "Deployment", status)) == {
         "replicas": 3,
         "observedGeneration": 4,
+        "conditions": [available],
         "generation": 4,
         "resourceTemplateGeneration": 7,
     }
@@ -429,3 +432,89 @@ def test_a_strangers_status_is_left_to_strangers() -> None:
     assert not is_aggregated(GroupKind("example.com", "Deployment"))
     assert not is_aggregated(GroupKind("", "ConfigMap"))
     assert is_aggregated(GroupKind("apps", "Deployment"))
+
+
+# -- conditions --------------------------------------------------------------------------------
+
+
+def saying(cluster: str, status: str, at: int, kind: str = "Available", **more: str) -> Report:
+    condition = {
+        "type": kind,
+        "status": status,
+        "reason": "Because",
+        "message": f"it is {status}",
+        "lastTransitionTime": f"2026-01-01T00:00:0{at}Z",
+        **more,
+    }
+    return Report(cluster, is_applied=True, status={"conditions": [condition]})
+
+
+def shown(*reports: Report, missing: tuple[str, ...] = (), **status: Any) -> Object:
+    template = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": status}
+    due = Reports(reports, len(reports) + len(missing), missing)
+    conditions = aggregated_status(template, due).get("conditions", [])
+    (condition,) = conditions or [{}]
+    return condition
+
+
+def test_a_template_is_available_when_it_is_in_every_cluster() -> None:
+    assert shown(saying("a", "True", 1), saying("b", "True", 3)) == {
+        "type": "Available",
+        "status": "True",
+        "reason": "Because",
+        "message": "in all clusters: it is True",
+        "lastTransitionTime": "2026-01-01T00:00:03Z",
+    }
+
+
+def test_the_cluster_that_holds_it_up_is_named_and_since_when() -> None:
+    told = shown(saying("a", "True", 1), saying("c", "False", 4), saying("b", "False", 2))
+
+    assert (told["status"], told["message"]) == ("False", "b: it is False (and 1 more)")
+    assert told["lastTransitionTime"] == "2026-01-01T00:00:02Z"
+
+
+def test_a_cluster_that_said_nothing_yet_is_waited_for_by_name() -> None:
+    told = shown(saying("a", "True", 1), missing=("b",))
+
+    assert (told["status"], told["reason"]) == ("Unknown", "NotReported")
+    assert told["message"] == "b has not reported it yet"
+
+
+def test_the_time_stays_while_the_status_does() -> None:
+    before = {"type": "Available", "status": "True", "lastTransitionTime": "long ago"}
+
+    told = shown(saying("a", "True", 1), conditions=[before])
+
+    assert (told["lastTransitionTime"], told["message"]) == ("long ago", "a: it is True")
+
+
+def test_a_failure_anywhere_is_one_of_the_template_and_ends_with_it() -> None:
+    failed = shown(
+        saying("a", "False", 1, "ReplicaFailure"), saying("b", "True", 2, "ReplicaFailure")
+    )
+
+    assert (failed["status"], failed["message"]) == ("True", "b: it is True")
+    assert shown(saying("a", "False", 1, "ReplicaFailure"), conditions=[failed]) == {}
+
+
+def test_a_rollout_that_goes_on_somewhere_goes_on() -> None:
+    done = saying("a", "True", 9, "Progressing", reason="NewReplicaSetAvailable")
+    going_on = saying("b", "True", 1, "Progressing", reason="ReplicaSetUpdated")
+
+    assert shown(done, going_on)["reason"] == "ReplicaSetUpdated"
+
+
+@pytest.mark.parametrize("nonsense", ["x", [1], [{"type": 5, "status": {}}], {"type": "Available"}])
+def test_nonsense_from_one_cluster_hides_nothing_of_the_others(nonsense: Any) -> None:
+    odd = Report("a", is_applied=True, status={"conditions": nonsense})
+
+    told = shown(odd, saying("b", "False", 1))
+
+    assert (told["status"], told["message"]) == ("False", "b: it is False")
+
+
+def test_what_others_wrote_about_the_template_stays() -> None:
+    foreign = {"type": "Approved", "status": "True"}
+
+    assert shown(conditions=[foreign]) == foreign
