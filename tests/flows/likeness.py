@@ -20,7 +20,7 @@ _VARIABLE = (
     (r"v\d+\.\d+\.\d+[+.\w-]*", "VERSION"),
     (r"(?<=-)([bcdfghjklmnpqrstvwxz2456789]{5,10}|(?=[a-f]*\d)[0-9a-f]{8,10})(?![\w-])", "HASH"),
     (r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{9,10}(?=-HASH)", "HASH"),
-    (r"(?<=\s)(\d+(ms|[smhd]))+(?=\s|$)", "AGE"),
+    (r"(?<!\S)(\d+(ms|[smhd]))+(?=\s|$)", "AGE"),
     (r"\b\d+(\.\d+)?([KMG]i|m)\b", "QUANTITY"),
     (r"\b\d[\d,]{3,}\b|(?<=revision )\d+", "NUMBER"),
 )
