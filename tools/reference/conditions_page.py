@@ -12,7 +12,9 @@ _INTRODUCTION: Final = """\
 
 What our controllers write into `status.conditions` and record as events. Types and reasons that
 Karmada and KubeFleet have are theirs. Conditions of simulated members' nodes, pods and workloads
-are Kubernetes' own and not repeated here.
+are Kubernetes' own and not repeated here. So are those of templates, which say how their copies
+are: true when they are in every cluster, else with the cluster that holds it up in the message, and
+`Unknown` with reason `NotReported` while a cluster has not said anything.
 """
 _EVENTS: Final = """\
 ## Events

@@ -42,6 +42,9 @@ _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
 )
 INDIRECT: Final[Indirect] = {
+    # Templates show the conditions of their copies, which are Kubernetes' own.
+    ("clusterspace.apis.interpreter.reports", "condition_type"): (),
+    ("clusterspace.apis.interpreter.reports", "reason"): (),
     ("clusterspace.apiserver.flow_control", "reason"): ("Found", "NotFound"),
     ("clusterspace.builtins.definitions.acceptance", "reason"): (
         "PluralConflict",
