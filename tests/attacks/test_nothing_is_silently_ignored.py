@@ -21,7 +21,6 @@ from clusterspace.kube.resources import ResourceInfo
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ADDRESSES = ("hub", "hub through the fleet", "member", "member through the fleet")
-NO_PODS = {"pods": "0"}
 ENFORCE = {"pod-security.kubernetes.io/enforce": "restricted"}
 CHECKS: dict[str, Any] = {
     "matchConstraints": {
@@ -59,8 +58,6 @@ SERVICE: dict[str, Any] = {
 }
 
 WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "ResourceQuota": ("limit", {"spec": {"hard": NO_PODS}}),
-    "LimitRange": ("limit", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}),
     "Namespace": ("limit", {"metadata": {"labels": ENFORCE}}),
     "ValidatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "MutatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
@@ -161,14 +158,14 @@ async def test_whoever_writes_what_is_not_enforced_is_told(
 @pytest.mark.parametrize("address", ADDRESSES)
 async def test_a_put_is_told_as_well(site: Site, address: str) -> None:
     operator = Operator(site, address)
-    quota = manifest("ResourceQuota", "replaced", {"spec": {"hard": NO_PODS}})
-    path = collection_of(resource_of("ResourceQuota"))
-    await operator.ask("POST", path, quota)
+    service = manifest("IPAddress", "10.96.1.1", WRITTEN["IPAddress"][1])
+    path = collection_of(resource_of("IPAddress"))
+    await operator.ask("POST", path, service)
 
-    _, warning = await operator.ask("PUT", f"{path}/replaced", quota)
-    await operator.ask("DELETE", f"{path}/replaced")
+    _, warning = await operator.ask("PUT", f"{path}/10.96.1.1", service)
+    await operator.ask("DELETE", f"{path}/10.96.1.1")
 
-    assert "ResourceQuota is stored but not enforced" in warning
+    assert "IPAddress is stored but not enforced" in warning
 
 
 @pytest.mark.parametrize("address", ["hub", "hub through the fleet"])
@@ -267,11 +264,12 @@ async def test_what_acts_here_or_on_members_is_written_without_a_word(
 
 async def test_a_controller_that_writes_a_status_is_not_told(site: Site) -> None:
     operator = Operator(site, "hub")
-    path = collection_of(resource_of("ResourceQuota"))
-    await operator.ask("POST", path, manifest("ResourceQuota", "told", {"spec": {"hard": NO_PODS}}))
+    path = collection_of(resource_of("ServiceCIDR"))
+    spec = {"spec": {"cidrs": ["10.98.0.0/24"]}}
+    await operator.ask("POST", path, manifest("ServiceCIDR", "told", spec))
 
     merge = "application/merge-patch+json"
-    status = {"status": {"hard": NO_PODS}}
+    status = {"status": {"conditions": []}}
     _, warning = await operator.ask("PATCH", f"{path}/told/status", status, merge)
     await operator.ask("DELETE", f"{path}/told")
 

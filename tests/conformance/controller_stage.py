@@ -12,7 +12,7 @@ from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchType, Propagation
 from clusterspace.kube.objects import Object, labels_of, name_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.sim.api import KINDS
+from clusterspace.sim.api import KINDS, Kind
 from clusterspace.testing import steps
 from clusterspace.testing.hubs import (
     client_for_test,
@@ -47,6 +47,8 @@ CONTROLLERS = (
 ELSEWHERE = "elsewhere"
 """A node that pods may be said to be on: it has no kubelet, so that tests say how they are."""
 
+QUOTA = Kind("ResourceQuota", "v1", "resourcequotas")
+
 _NODES = ResourcePath(GroupVersionResource("", "v1", "nodes"))
 _NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": ELSEWHERE}}
 
@@ -59,7 +61,7 @@ class Room:
     namespace: str
 
     def place(self, kind: str, name: str = "") -> ResourcePath:
-        known = KINDS[kind]
+        known = {**KINDS, QUOTA.name: QUOTA}[kind]
         version = known.group_version
         resource = GroupVersionResource(version.group, version.version, known.plural)
         return ResourcePath(resource, self.namespace if known.namespaced else "", name)

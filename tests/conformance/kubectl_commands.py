@@ -150,7 +150,7 @@ GETTING: Final = (
     works(
         "-n NS describe deploy web", prints("Replicas:  ", "2 desired", "Image:         nginx:1.27")
     ),
-    works("-n NS describe pod p", prints("Status:       Pending", "Image:        busybox")),
+    works("-n NS describe pod p", prints("Status:           Pending", "Image:        busybox")),
     fails("describe node x", 'nodes "x" not found'),
     works("-n NS events", says("No events found in NS namespace.")),
 )

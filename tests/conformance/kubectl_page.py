@@ -24,8 +24,7 @@ A hub speaks the Kubernetes API, so `kubectl` needs nothing but the kubeconfig:
     kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
 
 A hub has no nodes. It keeps objects, tells who watches about every change, and leaves running them
-to the clusters of the fleet: it starts no containers, makes no ReplicaSets, Pods or Endpoints, and
-counts no quotas.
+to the clusters of the fleet: it starts no containers and makes no ReplicaSets, Pods or Endpoints.
 
 Every command below is run by the tests (`tests/conformance/test_kubectl.py`) against a running hub,
 and its effect is read back through the API. "Works" and "fails" mean: as on a cluster, with the

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.admitted import admitted
 from tests.conformance.real_kubernetes import TOKEN, running_kubernetes, wait_until
 from tests.corpus import corpus_dir
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
-from clusterspace.builtins.strategies.creation import Creation, admit_new
+from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.errors import MalformedObject
@@ -112,7 +113,7 @@ def created(document: Any, uid: str = "", now: str = "2026-01-01T00:00:00Z") -> 
         user_uid="admin",
         groups=("system:masters", "system:authenticated"),
     )
-    return prepare_for_create(kind, admit_new(kind.group_kind, defaulted), creation)
+    return prepare_for_create(kind, admitted(kind, defaulted), creation)
 
 
 def bare(stored: Any) -> Any:

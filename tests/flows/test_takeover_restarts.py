@@ -30,7 +30,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.workloads import PromoteRequest, look, promote
-from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment
+from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment, pod
 from clusterspace.testing.steps import delete, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -226,3 +226,96 @@ async def test_a_promotion_restarts_nothing(stage: Stage, member: str) -> None:
     await until_applied(stage, name)
 
     await legacy.check_is_as_before(before)
+
+
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
+PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
+POLICIES = GroupVersionResource("policy.karmada.io", "v1alpha1", "propagationpolicies")
+
+
+def of_member(name: str) -> Object:
+    """Return a pod whose account and class only a member has."""
+    made = pod(name)
+    spec = {**made["spec"], "serviceAccountName": "robot", "priorityClassName": "gold"}
+    return {**made, "spec": spec}
+
+
+async def prepare_account_and_class(member: ClusterClient) -> None:
+    account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
+    gold: Object = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "gold"},
+        "value": 1000,
+    }
+    for place, wanted in (
+        (ResourcePath(SERVICE_ACCOUNTS, "default", "robot"), account),
+        (ResourcePath(PRIORITY_CLASSES, "", "gold"), gold),
+    ):
+        if await member.find(place) is None:
+            await member.create(place.collection, wanted)
+
+
+async def until_managed(member: ClusterClient, place: ResourcePath) -> Object:
+    async def managed() -> Object | None:
+        found = await member.find(place)
+        is_managed = found is not None and labels_of(found).get(stamps.MANAGED) == "true"
+        return found if is_managed else None
+
+    return await until(managed)
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=["push", "pull"])
+async def test_a_pod_whose_account_only_the_member_has_is_promoted_as_it_runs(
+    stage: Stage, member: str
+) -> None:
+    name, client = f"lone-{member}", stage.client_of(member)
+    await prepare_account_and_class(client)
+    place = ResourcePath(PODS, "default", name)
+
+    async def created() -> Object | None:
+        # A real cluster's priorities are looked up in a cache that may not have the class yet.
+        return await client.create(place.collection, of_member(name))
+
+    await until(created)
+    if await client.list_objects(ResourcePath(NODES)):
+
+        async def is_running() -> bool:
+            return find_at(await client.get(place), "status", "phase") == "Running"
+
+        await until(is_running)
+    before = await client.get(place)
+    request = PromoteRequest("pod", name, "default", member, stage.members[member].settings)
+
+    prospect = await look(request, stage.fleet.hub.settings)
+    await promote(request, prospect, stage.fleet.hub.settings, stage.fleet.messages.append)
+    after = await until_managed(client, place)
+
+    assert uid_of(after) == uid_of(before)
+    assert _restarts(after) == _restarts(before)
+    assert {**after["spec"], "nodeName": ""} == {**before["spec"], "nodeName": ""}
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=["push", "pull"])
+async def test_a_pod_that_is_placed_has_the_token_and_the_priority_of_its_member(
+    stage: Stage, member: str
+) -> None:
+    name, client = f"placed-{member}", stage.client_of(member)
+    await prepare_account_and_class(client)
+    policy = overwriting_policy(name, member)
+    selector = {"apiVersion": "v1", "kind": "Pod", "name": name}
+    policy = with_value(policy, [selector], "spec", "resourceSelectors")
+    place = ResourcePath(PODS, "default", name)
+
+    await kubectl_apply(stage.hub, policy)
+    wanted = with_value(of_member(name), "default", "spec", "serviceAccountName")
+    template = await stage.hub.create(place.collection, wanted)
+    placed = await until_managed(client, place)
+
+    (volume,) = find_at(template, "spec", "volumes")
+    assert volume["name"].startswith("kube-api-access-")
+    assert find_at(placed, "spec", "priority") == 1000
+    names = {each["name"] for each in find_at(placed, "spec", "volumes") or []}
+    # A real cluster here mounts none: it runs without the plug-in.
+    assert len(names) <= 1
+    assert volume["name"] not in names

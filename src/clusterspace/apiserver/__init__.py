@@ -21,6 +21,7 @@ access/           who may do what
 housekeeping.py   what happens later: namespaces end, owners' children go, events expire
 flow_control.py   whether a FlowSchema's priority level is there
 protection.py     volumes and claims that are deleted go once nobody uses them
+quota_controller.py       how much of ResourceQuotas is used, counted from what is stored
 kubernetes_service.py     `default/kubernetes`: where this server is, for programs in the cluster
 
 http/             sockets, requests, the chain of steps, answers; the gateway stands on it too

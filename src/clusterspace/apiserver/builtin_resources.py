@@ -16,7 +16,7 @@ from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.builtins.resource_model import NAME, NAMESPACE, BuiltinResource
 from clusterspace.builtins.resources import all_resources
 from clusterspace.builtins.schemas import schema_for
-from clusterspace.builtins.strategies.creation import Creation, admit_new, admit_update
+from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.builtins.strategies.prepare import (
     prepare_for_create,
     prepare_for_status_update,
@@ -110,13 +110,12 @@ class BuiltinRules:
 
     def prepare_create(self, kube_object: Object, creation: Creation) -> Object:
         """Set what only the server may set on a new object."""
-        admitted = admit_new(self._kind.group_kind, kube_object)
-        return prepare_for_create(self._kind, admitted, creation)
+        return prepare_for_create(self._kind, kube_object, creation)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> Object:
         """Keep what this write may not touch."""
         if subresource in ("", "scale"):
-            return admit_update(self._kind.group_kind, prepare_for_update(self._kind, new, old))
+            return prepare_for_update(self._kind, new, old)
         prepare = _SUBRESOURCE_UPDATES.get(subresource)
         return prepare(new, old) if prepare else new
 

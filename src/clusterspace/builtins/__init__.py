@@ -13,4 +13,6 @@ webhook_configs.py   where a webhook is said to be
 definitions/         CustomResourceDefinitions: read, checked, accepted
 printers/            the columns of `kubectl get`
 resource_lists.py    what the containers of a pod request and may use, taken together
+quota_usage.py       what an object takes up of a ResourceQuota, and what it must state
+token_volumes.py     the volume by which a pod has the token of its ServiceAccount
 """

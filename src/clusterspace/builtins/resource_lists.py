@@ -32,6 +32,21 @@ def effective(pod_spec: Object, which: str) -> dict[str, str]:
     return _larger(_added([running, sidecars]), peak)
 
 
+def largest(*lists: ResourceList) -> dict[str, str]:
+    """Return the largest quantity of each resource that any of the lists has."""
+    merged: dict[str, str] = {}
+    for each in lists:
+        merged = _larger(merged, each)
+    return merged
+
+
+def are_equal_amounts(one: ResourceList, other: ResourceList) -> bool:
+    """Whether two lists have the same amounts of the same resources, however they are written."""
+    return one.keys() == other.keys() and all(
+        parse_quantity(text) == parse_quantity(other[name]) for name, text in one.items()
+    )
+
+
 def rounded_to_millis(text: str) -> str:
     """Return a quantity rounded away from zero to thousandths, as resource lists keep it."""
     quantity = parse_quantity(text)

@@ -31,6 +31,7 @@ from clusterspace.apiserver.housekeeping import (
     expire_events,
 )
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
+from clusterspace.apiserver.quota_controller import QuotaController
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import (
     Compactable,
@@ -55,8 +56,9 @@ def build_state(
     unenforced: UnenforcedKinds | None = None,
     switches: AdmissionSwitches | None = None,
 ) -> HubState:
-    """Build what verbs work on; `unenforced` words the warnings of a server that is no hub."""
-    plugins = hub_plugins(access, members or AddressRules(), unenforced or UnenforcedKinds())
+    """Build what verbs work on; a server with warnings of its own (`unenforced`) is no hub."""
+    rules, warnings = members or AddressRules(), unenforced or UnenforcedKinds()
+    plugins = hub_plugins(access, rules, warnings, is_hub=unenforced is None)
     return HubState(
         store=store,
         catalog=Catalog(builtin_resources()),
@@ -64,7 +66,7 @@ def build_state(
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),
-        webhooks=Webhooks(members or AddressRules(), clock),
+        webhooks=Webhooks(rules, clock),
         plugins=(switches or AdmissionSwitches()).applied_to(plugins),
     )
 
@@ -102,6 +104,7 @@ def housekeeping(hub: HubState, definitions: CustomResourceController, store: Co
         "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
         "flow schemas": FlowSchemaStatus(hub).run,
+        "resource quotas": QuotaController(hub).run,
         "role aggregation": RoleAggregator(hub).run,
         "event expiry": lambda: expire_events(hub),
         "compaction": lambda: compact_forever(store, hub.clock, policy),

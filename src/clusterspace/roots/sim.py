@@ -42,8 +42,6 @@ from clusterspace.sim.local_api import LocalApi
 from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
 from clusterspace.sim.nodes import Heartbeats
 from clusterspace.sim.pod_subresources import PodSubresources
-from clusterspace.sim.priorities import PodPriorities
-from clusterspace.sim.quotas import ObjectCounts
 from clusterspace.sim.scheduling import PodsByNode
 
 _log = structlog.get_logger(__name__)
@@ -62,7 +60,7 @@ def build_member(
         catalog=Catalog((*builtin_resources(), *metrics_resources())),
         random=random,
         new_uid=lambda: str(uuid.UUID(int=random.getrandbits(128), version=4)),
-        plugins=(*hub.plugins, PodPriorities(), FaultRulesReader()),
+        plugins=(*hub.plugins, FaultRulesReader()),
     )
 
 
@@ -87,7 +85,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
         mirror, containers = Mirror(), Containers(clock)
-        programs, counts = Programs(containers, clock), ObjectCounts()
+        programs = Programs(containers, clock)
         pods_by_node = PodsByNode(mirror)
         verbs = {
             **Reviews(access.authorizer).verbs(),
@@ -124,8 +122,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         simulation: Tasks = {
             "mirror": lambda: manager.follow(FOLLOWED, mirror),
             "fault rules": lambda: manager.follow((CONFIG_MAP,), faults),
-            "controllers": Controllers(manager, mirror, counts, clock).run,
-            "object counts": lambda: manager.count(counts),
+            "controllers": Controllers(manager, mirror, clock).run,
             "pods": lifecycle.run,
             "programs": programs.run,
             "nodes": nodes.run,

@@ -16,12 +16,10 @@ workloads/          Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods,
 services.py         Endpoints and EndpointSlices of Services, and slices of Endpoints made by hand
 volumes.py          claims and volumes: binding, and protection while they are in use
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
-quotas.py           how much of its quota a namespace uses
 autoscaling.py      replicas by the made-up load of their pods
 node_lifecycle.py   nodes that fall silent or go, and what becomes of their pods
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, who leaves for it, and which pods are on which node
-priorities.py       what a pod's PriorityClass means
 containers.py       what runs in containers: files, environment, programs and their logs
 lifecycle.py        carries out what happens to pods next
 nodes.py            nodes with capacity, and the heartbeats that keep them there and alive

@@ -30,7 +30,6 @@ NAMESPACE: Final = Kind("Namespace", "v1", "namespaces", namespaced=False)
 CONFIG_MAP: Final = Kind("ConfigMap", "v1", "configmaps")
 DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets")
 AUTOSCALER: Final = Kind("HorizontalPodAutoscaler", "autoscaling/v2", "horizontalpodautoscalers")
-QUOTA: Final = Kind("ResourceQuota", "v1", "resourcequotas")
 SERVICE: Final = Kind("Service", "v1", "services")
 ENDPOINTS: Final = Kind("Endpoints", "v1", "endpoints")
 ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
@@ -63,7 +62,6 @@ FOLLOWED: Final = (
     JOB,
     CRON_JOB,
     DISRUPTION_BUDGET,
-    QUOTA,
     AUTOSCALER,
     SERVICE,
     ENDPOINTS,

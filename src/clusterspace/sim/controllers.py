@@ -15,7 +15,6 @@ from clusterspace.sim.autoscaling import AutoscalerController
 from clusterspace.sim.disruption import DisruptionController
 from clusterspace.sim.node_lifecycle import NodeController, PodEvictions
 from clusterspace.sim.plans import Plan
-from clusterspace.sim.quotas import ObjectCounts, QuotaController
 from clusterspace.sim.services import (
     EndpointsController,
     EndpointSliceController,
@@ -61,10 +60,9 @@ class _Request(NamedTuple):
 class Controllers:
     """The controllers of one simulated cluster, on one queue."""
 
-    def __init__(self, api: SimApi, mirror: Mirror, counts: ObjectCounts, clock: Clock) -> None:
+    def __init__(self, api: SimApi, mirror: Mirror, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._quotas = QuotaController(mirror, counts)
         self._controllers: tuple[Controller, ...] = (
             WorkloadController(mirror),
             OrphanedJobPods(mirror),
@@ -77,22 +75,16 @@ class Controllers:
             AutoscalerController(mirror),
             NodeController(mirror),
             PodEvictions(mirror),
-            self._quotas,
         )
         self._queue = WorkQueue[_Request](clock, lambda: clocks.exponential(0.05, 5))
         self._rests: dict[_Request, float] = {}
         """Until when something is not looked at again whose last look took long."""
         mirror.watch(self._enqueue)
-        counts.watch(self._enqueue_quotas)
 
     def _enqueue(self, change: Change) -> None:
         for controller in self._controllers:
             for key in controller.requests(change):
                 self._add(_Request(controller, key))
-
-    def _enqueue_quotas(self, namespace: str) -> None:
-        for key in self._quotas.quotas_of(namespace):
-            self._add(_Request(self._quotas, key))
 
     def _add(self, request: _Request) -> None:
         rest = self._rests.get(request, 0.0) - self._clock.monotonic()

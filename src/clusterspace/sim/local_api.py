@@ -32,10 +32,7 @@ from clusterspace.apiserver.store.interface import Event
 from clusterspace.errors import NotFound, StoreError
 from clusterspace.kube.objects import Object, name_of, namespace_of, uid_of
 from clusterspace.sim.api import Kind, Listener, kind_of
-from clusterspace.sim.quotas import ObjectCounts
 
-_EVERYTHING: Final = "/registry/"
-_PARTS_OF_NAMESPACED: Final = 4
 _decoder: Final = msgspec.json.Decoder()
 
 
@@ -104,22 +101,6 @@ class LocalApi:
                 stack.callback(subscription.close)
             raise await ended
 
-    async def count(self, counts: ObjectCounts) -> None:
-        """Count the objects of every namespace, and go on counting; raise when events end."""
-        store = self._hub.store
-        page = await store.range(_EVERYTHING)
-        counts.clear()
-        for entry in page.items:
-            _count(counts, entry.key, 1)
-        ended: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
-        subscription = store.subscribe(
-            _EVERYTHING, after=page.revision, sink=_CountingSink(counts, ended)
-        )
-        try:
-            raise await ended
-        finally:
-            subscription.close()
-
     async def _send(self, method: str, path: str, body: Object) -> Object:
         """Answer a request as if it had come over the network; refusals are ApiErrors."""
         content = msgspec.json.encode(body)
@@ -166,36 +147,6 @@ class _Sink:
 
     def end(self, reason: StoreError) -> None:
         """Let the follower start over."""
-        if not self._ended.done():
-            self._ended.set_result(reason)
-
-
-def _count(counts: ObjectCounts, key: str, number: int) -> None:
-    """Count an object by its key: group, plural, namespace and name; others have no namespace."""
-    parts = key.removeprefix(_EVERYTHING).split("/")
-    if len(parts) != _PARTS_OF_NAMESPACED:
-        return
-    group, plural, namespace, _ = parts
-    counts.add(plural if group == "core" else f"{plural}.{group}", namespace, number)
-
-
-class _CountingSink:
-    """Counts what comes and goes."""
-
-    def __init__(self, counts: ObjectCounts, ended: "asyncio.Future[StoreError]") -> None:
-        self._counts = counts
-        self._ended = ended
-
-    def receive(self, events: tuple[Event, ...]) -> None:
-        """Count in what is new and out what is gone; a change is neither."""
-        for event in events:
-            if event.is_delete:
-                _count(self._counts, event.key, -1)
-            elif event.previous is None:
-                _count(self._counts, event.key, 1)
-
-    def end(self, reason: StoreError) -> None:
-        """Let the counting start over."""
         if not self._ended.done():
             self._ended.set_result(reason)
 

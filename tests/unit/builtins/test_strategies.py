@@ -1,10 +1,11 @@
 """What the server decides itself when an object is created, replaced or reported on."""
 
 import pytest
+from tests.admitted import admitted
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.creation import Creation, admit_new
+from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.builtins.strategies.prepare import (
     prepare_for_create,
     prepare_for_status_update,
@@ -274,13 +275,13 @@ def test_a_status_update_changes_the_status_and_never_the_spec() -> None:
     ],
 )
 def test_the_built_in_plug_ins_leave_their_marks(kind, given, path, expected) -> None:
-    admitted = admit_new(known(kind).group_kind, ready(kind, **given))
+    new = admitted(known(kind), ready(kind, **given))
 
-    assert find_at(admitted, *path) == expected
+    assert find_at(new, *path) == expected
 
 
 def test_a_pod_stays_five_minutes_on_a_node_that_went_away() -> None:
-    pod = admit_new(GroupKind("", "Pod"), ready("v1 Pod", spec={"containers": CONTAINERS}))
+    pod = admitted(known("v1 Pod"), ready("v1 Pod", spec={"containers": CONTAINERS}))
 
     assert [each["key"] for each in pod["spec"]["tolerations"]] == [
         "node.kubernetes.io/not-ready",

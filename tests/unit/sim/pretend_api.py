@@ -23,7 +23,6 @@ from clusterspace.sim.controllers import Controllers
 from clusterspace.sim.lifecycle import Lifecycle
 from clusterspace.sim.nodes import Heartbeats, NodeShape
 from clusterspace.sim.pods import Pace, is_active, is_finished, is_ready
-from clusterspace.sim.quotas import ObjectCounts
 from clusterspace.sim.scheduling import PodsByNode
 from clusterspace.testing.clocks import ManualClock
 
@@ -183,7 +182,7 @@ async def pretend_cluster(
     heartbeats = Heartbeats(
         api, mirror, clock, cluster="east", count=nodes, shape=shape or NodeShape()
     )
-    controllers = Controllers(api, mirror, ObjectCounts(), clock)
+    controllers = Controllers(api, mirror, clock)
     works = (programs.run(), api.follow(FOLLOWED, mirror), controllers.run())
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(each) for each in (*works, lifecycle.run(), heartbeats.run())]

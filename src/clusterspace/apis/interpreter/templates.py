@@ -14,6 +14,7 @@ from clusterspace.apis.kinds import (
     pod_spec_of,
 )
 from clusterspace.builtins.resource_lists import effective
+from clusterspace.builtins.token_volumes import without_token_volume
 from clusterspace.kube.managed_fields.field_sets import Path
 from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
 from clusterspace.kube.objects import (
@@ -266,6 +267,12 @@ def pruned(template: Object) -> Object:
             return without_value(_without_annotation(bare, _ACCOUNT_UID), "data")
         case kinds.CLAIM:
             return _without_annotation(bare, _SELECTED_NODE)
+        case kinds.POD:
+            # Each cluster mounts a token of its own, and has its own number for a PriorityClass: it
+            # refuses a pod that comes with the number of another one.
+            for field in ("priority", "preemptionPolicy"):
+                bare = without_value(bare, "spec", field)
+            return without_token_volume(bare)
         case _:
             return bare
 

@@ -4,7 +4,12 @@ plugins.py        every rule, in the order in which it is asked: a new rule is a
                   its two lists
 rights.py         rights that a URL does not show: what a body makes, names or sends
 escalation.py     nobody grants what they do not hold
-builtin_kinds.py  Namespaces, certificate requests, Services
+builtin_kinds.py  Namespaces, certificate requests, Nodes, Services, Ingresses
+pods.py           what pods get by their PriorityClass and RuntimeClass, and for lost nodes
+service_accounts.py  the account of a pod, its token and its secrets
+limit_ranges.py   LimitRanges: defaults and bounds
+storage.py        classes of claims, their growth, and protection while in use
+quotas.py         ResourceQuotas: counted before anything is stored
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy

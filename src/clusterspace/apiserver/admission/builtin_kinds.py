@@ -1,10 +1,11 @@
-"""Rules for Kubernetes' own kinds: Namespaces, certificate requests, Services."""
+"""Rules for Kubernetes' own kinds: Namespaces, certificate requests, Nodes, Services, Ingresses."""
 
 import ipaddress
 from typing import Final, cast
 
 from clusterspace.apis.identities import COMPONENT_USER_PREFIX
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.admission.storage import newest
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.certificates.requests import (
@@ -12,10 +13,19 @@ from clusterspace.apiserver.identity.certificates.requests import (
     UnreadableRequest,
     read_asked,
 )
+from clusterspace.apiserver.identity.following import list_objects
 from clusterspace.apiserver.state import Admission, HubState, Plugin
+from clusterspace.builtins.strategies.creation import with_not_ready_taint
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
-from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    name_of,
+    namespace_of,
+    with_value,
+)
 from clusterspace.kube.resources import GroupKind, GroupResource
 
 NAMESPACES: Final = GroupResource("", "namespaces")
@@ -89,6 +99,39 @@ class CertificateSubjects(Plugin):
         if why:
             raise statuses.forbidden(admission.served.info.group_resource, name_of(new), why)
         return new
+
+
+class TaintNodesByCondition(Plugin):
+    """Keeps pods off new nodes until a controller has seen that they are ready."""
+
+    name = "TaintNodesByCondition"
+
+    async def mutate(self, hub: HubState, admission: Admission) -> Object:
+        """Taint a new node."""
+        is_new_node = admission.is_create and admission.is_of("", "Node")
+        return with_not_ready_taint(admission.new) if is_new_node else admission.new
+
+
+class DefaultIngressClass(Plugin):
+    """Gives new Ingresses that name no class the one that is marked as the default."""
+
+    name = "DefaultIngressClass"
+
+    async def mutate(self, hub: HubState, admission: Admission) -> Object:
+        """Fill in the class, unless the Ingress has one, under its present name or the old one."""
+        ingress = admission.new
+        if not admission.is_create or not admission.is_of("networking.k8s.io", "Ingress"):
+            return ingress
+        if find_at(ingress, "spec", "ingressClassName") is not None:
+            return ingress
+        if "kubernetes.io/ingress.class" in annotations_of(ingress):
+            return ingress
+        classes = await list_objects(hub, "networking.k8s.io", "ingressclasses")
+        mark = "ingressclass.kubernetes.io/is-default-class"
+        default = newest([each for each in classes if annotations_of(each).get(mark) == "true"])
+        if default is None:
+            return ingress
+        return with_value(ingress, name_of(default), "spec", "ingressClassName")
 
 
 class ServiceAddresses(Plugin):

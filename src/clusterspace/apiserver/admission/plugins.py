@@ -1,7 +1,7 @@
-"""Every admission rule, in the order in which it is asked. A new one is a line in one of two lists.
+"""Every admission rule, in the order in which it is asked. A new one is a line in one of the lists.
 
-`access_plugins` has the rules about what the writer may do, `hub_plugins` those about the object;
-the first are asked first.
+`access_plugins` has the rules about what the writer may do, `kubernetes_plugins` those that every
+cluster has, `hub_plugins` all and our own.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.admission.builtin_kinds import (
     CertificateSubjects,
+    DefaultIngressClass,
     NamespaceLifecycle,
     ServiceAddresses,
+    TaintNodesByCondition,
 )
 from clusterspace.apiserver.admission.clusters import (
     ClusterRules,
@@ -19,12 +21,19 @@ from clusterspace.apiserver.admission.clusters import (
     MemberClusterRules,
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard
+from clusterspace.apiserver.admission.limit_ranges import LimitRanger
+from clusterspace.apiserver.admission.pods import (
+    DefaultTolerationSeconds,
+    Priority,
+    RuntimeClass,
+)
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
     PermanentIds,
     PlacementRules,
     PolicyRules,
 )
+from clusterspace.apiserver.admission.quotas import ResourceQuota
 from clusterspace.apiserver.admission.rights import (
     AgentGuard,
     ComponentGuard,
@@ -32,6 +41,12 @@ from clusterspace.apiserver.admission.rights import (
     CredentialsRight,
     OwnerRight,
     TemplateRight,
+)
+from clusterspace.apiserver.admission.service_accounts import ServiceAccount
+from clusterspace.apiserver.admission.storage import (
+    DefaultStorageClass,
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
 )
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.admission.validating_policies import ValidatingPolicies
@@ -81,14 +96,34 @@ def access_plugins(access: Access) -> tuple[Plugin, ...]:
     )
 
 
+def kubernetes_plugins(*, is_hub: bool) -> tuple[Plugin, ...]:
+    """Return the plug-ins every kube-apiserver has, in its order.
+
+    A hub runs no pods: there the pods are templates, and what only members have is no mistake.
+    """
+    return (
+        NamespaceLifecycle(),
+        LimitRanger(),
+        ServiceAccount(is_hub=is_hub),
+        TaintNodesByCondition(),
+        Priority(is_hub=is_hub),
+        DefaultTolerationSeconds(),
+        DefaultStorageClass(),
+        StorageObjectInUseProtection(),
+        PersistentVolumeClaimResize(),
+        RuntimeClass(),
+        CertificateSubjects(),
+        DefaultIngressClass(),
+    )
+
+
 def hub_plugins(
-    access: Access, members: AddressRules, unenforced: UnenforcedKinds
+    access: Access, members: AddressRules, unenforced: UnenforcedKinds, *, is_hub: bool = True
 ) -> tuple[Plugin, ...]:
     """Return all rules; `members` says where members may be, `unenforced` words the warnings."""
     return (
         *access_plugins(access),
-        NamespaceLifecycle(),
-        CertificateSubjects(),
+        *kubernetes_plugins(is_hub=is_hub),
         ServiceAddresses(),
         MemberClusterRules(),  # before ClusterRules: it may make a Cluster somebody's
         ClusterRules(members),
@@ -100,4 +135,5 @@ def hub_plugins(
         unenforced,  # last: a warning is for who has not been refused
         # Those below only look at what is stored, in kube-apiserver's order.
         ValidatingPolicies(access.authorizer),
+        ResourceQuota(),  # after all that may refuse: what is counted is stored next
     )

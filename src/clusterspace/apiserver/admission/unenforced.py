@@ -39,8 +39,6 @@ class Unenforced:
 
 
 KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
-    ("", "ResourceQuota"): Unenforced("usage is not counted and nothing is refused", _PROPAGATE),
-    ("", "LimitRange"): Unenforced("nothing is filled in and nothing is refused", _PROPAGATE),
     NAMESPACE: Unenforced(
         "pods are not checked", "members the namespace reaches check the pods placed there"
     ),
@@ -215,6 +213,5 @@ class UnenforcedKinds(Plugin):
 ON_SIMULATED_MEMBER: Final = UnenforcedKinds(
     "this simulated member",
     "a real cluster enforces it",
-    {("", "ResourceQuota"): "usage is counted and nothing is refused"},
 )
 """The same kinds on a simulated member: it is built on the hub, and no more obedient."""

@@ -12,6 +12,7 @@ from clusterspace.kube.objects import (
     find_at,
     labels_of,
     metadata_of,
+    with_finalizer,
     with_metadata,
     with_value,
 )
@@ -240,11 +241,11 @@ _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _SECONDS_ON_A_LOST_NODE: Final = 300
 
-# The classes every cluster has; others are objects the caller may look up.
-_SYSTEM_PRIORITIES: Final = {
+SYSTEM_PRIORITIES: Final = {
     "system-node-critical": 2_000_001_000,
     "system-cluster-critical": 2_000_000_000,
 }
+"""The classes every cluster has without an object; others are looked up."""
 
 
 PROTECTION: Final = {
@@ -255,37 +256,22 @@ PROTECTION: Final = {
 """Finalizers that keep what is in use, by group and kind; whoever serves these takes them away."""
 
 
-def admit_new(kind: GroupKind, new: Object) -> Object:
-    """Return a new object as the server's own admission plug-ins let it pass.
-
-    Protection finalizers keep a volume or claim that is in use; pods get the default priority and
-    stay five minutes on a node that went away; nodes start out as not ready.
-    """
-    if finalizer := PROTECTION.get((kind.group, kind.kind)):
-        finalizers = cast("list[str]", metadata_of(new).get("finalizers") or [])
-        is_there = finalizer in finalizers
-        return new if is_there else with_metadata(new, finalizers=[*finalizers, finalizer])
-    match kind.group, kind.kind:
-        case "", "Node":
-            taints = cast("list[Object]", find_at(new, "spec", "taints") or [])
-            not_ready = {"key": _NOT_READY, "effect": "NoSchedule"}
-            is_there = not_ready in taints
-            return new if is_there else with_value(new, [*taints, not_ready], "spec", "taints")
-        case "", "Pod":
-            spec = cast("Object", new["spec"])
-            priority = _SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
-            filled = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority", **spec}
-            return with_default_tolerations(new if filled == spec else {**new, "spec": filled})
-        case _:
-            return new
+# What the plug-ins of an API server that need nothing but the object add to it.
 
 
-def admit_update(kind: GroupKind, new: Object) -> Object:
-    """Return a changed object as the server's own admission plug-ins let it pass.
+def with_protection(kind: GroupKind, new: Object) -> Object:
+    """Return a new object with the finalizer that keeps objects of its kind while in use."""
+    finalizer = PROTECTION.get((kind.group, kind.kind))
+    return new if finalizer is None else with_finalizer(new, finalizer)
 
-    Tolerations can be added to a pod that is there, and are completed then as for a new one.
-    """
-    return with_default_tolerations(new) if (kind.group, kind.kind) == ("", "Pod") else new
+
+def with_not_ready_taint(node: Object) -> Object:
+    """Return a new node that takes no pods until its controller has seen that it is ready."""
+    taints = cast("list[Object]", find_at(node, "spec", "taints") or [])
+    if any((each.get("key"), each.get("effect")) == (_NOT_READY, "NoSchedule") for each in taints):
+        return node
+    not_ready = {"key": _NOT_READY, "effect": "NoSchedule"}
+    return with_value(node, [*taints, not_ready], "spec", "taints")
 
 
 def with_default_tolerations(pod: Object) -> Object:

@@ -282,8 +282,9 @@ def check_limit_range(limit_range: Object) -> Iterator[Cause]:
         for field in (*_FIELDS, "maxLimitRequestRatio"):
             for name in struct_in(limit, field):
                 yield from name_rule(name, f"{place}.{field}[{name}]")
+        yield from _check_limit_fields(limit, kind, place)
         for name, ratio in struct_in(limit, "maxLimitRequestRatio").items():
-            if parse_quantity(ratio).whole < 1:
+            if parse_quantity(ratio) < parse_quantity("1"):
                 here = f"{place}.maxLimitRequestRatio[{name}]"
                 yield causes.invalid(here, ratio, f"ratio {ratio} is less than 1")
         for name in dict.fromkeys(each for field in _FIELDS for each in struct_in(limit, field)):
@@ -292,6 +293,21 @@ def check_limit_range(limit_range: Object) -> Iterator[Cause]:
                 if None not in pair and parse_quantity(pair[0]) > parse_quantity(pair[1]):
                     why = message.format(*pair)
                     yield causes.invalid(f"{place}.{blamed}[{name}]", pair[which], why)
+
+
+def _check_limit_fields(limit: Object, kind: str, place: str) -> Iterator[Cause]:
+    """Check that a limit has what its type needs, and nothing it has no use for."""
+    if kind == "Pod":
+        for field in ("default", "defaultRequest"):
+            if struct_in(limit, field):
+                yield causes.forbidden(
+                    f"{place}.{field}", "may not be specified when `type` is 'Pod'"
+                )
+    elif kind == "PersistentVolumeClaim" and not any(
+        "storage" in struct_in(limit, field) for field in ("min", "max")
+    ):
+        why = "either minimum or maximum storage value is required, but neither was provided"
+        yield causes.required(f"{place}.limits", why)
 
 
 _FIELDS: Final = ("max", "min", "default", "defaultRequest")

@@ -6,6 +6,7 @@ import pytest
 
 from clusterspace.apis import stamps
 from clusterspace.apis.interpreter.templates import is_autoscaled, pruned, retain
+from clusterspace.builtins.token_volumes import MOUNT_PATH, TOKEN_SOURCE
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, with_value
 from clusterspace.testing.builders import config_map, deployment
 
@@ -183,6 +184,49 @@ def test_a_pod_keeps_what_was_mounted_into_each_of_its_containers() -> None:
     kept = retain(wanted, live)
 
     assert kept["spec"]["containers"] == [{"name": "a", "volumeMounts": mounts}, {"name": "b"}]
+
+
+MOUNT = {"readOnly": True, "mountPath": MOUNT_PATH}
+TOKEN = {"name": "kube-api-access-ab3de", "projected": TOKEN_SOURCE}
+
+
+def mounting(*mounts: Object, **spec: Any) -> Object:
+    container = {"name": "a", "image": "a:1", **({"volumeMounts": list(mounts)} if mounts else {})}
+    return of_kind("v1", "Pod", spec={"containers": [container], **spec})
+
+
+def test_what_the_hub_adds_to_a_pod_stays_on_the_hub() -> None:
+    own = {"name": "data", "emptyDir": {}}
+    mine = {"name": "data", "mountPath": "/data"}
+    completed = mounting(
+        mine,
+        {**MOUNT, "name": TOKEN["name"]},
+        volumes=[own, TOKEN],
+        priority=7,
+        preemptionPolicy="Never",
+        priorityClassName="gold",
+    )
+
+    kept = pruned(completed)
+
+    assert kept == mounting(mine, volumes=[own], priorityClassName="gold")
+    bare = mounting({**MOUNT, "name": TOKEN["name"]}, volumes=[TOKEN])
+    assert pruned(bare) == mounting()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        mounting({**MOUNT, "name": "kube-api-access-ab3de"}, volumes=[{**TOKEN, "name": "other"}]),
+        mounting({"name": TOKEN["name"], "mountPath": "/elsewhere"}, volumes=[TOKEN]),
+        mounting(
+            {**MOUNT, "name": TOKEN["name"]}, volumes=[TOKEN], automountServiceAccountToken=False
+        ),
+        mounting(volumes=[{"name": TOKEN["name"], "emptyDir": {}}]),
+    ],
+)
+def test_a_token_volume_that_somebody_wrote_goes_along(written: Object) -> None:
+    assert pruned(written) == written
 
 
 def test_a_job_keeps_the_labels_it_finds_its_pods_by() -> None:
