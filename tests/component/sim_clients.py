@@ -112,10 +112,10 @@ class WebSocketClient:
             "Upgrade: websocket",
             f"Sec-WebSocket-Key: {key}",
             "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Protocol: {protocol}",
+            *((f"Sec-WebSocket-Protocol: {protocol}",) if protocol else ()),
         )
         assert status == 101
-        assert connection.headers["sec-websocket-protocol"] == protocol
+        assert connection.headers.get("sec-websocket-protocol", "") == protocol
         return cls(connection)
 
     async def send(self, message: bytes) -> None:

@@ -41,6 +41,16 @@ async def test_a_command_over_websocket_answers_on_its_channels(port: int, proto
     await client.close()
 
 
+async def test_a_command_without_a_protocol_ends_in_silence_or_with_a_sentence(port: int) -> None:
+    well = await WebSocketClient.connect(port, exec_path("echo", "hi"), "")
+    badly = await WebSocketClient.connect(port, exec_path("cat", "/nope"), "")
+
+    assert await well.rest() == {1: b"hi\n"}
+    assert b"exit status 1" in (await badly.rest())[3]
+    for client in (well, badly):
+        await client.close()
+
+
 async def test_v5_can_say_that_stdin_is_at_its_end(port: int) -> None:
     client = await WebSocketClient.connect(port, exec_path("cat", stdin=True), V5)
 
@@ -145,8 +155,10 @@ async def test_a_port_nobody_listens_on_is_refused_on_the_error_stream(port: int
     await client.close()
 
 
-async def test_ports_can_be_forwarded_on_websocket_channels(port: int) -> None:
-    client = await WebSocketClient.connect(port, "portforward?ports=80", V4)
+@pytest.mark.parametrize("protocol", [V4, ""], ids=["v4", "unnamed"])
+async def test_ports_can_be_forwarded_on_websocket_channels(port: int, protocol: str) -> None:
+    """kr8s names no protocol, and hung: kubelets take that for channels."""
+    client = await WebSocketClient.connect(port, "portforward?ports=80", protocol)
 
     assert await client.receive() == b"\x00" + (80).to_bytes(2, "little")
     assert await client.receive() == b"\x01" + (80).to_bytes(2, "little")

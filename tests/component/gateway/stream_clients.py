@@ -44,10 +44,10 @@ async def ask(
 
 async def web_socket(site: Site, target: str, protocol: str) -> WebSocketClient:
     """Open a WebSocket."""
-    offered = f"Sec-WebSocket-Protocol: {protocol}"
-    status, connection = await ask(site, "GET", target, *WEB_SOCKET, offered)
+    offered = (f"Sec-WebSocket-Protocol: {protocol}",) if protocol else ()
+    status, connection = await ask(site, "GET", target, *WEB_SOCKET, *offered)
     assert status == 101, await connection.reader.read(10_000)
-    assert connection.headers["sec-websocket-protocol"] == protocol
+    assert connection.headers.get("sec-websocket-protocol", "") == protocol
     return WebSocketClient(connection)
 
 

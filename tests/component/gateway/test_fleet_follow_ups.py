@@ -81,6 +81,33 @@ async def test_a_template_s_pods_are_wherever_they_run(site: Site):
     assert await pods_after(site, "web", *logs("template")) == EVERYWHERE
 
 
+async def test_the_pods_of_a_job_template_are_those_of_its_copies(site: Site):
+    """A Job selects its pods by its own UID, and each copy has another one than the template."""
+    jobs = "/apis/batch/v1/namespaces/kube-public/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    job = {"metadata": {"name": "once"}, "spec": {"template": template}}
+    assert (await site.ask("POST", jobs, job)).code == 201
+    for cluster, side in site.members.items():
+        own = {
+            "batch.kubernetes.io/job-name": "once",
+            "batch.kubernetes.io/controller-uid": cluster,
+        }
+        made = {**pod("once-x"), "metadata": {"name": "once-x", "labels": own}}
+        await side.client.create(ResourcePath(PODS, "kube-public"), made)
+    await hang_up(site)
+    for headers in (logs("job"), (AGENT, TYPED)):
+        got = await site.ask("GET", f"{jobs}/once", headers=headers)
+        labels = got.body["spec"]["selector"]["matchLabels"]
+        selector = quote(",".join(f"{key}={value}" for key, value in labels.items()))
+        path = f"/api/v1/namespaces/kube-public/pods?labelSelector={selector}"
+
+        followed = await site.ask("GET", path, headers=(*headers, TYPED))
+        listed = await site.ask("GET", path)
+
+        assert followed.names == [f"once-x.clusterspace.{each}" for each in site.members]
+        assert listed.names == []
+
+
 async def test_another_session_another_user_or_another_command_sees_every_cluster(site: Site):
     name, mine = "web.clusterspace.west", logs("mine")
     getting = (("Kubectl-Command", "kubectl get"), ("Kubectl-Session", "getting"))

@@ -65,6 +65,28 @@ async def test_a_create_goes_to_the_cluster_in_the_name_and_to_no_other(site: Si
     assert await held(site, "hub", "made") is None
 
 
+@pytest.mark.parametrize("namespace", ["default", "default.clusterspace.west"])
+async def test_a_pod_to_debug_a_node_is_in_the_cluster_of_the_node(site: Site, namespace: str):
+    """kubectl makes its name of that of the node: `node-debugger-n1.clusterspace.west-xxxxx`."""
+    name = f"node-debugger-n1.clusterspace.west-{len(namespace)}"
+    spec = {"nodeName": "n1.clusterspace.west", "containers": [{"name": "c", "image": "i"}]}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+
+    made = await site.ask("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    assert made.code == 201, made.body
+    own = f"node-debugger-n1-{len(namespace)}"
+    assert made.body["metadata"]["name"] == f"{own}.clusterspace.west"
+    assert made.body["spec"]["nodeName"] == "n1.clusterspace.west"
+    found = await site.members["west"].client.get(ResourcePath(PODS, "default", own))
+    assert found["spec"]["nodeName"] == "n1"
+
+    elsewhere = {"metadata": {"name": "p.clusterspace.east"}, "spec": spec}
+    refused = await site.ask("POST", "/api/v1/namespaces/default/pods", elsewhere)
+    assert (refused.code, refused.body["reason"]) == (400, "BadRequest")
+    assert "names two clusters" in refused.message
+
+
 async def test_a_bare_name_is_the_hub_s(site: Site):
     made = await site.ask("POST", MAPS, config_map("bare"))
 

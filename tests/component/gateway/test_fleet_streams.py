@@ -147,6 +147,20 @@ async def test_ports_are_forwarded(site: Site, is_tunnelled: bool):
     assert client.received.get(errors, b"") == b""
 
 
+async def test_a_port_is_forwarded_to_a_client_that_names_no_protocol(site: Site):
+    """kr8s: it hung, because the upgrade was refused for want of a protocol."""
+    client = await web_socket(site, f"{POD}/portforward?ports=80", "")
+
+    for channel in (0, 1):
+        assert await client.receive() == bytes((channel,)) + (80).to_bytes(2, "little")
+    await client.send(b"\x00GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    answer = await client.receive()
+    await client.close()
+
+    assert answer is not None
+    assert answer.startswith(b"\x00HTTP/1.1 200 OK")
+
+
 @pytest.mark.parametrize(
     ("target", "headers", "code", "message"),
     [

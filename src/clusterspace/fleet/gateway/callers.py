@@ -17,7 +17,9 @@ What a command asks next stays at the cluster it is at:
 
 Such a list is told from any other list of pods by three things together: it is of the same run of
 the same command, the command is one that goes on from an object to its pods, and it selects exactly
-what that object selects. Where one of them is in doubt, the list is one of every cluster.
+what that object selects. Where one of them is in doubt, the list is one of every cluster. That is
+right for a template of the hub too, whose copies select what it selects. A Job does not: it selects
+its own UID, which no copy has, so that the pods of its copies are listed by its name instead.
 
 A program that writes an object and watches it recognises its own write by the version. For some
 seconds it is known who wrote which object, so that their watch can tell it in the same words.
@@ -43,7 +45,7 @@ from clusterspace.apis.identities import AGENTS
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.messages import Request
-from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.request_info import Query, RequestInfo
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -278,6 +280,8 @@ _WITH_SELECTORS: Final = frozenset(
         ("batch", "jobs"),
     }
 )
+_JOBS: Final = ("batch", "jobs")
+_JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _WITH_LABELS: Final = frozenset({("", "replicationcontrollers"), ("", "services")})
 _SAME: Final = {
     Operator.EQUALS: Operator.IN,
@@ -347,14 +351,19 @@ class Sessions:
         self._most = most
         self._found: OrderedDict[bytes, _Found] = OrderedDict()
 
-    def note(self, run: Run, namespace: str, selector: LabelSelector, cluster: str) -> None:
-        """Remember that a run has found an object with this selector in a cluster."""
+    def note(
+        self, run: Run, namespace: str, selector: LabelSelector, cluster: str, job: str = ""
+    ) -> None:
+        """Remember that a run has found an object with this selector in a cluster.
+
+        `job` is what a Job is called whose pods have another selector wherever it was copied to.
+        """
         key, now = _key(run, namespace, selector), self._clock.monotonic()
         known = self._found.get(key)
         # Two objects of one run with the same selector in two clusters: it is not said which one's
         # pods are meant next. That is remembered too, or a third request would seem certain again.
         is_same = known is None or now >= known.until or known.cluster == cluster
-        self._found[key] = _Found(cluster if is_same else None, now + REMEMBERED_SECONDS)
+        self._found[key] = _Found(cluster if is_same else None, now + REMEMBERED_SECONDS, job)
         self._found.move_to_end(key)
         if len(self._found) > self._most:
             self._found.popitem(last=False)
@@ -364,8 +373,19 @@ class Sessions:
 
         None when it has found none, or two.
         """
+        known = self._find(run, namespace, selector)
+        return known and known.cluster
+
+    def _find(self, run: Run, namespace: str, selector: LabelSelector) -> "_Found | None":
         known = self._found.get(_key(run, namespace, selector))
-        return known.cluster if known and self._clock.monotonic() < known.until else None
+        return known if known and self._clock.monotonic() < known.until else None
+
+    def reads(self, context: RequestContext, route: Route) -> bool:
+        """Whether the answer has to be looked into: it tells which pods a command goes on to."""
+        info = route.info
+        is_template = (info.group, info.resource) == _JOBS and route.naming.cluster == HUB
+        is_object = info.verb == "get" and bool(info.name) and not info.subresource
+        return is_template and is_object and run_of(context) is not None
 
     def note_found(self, context: RequestContext, route: Route, reply: Reply) -> None:
         """Remember where a command has found an object that has pods.
@@ -373,12 +393,14 @@ class Sessions:
         The hub's own objects are templates, and their pods are wherever they were propagated to.
         """
         info, run = route.info, run_of(context)
-        is_found = reply.failure is None and reply.cluster != HUB
+        is_job = (info.group, info.resource) == _JOBS
+        is_found = reply.failure is None and (reply.cluster != HUB or is_job)
         if run is None or not is_found or info.verb != "get" or info.subresource:
             return
         selector = selector_in(info.group, info.resource, reply.body)
         if selector is not None:
-            self.note(run, info.namespace, selector, reply.cluster)
+            job = info.name if reply.cluster == HUB else ""
+            self.note(run, info.namespace, selector, reply.cluster, job)
 
     def keep_in_place(self, context: RequestContext, route: Route) -> Route:
         """Return a route for pods as one to the cluster its command is at, where that is known."""
@@ -394,10 +416,16 @@ class Sessions:
             selector = parse_label_selector(info.query.get("labelSelector"))
         except MalformedSelector:
             return route  # for the clusters to refuse
-        cluster = self.find(run, info.namespace, selector)
-        if cluster is None:
+        found = self._find(run, info.namespace, selector)
+        if found is None or found.cluster is None:
             return route
-        return replace(route, reach=Reach.ONE, naming=Naming(cluster, qualifies_names=True))
+        if found.cluster != HUB:
+            return replace(
+                route, reach=Reach.ONE, naming=Naming(found.cluster, qualifies_names=True)
+            )
+        by_name = ("labelSelector", f"{_JOB_NAME}={found.job}")
+        others = (pair for pair in info.query.pairs if pair[0] != "labelSelector")
+        return replace(route, info=replace(info, query=Query((*others, by_name))))
 
 
 # -- what a caller has just written ----------------------------------------------------------------
@@ -464,6 +492,7 @@ class Writes:
 class _Found:
     cluster: str | None
     until: float
+    job: str = ""
 
 
 def _key(run: Run, namespace: str, selector: LabelSelector) -> bytes:

@@ -93,7 +93,8 @@ def names_in(body: bytes, content_type: str, subject: Subject) -> BodyNames:
 
     tree = renaming.tree_of((steps, noting(steps[-1])) for steps in renaming.naming_places(subject))
     _edit(body, media_type, lambda _: tree)
-    return BodyNames(*(seen.get(key, "") for key in ("name", "namespace", "generateName")))
+    keys = ("name", "namespace", "generateName", "nodeName")
+    return BodyNames(*(seen.get(key, "") for key in keys))
 
 
 def _edit(body: bytes, media_type: str, tree_for: Callable[[str], Tree]) -> bytes:

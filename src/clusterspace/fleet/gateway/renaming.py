@@ -313,6 +313,7 @@ def _containers(pod_spec: str) -> tuple[_Place, ...]:
     return (_Place(f"{pod_spec}/containers/*/name"),)
 
 
+_PODS: Final = ("", "pods", "")
 _NODE_NAME: Final = (_Place("/spec/nodeName", way=_Way.BOTH),)
 _ROLE: Final = (_Place("/roleRef/name"), _Place("/subjects/*/namespace", _Content.NAMESPACE))
 _REVIEW: Final = (
@@ -333,7 +334,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 _AUTHORIZATION: Final = "authorization.k8s.io"
 
 _OF_KIND: Final[Mapping[tuple[str, str, str], tuple[_Place, ...]]] = {
-    ("", "pods", ""): (*_NODE_NAME, *_containers("/spec")),
+    _PODS: (*_NODE_NAME, *_containers("/spec")),
     ("", "pods", "binding"): (_Place("/target/name"),),
     ("", "pods", "eviction"): (
         _Place("/deleteOptions/preconditions/resourceVersion", _Content.VERSION),
@@ -389,6 +390,8 @@ def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
 def naming_places(subject: Subject) -> Iterator[Steps]:
     """Yield where the body of a create says what it is about; the last step says what it says."""
     yield from (("metadata", key) for key in ("name", "namespace", "generateName"))
+    if (subject.group, subject.resource, subject.subresource) == _PODS:
+        yield ("spec", "nodeName")
     if subject.group == _AUTHORIZATION:
         of_kind = _OF_KIND.get((subject.group, subject.resource, subject.subresource), ())
         yield from (place.steps for place in of_kind)
@@ -427,6 +430,9 @@ def _inward_changes(
             yield place.steps, _strict_unqualifier(naming.cluster, place.steps)
 
 
+_POD_NAME: Final[Steps] = ("metadata", "name")
+
+
 def _strict_unqualifier(cluster: str, steps: Steps) -> Change:
     def unqualify(name: str) -> str:
         said = routes.split(name)
@@ -434,6 +440,8 @@ def _strict_unqualifier(cluster: str, steps: Steps) -> Change:
             return name
         if is_same_cluster(said.cluster, cluster):
             return said.name
+        if steps == _POD_NAME and (own := routes.without_marker(name, cluster)) != name:
+            return own  # made of the name of its node, which the route has followed
         place = ".".join(steps)
         raise BadRequest(
             f"{place}: {name!r} is in cluster {said.cluster}, but this request is for "

@@ -79,6 +79,15 @@ def split(name: str) -> Split:
     return Split(own, cluster) if own and cluster else Split(name)
 
 
+def without_marker(name: str, cluster: str) -> str:
+    """Return a name that was made of a qualified one as the cluster's own.
+
+    >>> without_marker("node-debugger-n1.clusterspace.east-x7k2p", "east")
+    'node-debugger-n1-x7k2p'
+    """
+    return name.replace(f"{MARKER}{cluster}-", "-", 1)
+
+
 def in_order(clusters: Iterable[str]) -> list[str]:
     """Return clusters in the order answers have: the hub, then members by name."""
     return sorted(clusters, key=position)
@@ -114,6 +123,8 @@ class BodyNames:
     name: str = ""
     namespace: str = ""
     generate_name: str = ""
+    node_name: str = ""
+    """The node that a pod is to run on: its cluster is the pod's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +430,13 @@ def _mentions(info: FleetRequestInfo, body: BodyNames) -> Iterator[_Mention]:
                     (_Carrier.NAME, split(value), f"the label selector {term.key}={value}")
                     for value in term.values
                 ]
-    texts.append((_Carrier.NAME, split(body.name), f"the name {body.name} in the body"))
+    node = split(body.node_name)
+    texts.append((_Carrier.NAME, node, f"the node {body.node_name} in the body"))
+    # `kubectl debug node/n.clusterspace.east` calls its pod `node-debugger-n.clusterspace.east-…`,
+    # which says no other cluster than the node does.
+    is_derived = bool(node.cluster) and f"{MARKER}{node.cluster}-" in body.name
+    if not is_derived:
+        texts.append((_Carrier.NAME, split(body.name), f"the name {body.name} in the body"))
     namespace = split(body.namespace)
     texts.append((_Carrier.NAMESPACE, namespace, f"the namespace {body.namespace} in the body"))
     for carrier, found, place in texts:

@@ -9,7 +9,14 @@ from clusterspace.errors import BadRequest, StreamBroken
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.sim.pods import containers_of
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
-from clusterspace.sim.streams.upgrades import PORT_FORWARD, TUNNELLED, V4, BytePipe, upgrade
+from clusterspace.sim.streams.upgrades import (
+    PORT_FORWARD,
+    TUNNELLED,
+    UNNAMED,
+    V4,
+    BytePipe,
+    upgrade,
+)
 from clusterspace.sim.streams.websockets import NORMAL, WebSocket
 
 _BUFFERED_PIECES: Final = 16
@@ -92,7 +99,7 @@ class PodListeners:
 async def serve_port_forward(context: RequestContext, pod: Object) -> None:
     """Upgrade the connection and answer what comes through it until the client has gone."""
     listeners = PodListeners(pod)
-    granted = upgrade(context, websocket=(TUNNELLED, V4), spdy=(PORT_FORWARD,))
+    granted = upgrade(context, websocket=(TUNNELLED, V4, UNNAMED), spdy=(PORT_FORWARD,))
     try:
         if not granted.is_websocket:
             await _serve_streams(SpdySession(granted), listeners)

@@ -13,7 +13,7 @@ from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import StreamBroken
 from clusterspace.kube.objects import Object
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
-from clusterspace.sim.streams.upgrades import V4, V5, upgrade
+from clusterspace.sim.streams.upgrades import UNNAMED, V4, V5, upgrade
 from clusterspace.sim.streams.websockets import NORMAL, WebSocket
 
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
@@ -122,6 +122,7 @@ class ChannelTerminal:
     def __init__(self, socket: WebSocket, protocol: str, options: StreamOptions) -> None:
         self._socket = socket
         self._has_close_signal = protocol == V5
+        self._is_silent_on_success = protocol == UNNAMED
         self._options = options
         self._typed: asyncio.Queue[bytes] = asyncio.Queue(_BUFFERED_PIECES)
         self._is_at_end = not options.stdin
@@ -169,8 +170,14 @@ class ChannelTerminal:
             await self.write(data)
 
     async def finish(self, status: Object) -> None:
-        """Send the status on its channel, then close."""
-        await self._send(_ERROR, msgspec.json.encode(status))
+        """Send the status on its channel, then close.
+
+        Before channels had versions, success was silence and everything else a sentence.
+        """
+        if not self._is_silent_on_success:
+            await self._send(_ERROR, msgspec.json.encode(status))
+        elif status.get("status") != "Success":
+            await self._send(_ERROR, str(status.get("message", "")).encode())
         await self._socket.close(NORMAL)
 
     async def _send(self, channel: int, data: bytes) -> None:
@@ -241,7 +248,7 @@ class StreamTerminal:
 async def serve_command(context: RequestContext, program: Program) -> None:
     """Upgrade the connection and run a program on it until one of the two ends."""
     options = StreamOptions.read(context.info.query)
-    granted = upgrade(context, websocket=(V5, V4), spdy=(V4,))
+    granted = upgrade(context, websocket=(V5, V4, UNNAMED), spdy=(V4,))
     terminal: Terminal
     if granted.is_websocket:
         terminal = ChannelTerminal(WebSocket(granted), granted.protocol, options)

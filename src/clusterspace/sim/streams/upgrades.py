@@ -12,6 +12,9 @@ from clusterspace.errors import BadRequest
 
 V5: Final = "v5.channel.k8s.io"
 V4: Final = "v4.channel.k8s.io"
+UNNAMED: Final = ""
+"""What a client speaks that names no protocol: channels, as before they had versions. Kubelets
+grant that over WebSocket, and say nothing of a protocol either."""
 PORT_FORWARD: Final = "portforward.k8s.io"
 TUNNELLED: Final = f"SPDY/3.1+{PORT_FORWARD}"
 
@@ -85,7 +88,7 @@ def upgrade(context: RequestContext, *, websocket: Sequence[str], spdy: Sequence
         granted = (
             "Upgrade: websocket",
             f"Sec-WebSocket-Accept: {accept_key(key)}",
-            f"Sec-WebSocket-Protocol: {protocol}",
+            *((f"Sec-WebSocket-Protocol: {protocol}",) if protocol else ()),
         )
     elif asked == _SPDY.lower():
         protocol = _choose(context, "x-stream-protocol-version", spdy)
@@ -103,7 +106,7 @@ def upgrade(context: RequestContext, *, websocket: Sequence[str], spdy: Sequence
 def _choose(context: RequestContext, header: str, spoken: Sequence[str]) -> str:
     lines = context.request.headers.get_all(header)
     named = [name.strip() for line in lines for name in line.split(",") if name.strip()]
-    for name in named:
+    for name in named or (UNNAMED,):
         if name in spoken:
             return name
     raise BadRequest(

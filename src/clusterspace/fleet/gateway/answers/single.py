@@ -146,7 +146,8 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         return await tunnel(http, passage, read_request(info.method, path, inner_query))
     if context.route.is_relayed or info.subresource in NOT_OBJECTS:
         return await relay(http, passage)
-    if info.method in ("GET", "HEAD") and naming.is_plain:
+    is_read = context.fleet.sessions.reads(http, context.route)
+    if info.method in ("GET", "HEAD") and naming.is_plain and not is_read:
         return await relay(http, passage)
     if info.is_watch:
         return await _relay_events(context, link, naming, query)
