@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 from tools.reference.__main__ import PAGES, stale_pages
+from tools.reference.api_meanings import ACTED_ON, FIELDS, LEFT_OUT
+from tools.reference.api_page import acts, fields_of, group_kind_of, unheeded_of
 from tools.reference.condition_sites import Indirect, find_sites
 from tools.reference.metrics_page import find_metrics
 
+from clusterspace.apis.crds import definitions
+from clusterspace.apiserver.admission import unenforced
 from clusterspace.cli.main import main
 from clusterspace.cli.settings import CommandPath
 
@@ -42,6 +46,36 @@ def test_every_metric_is_documented() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \|", page("metrics.md"), re.MULTILINE))
 
     assert documented == {each.name for each in find_metrics()}
+
+
+def test_every_kind_of_ours_is_documented_with_who_acts_on_it() -> None:
+    known = {group_kind_of(each) for each in definitions()}
+    index = page("api.md").partition("## All kinds")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \[?(\w+)\]?[^|]* \| ([\w.-]+) \|", index, re.MULTILINE)
+
+    assert {(group, kind) for kind, group in rows} - {("group", "kind")} == known
+    assert all(acts(each) for each in known)
+    assert ACTED_ON.keys() == FIELDS.keys()
+
+
+def test_fields_that_the_page_explains_exist() -> None:
+    paths = {
+        group_kind_of(each): {field.plain_path for field in fields_of(each)}
+        for each in definitions()
+    }
+    explained = [*FIELDS.items(), *LEFT_OUT.items()]
+    gone = {key: set(fields) - paths[key] for key, fields in explained if set(fields) - paths[key]}
+
+    assert gone == {}
+
+
+def test_a_field_that_a_write_warns_of_is_marked_on_the_page() -> None:
+    text = page("api.md")
+
+    for key, fields in unenforced.FIELDS.items():
+        assert unheeded_of(key).keys() >= {".".join(each.path) for each in fields}
+        for each in fields:
+            assert f"{each.consequence}." in text
 
 
 def test_a_reason_that_cannot_be_followed_is_reported() -> None:

@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tools.reference import cli_page, conditions_page, metrics_page
+from tools.reference import api_page, cli_page, conditions_page, metrics_page
 
 DIRECTORY: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = {
+    "api.md": api_page.page,
     "cli.md": cli_page.page,
     "conditions.md": conditions_page.page,
     "metrics.md": metrics_page.page,

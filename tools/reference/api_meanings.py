@@ -1,0 +1,333 @@
+"""What our kinds and their fields mean, for docs/reference/api.md.
+
+The definitions themselves carry no descriptions: their fields are Karmada's, KubeFleet's and SIG
+Multicluster's. What is said here is what happens *here*. A field that is not in these tables is
+shown with its type alone; one that no definition has fails a test.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+GroupKind = tuple[str, str]
+
+_KARMADAS_POLICY: Final = "policy.karmada.io"
+_KARMADAS_WORK: Final = "work.karmada.io"
+_PLACEMENT: Final = "placement.kubernetes-fleet.io"
+_MEMBERS: Final = "cluster.kubernetes-fleet.io"
+
+ACTED_ON: Final[Mapping[GroupKind, str]] = {
+    ("cluster.karmada.io", "Cluster"): (
+        "A member: where it is, how it is reached, and what it reported last. `clusterspace join` "
+        "and the agent of a registered cluster write it."
+    ),
+    (_KARMADAS_POLICY, "PropagationPolicy"): (
+        "Says which templates of its namespace go to which clusters, and how."
+    ),
+    (_KARMADAS_POLICY, "ClusterPropagationPolicy"): (
+        "The same for templates of every namespace, and for those without one."
+    ),
+    (_KARMADAS_POLICY, "OverridePolicy"): (
+        "Says what is changed in templates of its namespace on the way to some clusters."
+    ),
+    (_KARMADAS_POLICY, "ClusterOverridePolicy"): (
+        "The same for templates of every namespace, and for those without one; it is applied "
+        "before those of the namespace."
+    ),
+    (_KARMADAS_WORK, "ResourceBinding"): (
+        "One template and the clusters chosen for it. The controllers write it; look at it to see "
+        "what was decided."
+    ),
+    (_KARMADAS_WORK, "ClusterResourceBinding"): "The same for a template without a namespace.",
+    (_KARMADAS_WORK, "Work"): (
+        "What one cluster must hold, in namespace `karmada-es-NAME`, and what it reported back. "
+        "The controllers write it."
+    ),
+    (_MEMBERS, "MemberCluster"): (
+        "KubeFleet's door into the fleet: creating one invites a cluster, deleting it lets the "
+        "cluster leave."
+    ),
+    (_MEMBERS, "InternalMemberCluster"): (
+        "The same member as its agent sees it, in namespace `fleet-member-NAME`."
+    ),
+    (_PLACEMENT, "ClusterResourcePlacement"): (
+        "KubeFleet's policy: selects objects and namespaces, and the clusters they go to."
+    ),
+    ("about.k8s.io", "ClusterProperty"): (
+        "On a member: what it says of itself. `id.k8s.io` is its ID in the fleet."
+    ),
+}
+"""Kinds that people write or read and our controllers act on: their fields are listed."""
+
+WRITTEN: Final[Mapping[GroupKind, str]] = {
+    (_PLACEMENT, "ClusterSchedulingPolicySnapshot"): (
+        "The policy of a placement at one time; its status has a reason for every cluster."
+    ),
+    (_PLACEMENT, "ClusterResourceSnapshot"): "What a placement selected at one time.",
+    (_PLACEMENT, "ClusterResourceBinding"): (
+        "One cluster of a placement, with the conditions of that cluster."
+    ),
+}
+"""Kinds that our controllers write for each other: to look at, not to edit."""
+
+FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
+    ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
+    (_PLACEMENT, "AppliedWork"): "KubeFleet",
+    (_PLACEMENT, "ClusterResourceOverrideSnapshot"): "KubeFleet",
+    (_PLACEMENT, "ClusterResourcePlacementStatus"): "KubeFleet",
+    (_PLACEMENT, "ResourceBinding"): "KubeFleet",
+    (_PLACEMENT, "ResourceOverrideSnapshot"): "KubeFleet",
+    (_PLACEMENT, "ResourceSnapshot"): "KubeFleet",
+    (_PLACEMENT, "SchedulingPolicySnapshot"): "KubeFleet",
+    (_PLACEMENT, "Work"): "KubeFleet",
+}
+"""Kinds that only the controllers of another project write. Those that people write, and that are
+likewise left to others, are in `apiserver/admission/unenforced.py`."""
+
+_SELECTORS: Final = {
+    "spec.resourceSelectors": "Which templates.",
+    "spec.resourceSelectors.apiVersion": "Group and version of their kind.",
+    "spec.resourceSelectors.name": "One object by its name.",
+    "spec.resourceSelectors.namespace": "Its namespace; that of the policy when it is not said.",
+    "spec.resourceSelectors.labelSelector": "Or all that carry these labels.",
+}
+
+_POLICY: Final = {
+    **_SELECTORS,
+    "spec.activationPreference": (
+        "`Lazy`: a change of the policy reaches templates when they change the next time."
+    ),
+    "spec.conflictResolution": (
+        "What becomes of an object that is on the member already: `Abort` leaves it, `Overwrite` "
+        "takes it over."
+    ),
+    "spec.dependentOverrides": "Override policies that must exist before anything is placed.",
+    "spec.priority": "Of the policies of one kind that select a template, the highest wins.",
+    "spec.propagateDeps": "What pods refer to (ConfigMaps, Secrets, claims, accounts) goes along.",
+    "spec.preserveResourcesOnDeletion": "What is placed stays when its template goes.",
+    "spec.schedulerName": (
+        "Who chooses clusters. What is not `default-scheduler` is left to somebody else."
+    ),
+    "spec.suspension.dispatching": "Nothing more is sent to members; they keep what they have.",
+    "spec.suspension.dispatchingOnClusters": "The same, on these clusters only.",
+    "spec.placement.clusterAffinity": "Which clusters come into question; all, if not said.",
+    "spec.placement.clusterAffinity.clusterNames": "By name.",
+    "spec.placement.clusterAffinity.exclude": "These never.",
+    "spec.placement.clusterAffinity.labelSelector": "By labels of the Cluster.",
+    "spec.placement.clusterAffinity.fieldSelector": "By `provider`, `region` and `zone`.",
+    "spec.placement.clusterAffinities": (
+        "Several such groups in order: the first with enough clusters is taken."
+    ),
+    "spec.placement.clusterAffinities.overflowAffinities": (
+        "Clusters for the replicas that do not fit into the group."
+    ),
+    "spec.placement.clusterTolerations": (
+        "Taints of clusters that do not matter to this policy's templates."
+    ),
+    "spec.placement.replicaScheduling.replicaSchedulingType": (
+        "`Duplicated`: each cluster has all replicas. `Divided`: they share them."
+    ),
+    "spec.placement.replicaScheduling.replicaDivisionPreference": (
+        "`Weighted`: by weight. `Aggregated`: on as few clusters as have room."
+    ),
+    "spec.placement.replicaScheduling.weightPreference.dynamicWeight": (
+        "Weights are the replicas each cluster has room for."
+    ),
+    "spec.placement.replicaScheduling.weightPreference.staticWeightList": (
+        "Weights of clusters; one that is not in the list gets none."
+    ),
+    "spec.placement.spreadConstraints": "Over how many clusters, zones, regions or providers.",
+    "spec.placement.spreadConstraints.spreadByField": "What is counted.",
+    "spec.placement.spreadConstraints.spreadByLabel": "A label of the Cluster is counted instead.",
+    "spec.placement.spreadConstraints.minGroups": "At least so many.",
+    "spec.placement.spreadConstraints.maxGroups": "At most so many.",
+}
+
+_OVERRIDERS: Final = {
+    "annotationsOverrider": "Annotations, other than marks of control planes.",
+    "labelsOverrider": "Labels, other than marks of control planes.",
+    "argsOverrider": "Arguments of a container.",
+    "commandOverrider": "The command of a container.",
+    "imageOverrider": "A part of images: registry, repository or tag.",
+    "imageOverrider.predicate": "One image by its path; without it, those of all containers.",
+    "fieldOverrider": "JSON or YAML inside of one text field, such as a key of a ConfigMap.",
+    "plaintext": "Any field by its path, but for what says which object it is.",
+}
+
+_OVERRIDE: Final = {
+    **_SELECTORS,
+    "spec.resourceSelectors": "Which templates; all, if not said.",
+    "spec.overrideRules": "What is changed, and for which clusters.",
+    "spec.overrideRules.targetCluster": "For which clusters; all, if not said.",
+    **{f"spec.overrideRules.overriders.{each}": says for each, says in _OVERRIDERS.items()},
+    "spec.overriders": "The older form of one rule; `spec.overrideRules` says the same.",
+    "spec.targetCluster": "Belongs to `spec.overriders`.",
+}
+
+_BINDING: Final = {
+    "spec.clusters": "The clusters chosen, each with its replicas.",
+    "spec.resource": "The template. Group, kind, namespace and name cannot change.",
+    "spec.replicas": "Replicas of the template.",
+    "spec.replicaRequirements": "What one replica asks for.",
+    "spec.placement": "The policy's placement.",
+    "spec.requiredBy": "Bindings whose template needs this one, and their clusters.",
+    "spec.propagateDeps": "As in the policy.",
+    "spec.conflictResolution": "As in the policy.",
+    "spec.preserveResourcesOnDeletion": "As in the policy.",
+    "spec.schedulerName": "As in the policy.",
+    "spec.suspension": "As in the policy.",
+    "spec.suspension.scheduling": "The clusters stay as they are.",
+    "spec.rescheduleTriggeredAt": "A time after the last scheduling has the clusters chosen anew.",
+    "spec.gracefulEvictionTasks": (
+        "Clusters that somebody else's controllers empty: they count as chosen no more, and "
+        "keep what they have until the task is gone. Our controllers write none."
+    ),
+    "spec.components": "More than one component is not divided.",
+    "status.aggregatedStatus": "What each cluster says of the object.",
+    "status.aggregatedStatus.applied": "Whether it is there as wanted.",
+    "status.aggregatedStatus.appliedMessage": "If not, why.",
+    "status.conditions": "`Scheduled`, `FullyApplied`, `WorksWritten`.",
+    "status.schedulerObservedGeneration": "The generation that clusters were chosen for.",
+    "status.schedulerObservingAffinityName": "The group of `clusterAffinities` in use.",
+    "status.lastScheduledTime": "When clusters were chosen last.",
+}
+
+_MEMBER: Final = {
+    "spec.heartbeatPeriodSeconds": "How often the agent reports.",
+    "status.agentStatus": "What the agent reports, with its last heartbeat.",
+    "status.resourceUsage": "What the nodes have, and how much of it is free.",
+    "status.properties": "Figures about the cluster by name.",
+}
+
+FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    ("cluster.karmada.io", "Cluster"): {
+        "spec.apiEndpoint": "Its address: https.",
+        "spec.id": "Which cluster it is, whatever it is called. It cannot change.",
+        "spec.syncMode": "`Push`: the hub dials it. `Pull`: its agent dials the hub.",
+        "spec.secretRef": "The hub's token there, in namespace `karmada-cluster`.",
+        "spec.impersonatorSecretRef": "The token that users' requests are made with.",
+        "spec.insecureSkipTLSVerification": "Its certificate is not verified.",
+        "spec.proxyURL": "Proxy on the way to it.",
+        "spec.proxyHeader": "Headers for that proxy.",
+        "spec.provider": "For placement.",
+        "spec.region": "For placement.",
+        "spec.zones": "For placement.",
+        "spec.zone": "Becomes `spec.zones` when it is written.",
+        "spec.taints": (
+            "Which templates are not placed here. `NoExecute` keeps new ones away, and evicts none."
+        ),
+        "spec.resourceModels": "Grades of nodes by free room, to estimate how much fits.",
+        "status.apiEnablements": "Which kinds it serves.",
+        "status.clusterProperty": "Its ClusterProperties.",
+        "status.conditions": "`Ready`, `CompleteAPIEnablements`, `DeletionsPaused` and others.",
+        "status.nodeSummary": "How many nodes there are, and how many are ready.",
+        "status.resourceSummary": "What nodes offer, and what pods ask for.",
+        "status.kubernetesVersion": "What it runs.",
+    },
+    (_KARMADAS_POLICY, "PropagationPolicy"): _POLICY,
+    (_KARMADAS_POLICY, "ClusterPropagationPolicy"): _POLICY,
+    (_KARMADAS_POLICY, "OverridePolicy"): _OVERRIDE,
+    (_KARMADAS_POLICY, "ClusterOverridePolicy"): _OVERRIDE,
+    (_KARMADAS_WORK, "ResourceBinding"): _BINDING,
+    (_KARMADAS_WORK, "ClusterResourceBinding"): _BINDING,
+    (_KARMADAS_WORK, "Work"): {
+        "spec.workload.manifests": "The objects, as they are to be there.",
+        "spec.suspendDispatching": "Nothing is sent; the member keeps what it has.",
+        "spec.preserveResourcesOnDeletion": "What is placed stays when the Work goes.",
+        "status.conditions": "`Applied`, `Dispatching`.",
+        "status.manifestStatuses": "What the member says of each object.",
+        "status.manifestStatuses.identifier.ordinal": "Its place among the manifests.",
+    },
+    (_MEMBERS, "MemberCluster"): {
+        **_MEMBER,
+        "spec.identity": (
+            "Who the agent is at the hub. Setting it takes `update` on "
+            "`memberclusters/credentials`."
+        ),
+        "spec.taints": "Keep new work away; they come onto the Cluster, and drive nothing out.",
+        "status.conditions": "`ReadyToJoin`, `Joined`, `HeartbeatReceived`, `Leaving`.",
+    },
+    (_MEMBERS, "InternalMemberCluster"): {
+        **_MEMBER,
+        "spec.state": "`Join` or `Leave`: what the agent is to do.",
+    },
+    (_PLACEMENT, "ClusterResourcePlacement"): {
+        "spec.resourceSelectors": "Which objects without a namespace, and which namespaces.",
+        "spec.resourceSelectors.selectionScope": (
+            "Of a namespace: itself alone, with all that is in it, or with what other selectors "
+            "name."
+        ),
+        "spec.policy.placementType": (
+            "`PickAll`: every cluster that fits. `PickN`: so many. `PickFixed`: those named."
+        ),
+        "spec.policy.clusterNames": "For `PickFixed`.",
+        "spec.policy.numberOfClusters": "For `PickN`.",
+        "spec.policy.affinity.clusterAffinity": (
+            "By labels of clusters: what is required, and what is preferred with a weight."
+        ),
+        "spec.policy.tolerations": "Taints of clusters that do not matter.",
+        "spec.policy.topologySpreadConstraints": "For `PickN`: evenly over values of a label.",
+        "spec.revisionHistoryLimit": "Snapshots that are kept.",
+        "spec.strategy.type": "`External`: clusters are picked, and nothing is rolled out.",
+        "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
+        "spec.strategy.applyStrategy.comparisonOption": (
+            "`FullComparison` with `whenToTakeOver: IfNoDiff` is refused."
+        ),
+        "spec.strategy.applyStrategy.type": (
+            "Members get a forced apply, whatever it says; `ReportDiff` is refused, and so is "
+            "`ServerSideApply` that does not force."
+        ),
+        "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted` is refused: drift is repaired.",
+        "spec.strategy.applyStrategy.whenToTakeOver": (
+            "What becomes of an object that is on the member already."
+        ),
+        "spec.strategy.deleteStrategy.propagationPolicy": (
+            "`Abandon`: what is placed stays when the placement goes."
+        ),
+        "spec.strategy.rollingUpdate.maxUnavailable": "Clusters that may be without at a time.",
+        "spec.strategy.rollingUpdate.maxSurge": "Clusters more than asked for at a time.",
+        "spec.strategy.rollingUpdate.unavailablePeriodSeconds": (
+            "How long an object without a readiness of its own is taken for unavailable."
+        ),
+        "status.conditions": "Of the whole placement; a message names the clusters that lag.",
+        "status.observedResourceIndex": "The snapshot that is rolled out.",
+        "status.placementStatuses": "Each cluster, with what it would not have.",
+        "status.selectedResources": "What the selectors found.",
+    },
+    ("about.k8s.io", "ClusterProperty"): {"spec.value": "What the property says."},
+}
+"""Kind to field to what it means; lists are written without brackets."""
+
+_REFUSED: Final = "a write is refused with the reason"
+
+LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    ("cluster.karmada.io", "Cluster"): {
+        "status.remedyActions": "Karmada's Remedy controller writes it",
+    },
+    (_KARMADAS_WORK, "ResourceBinding"): {
+        "spec.failover": "see the policy",
+        "spec.schedulePriority": "see the policy",
+        "spec.workloadAffinityGroups": "see the policy",
+    },
+    (_MEMBERS, "MemberCluster"): {
+        "spec.deleteOptions": "a leave waits for nothing but its agent",
+    },
+    (_PLACEMENT, "ClusterResourcePlacement"): {
+        "spec.strategy.applyStrategy.allowCoOwnership": (
+            "owners on the member do not matter to a takeover"
+        ),
+        "spec.strategy.reportBackStrategy": "statuses are on the placement and on the templates",
+        "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".clusterSelectorTerms.propertySelector": _REFUSED,
+        "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".clusterSelectorTerms.propertySorter": _REFUSED,
+        "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+        ".preference.propertySelector": _REFUSED,
+        "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+        ".preference.propertySorter": _REFUSED,
+        "status.placementStatuses.applicableClusterResourceOverrides": "always empty",
+        "status.placementStatuses.applicableResourceOverrides": "always empty",
+        "status.placementStatuses.diffedPlacements": "always empty",
+        "status.placementStatuses.driftedPlacements": "always empty",
+    },
+}
+"""Kind to field to why nothing acts on it, beside those that a write of them warns of."""
