@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -179,6 +180,18 @@ async def real_component_for_test(
     if not program.exists():
         pytest.skip(f"no {name}: set KUBEBUILDER_ASSETS to where it is")
     async with _running(program, flags, directory) as process:
+        yield process
+
+
+@asynccontextmanager
+async def real_program_for_test(
+    name: str, directory: Path, *flags: str
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Run a program of this machine; skip, by name, where it is not installed."""
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"no {name} in PATH")
+    async with _running(Path(program), flags, directory) as process:
         yield process
 
 
