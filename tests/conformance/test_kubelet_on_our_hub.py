@@ -11,6 +11,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Final
@@ -137,13 +138,30 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Cluste
     ):
         await until(socket.exists, seconds=PATIENCE)
         await until(lambda: import_images(socket, busybox), seconds=PATIENCE)
-        async with real_component_for_test("kubelet", runtime, *flags):
+        async with mounts_taken_back(runtime), real_component_for_test("kubelet", runtime, *flags):
             await client.create(ResourcePath(NAMESPACES), namespace("shop"))
             await until(lambda: is_ready(client), seconds=PATIENCE)
             yield client
             # The kubelet ends the containers before it is ended itself.
             await delete(client, ResourcePath(NAMESPACES, "", "shop"))
             await until(lambda: has_no_pods(client), seconds=PATIENCE)
+
+
+def mounts_in(directory: Path) -> list[str]:
+    """Return what is mounted in a directory, the innermost first."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    return sorted((each for each in mounts if each.startswith(f"{directory}/")), reverse=True)
+
+
+@asynccontextmanager
+async def mounts_taken_back(directory: Path) -> AsyncGenerator[None]:
+    """Unmount what is mounted in a directory at the end: a kubelet leaves its own mounted."""
+    try:
+        yield
+    finally:
+        for place in mounts_in(directory):
+            unmounting = await asyncio.create_subprocess_exec("umount", place)
+            await unmounting.wait()
 
 
 async def import_images(socket: Path, busybox: str) -> bool:
