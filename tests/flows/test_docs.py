@@ -49,6 +49,8 @@ def environment(directory: Path) -> dict[str, str]:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(directory),
         LIFELINE: os.environ[LIFELINE],
+        # The tree that is tested may be another than the one that is installed.
+        **({"PYTHONPATH": found} if (found := os.environ.get("PYTHONPATH")) else {}),
         "CLUSTERSPACE_UP_HUB_PORT": "0",
         "CLUSTERSPACE_UP_FLEET_PORT": "0",
     }

@@ -27,6 +27,9 @@ KIND: Final = "Cluster"
 PUSH: Final = "Push"
 PULL: Final = "Pull"
 
+DELETIONS_PAUSED: Final = "DeletionsPaused"
+"""Condition of a Cluster: True while nothing is deleted there, False since it was resumed."""
+
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 """Where credentials and heartbeats are: on the hub, and under the same name on each member."""
 

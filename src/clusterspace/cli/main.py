@@ -56,7 +56,7 @@ SECTIONS: Final = {
     "Workloads": {
         "promote": Verb("workloads:promote", "Take over what already runs on a cluster."),
         "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
-        "why": Verb("workloads:why", "Say why an object is where it is."),
+        "why": Verb("why:why", "Say why an object is where it is."),
     },
     "Look": {
         "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),

@@ -8,7 +8,8 @@ membership.py   `join`, `unjoin` (the hub reaches the cluster), `register`, `unr
 tokens.py       `token`: let clusters register themselves
 clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 
-workloads.py    `promote`, `resume`, `why`
+workloads.py    `promote`, `resume`
+why.py          `why`: an object followed to its clusters, or back from one
 store.py        `store`: back up, restore and check the hub's data
 config.py       `config`, `completion`
 """

@@ -21,6 +21,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import (
     CLUSTERS,
+    DELETIONS_PAUSED,
     WORK_FINALIZER,
     WORKS,
     conditions_of,
@@ -66,8 +67,7 @@ FREE_DELETIONS: Final = 10
 LARGEST_SHARE: Final = 0.2
 WINDOW_SECONDS: Final = 600.0
 
-PAUSED: Final = "DeletionsPaused"
-"""Condition of a Cluster: True while nothing is deleted there, False since it was resumed."""
+PAUSED: Final = DELETIONS_PAUSED
 
 APPROVED_UNTIL: Final = "clusterspace.io/deletions-approved-until"
 """Annotation of a Cluster: Works that were deleted by then may go, a person said so."""

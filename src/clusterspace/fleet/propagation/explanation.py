@@ -1,17 +1,29 @@
 """Why one object is where it is, for people: followed from the hub to its clusters.
 
-It only reads, and decides by the functions the controllers use: what it says is what they do.
+It only reads, and decides by the functions the controllers use: what it says is what they do. Every
+fact has the time from which on it is known; what clusters say now is given by whoever asked them.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    DELETIONS_PAUSED,
+    WORKS,
+    conditions_of,
+    is_pull,
+)
+from clusterspace.apis.fleet_placements import KIND as PLACEMENT
+from clusterspace.apis.fleet_placements import PARENT, PLACEMENTS
+from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICY,
     CLUSTER_PROPAGATION_POLICIES,
@@ -22,6 +34,9 @@ from clusterspace.apis.policies import (
     Precision,
 )
 from clusterspace.apis.works import (
+    ALREADY_EXISTS,
+    APPLIED,
+    NAMESPACE,
     cluster_of,
     clusters_of,
     name_for,
@@ -34,6 +49,7 @@ from clusterspace.apis.works import (
 from clusterspace.client.discovery import ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import ListOptions, Reader
+from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.bindings import (
     WORKS_WRITTEN,
@@ -46,12 +62,15 @@ from clusterspace.fleet.propagation.bindings import (
 from clusterspace.fleet.propagation.scheduler.decisions import SCHEDULED, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
+from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     labels_of,
+    metadata_of,
     name_of,
     namespace_of,
 )
@@ -105,6 +124,21 @@ class ConditionNote:
     status: str = ""
     reason: str = ""
     message: str = ""
+    since: str = ""
+    """When it began to say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNote:
+    """What a cluster itself says of the object, at this moment."""
+
+    trouble: str = ""
+    """Why it could not be asked; empty when it answered."""
+    is_there: bool = False
+    reported: str = ""
+    """The state of the object, in a few words."""
+    differs: tuple[str, ...] = ()
+    """Fields that are not as the hub wants them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +160,10 @@ class WorkNote:
     is_applied: bool
     message: str = ""
     """Why it is not applied."""
+    since: str = ""
+    """When it was applied, or began not to be."""
+    going_since: str = ""
+    """When it was withdrawn, if it was."""
     is_suspended: bool = False
     health: str = ""
     reported: str = ""
@@ -142,11 +180,32 @@ class ClusterNote:
     replicas: int = 0
     why: str = ""
     work: WorkNote | None = None
+    ready: ConditionNote = ConditionNote()
+    """How the cluster is; what its Work reports is no newer than the time it was last well."""
+    heard: str = ""
+    """When its agent was last heard; the hub asks Push clusters itself."""
+    pause: str = ""
+    """Why nothing is deleted there at present."""
+    live: LiveNote | None = None
+    """What it says itself; None when it was not, or must not be, asked."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether what is known of the object there is old: nobody has heard of the cluster."""
+        if self.live is not None:
+            return bool(self.live.trouble)
+        return self.ready.status not in (TRUE, "")
 
     @property
     def is_well(self) -> bool:
         """Whether the object is there as it should be."""
-        return self.work is not None and self.work.is_applied
+        is_applied = self.work is not None and self.work.is_applied
+        return is_applied and (self.live is None or self.live.is_there or self.is_silent)
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether an object that is not ours has the place."""
+        return self.work is not None and ALREADY_EXISTS in self.work.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +236,9 @@ class Evidence:
     binding: Object | None = None
     works: tuple[Object, ...] = ()
     clusters: tuple[Object, ...] = ()
+    leases: tuple[Object, ...] = ()
+    placement: Object | None = None
+    """The ClusterResourcePlacement that made the binding, if one did."""
 
 
 def find_named(served: ServedResources, word: str) -> ResourceInfo:
@@ -210,28 +272,48 @@ async def gather(hub_client: Reader, path: ResourcePath) -> Evidence:
         if label in labels and not works:
             of_binding = ListOptions(label_selector=f"{label}={labels[label]}")
             works = await hub_client.list_objects(ResourcePath(WORKS), of_binding)
+    if binding is None and kind_of(template) == NAMESPACE:
+        # It has no binding: it goes to every cluster under one name.
+        named = stamps.work_name("Namespace", "", name_of(template))
+        by_name = ListOptions(field_selector=f"metadata.name={named}")
+        works = await hub_client.list_objects(ResourcePath(WORKS), by_name)
+    placement: Object | None = None
+    if PARENT in labels:
+        with suppress(NotServed):
+            parent = ResourcePath(PLACEMENTS, name=labels[PARENT])
+            placement = await hub_client.find(parent)
     return Evidence(
         template=template,
         policies=tuple(policies),
         binding=binding,
         works=tuple(works),
         clusters=tuple(await hub_client.list_objects(ResourcePath(CLUSTERS))),
+        leases=tuple(await hub_client.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))),
+        placement=placement,
     )
 
 
-def explain(evidence: Evidence) -> Explanation:
-    """Return why an object is where it is."""
+def explain(evidence: Evidence, live: Mapping[str, LiveNote] | None = None) -> Explanation:
+    """Return why an object is where it is; `live` is what clusters say themselves, by name."""
     template, binding = evidence.template, evidence.binding
     policies = tuple(read_policy(each) for each in evidence.policies)
     claim = claim_of(template)
     followed = next((p for p in policies if claim is not None and p.key == claim.key), None)
+    followed_note = followed and _policy_note(followed, _SELECTS[followed.precision(template)])
+    parent = labels_of(binding or {}).get(PARENT)
+    if parent:
+        is_gone = "is gone" if evidence.placement is None else "selects it"
+        followed_note = PolicyNote(PLACEMENT, parent, 0, is_gone)
+    clusters: tuple[ClusterNote, ...] = ()
+    if binding is not None:
+        clusters = cluster_notes(binding, evidence)
+    elif evidence.works or (kind_of(template) == NAMESPACE and is_on_every_cluster(template)):
+        clusters = namespace_notes(template, evidence)
     explanation = Explanation(
         kind=str(template.get("kind")),
         namespace=namespace_of(template),
         name=name_of(template),
-        policy=None
-        if followed is None
-        else _policy_note(followed, _SELECTS[followed.precision(template)]),
+        policy=followed_note,
         other_policies=tuple(
             _policy_note(each, why_lost(each, followed, template))
             for each in sorted(policies, key=lambda policy: policy.key)
@@ -245,15 +327,33 @@ def explain(evidence: Evidence) -> Explanation:
             _condition(binding, "FullyApplied"),
             _condition(binding, WORKS_WRITTEN),
         ),
-        clusters=() if binding is None else cluster_notes(binding, evidence),
+        clusters=tuple(
+            replace(_with_cluster(each, evidence), live=(live or {}).get(each.name))
+            for each in clusters
+        ),
     )
     return replace(explanation, summary=summarize(explanation, template, followed))
 
 
-def _condition(binding: Object, condition_type: str) -> ConditionNote:
-    condition = find_condition(find_at(binding, "status", "conditions"), condition_type) or {}
-    words = (str(condition.get(field) or "") for field in ("status", "reason", "message"))
-    return ConditionNote(*words)
+def _condition(kube_object: Object, condition_type: str) -> ConditionNote:
+    condition = find_condition(find_at(kube_object, "status", "conditions"), condition_type) or {}
+    fields = ("status", "reason", "message", "lastTransitionTime")
+    return ConditionNote(*(str(condition.get(field) or "") for field in fields))
+
+
+def _with_cluster(note: ClusterNote, evidence: Evidence) -> ClusterNote:
+    """Return a note with how its cluster is, and from when that is known."""
+    cluster = next((each for each in evidence.clusters if name_of(each) == note.name), None)
+    if cluster is None:
+        return note
+    lease = next((each for each in evidence.leases if name_of(each) == note.name), None)
+    paused = find_condition(conditions_of(cluster), DELETIONS_PAUSED) or {}
+    return replace(
+        note,
+        ready=_condition(cluster, "Ready"),
+        heard=str(find_at(lease, "spec", "renewTime") or "") if is_pull(cluster) else "",
+        pause=str(paused.get("message") or "") if paused.get("status") == TRUE else "",
+    )
 
 
 def summarize(explanation: Explanation, template: Object, followed: Policy | None) -> str:
@@ -261,20 +361,26 @@ def summarize(explanation: Explanation, template: Object, followed: Policy | Non
     binding, targets = explanation.binding, explanation.targets
     if binding is not None and not targets:
         return binding.scheduled.message or "It waits for the scheduler."
-    if binding is not None:
+    if binding is not None or targets:
         ill = ", ".join(each.name for each in targets if not each.is_well)
         counted = "1 cluster" if len(targets) == 1 else f"{len(targets)} clusters"
         where = f"It is placed on {counted}"
-        if binding.scheduled.status not in (TRUE, ""):
+        if binding is None:
+            where = f"Every cluster gets it, as it gets every namespace; there are {len(targets)}"
+        if binding is not None and binding.scheduled.status not in (TRUE, ""):
             return f"{where}, and stays there: {binding.scheduled.message}"
-        if binding.works_written.status == FALSE:
+        if binding is not None and binding.works_written.status == FALSE:
             return f"{where}, and what is there stays as it is: {binding.works_written.message}"
         applied = f"not applied on {ill}" if ill else "applied on all of them"
-        return f"{where}, and {applied}."
+        silent = ", ".join(each.name for each in targets if each.is_silent)
+        unheard = f"; what is said of {silent} is old" if silent else ""
+        return f"{where}, and {applied}{unheard}."
 
     claim, at_home = claim_of(template), why_at_home(template)
     if at_home:
         return f"It never leaves the hub: {at_home}."
+    if kind_of(template) == NAMESPACE:
+        return _why_nowhere(template)
     if claim is None and explanation.other_policies:
         return "It waits for a policy that selects it to claim it."
     if claim is None:
@@ -285,6 +391,17 @@ def summarize(explanation: Explanation, template: Object, followed: Policy | Non
         awaited = ", ".join(followed.awaited_overrides)
         return f"It waits for the override policies that its policy asks for: {awaited}."
     return "It waits for its binding."
+
+
+def _why_nowhere(namespace: Object) -> str:
+    """Return why no cluster gets a namespace that no policy selects."""
+    if is_being_deleted(namespace):
+        return "It is being deleted, and no cluster has it from here any more."
+    if labels_of(namespace).get(stamps.SKIP_AUTO_PROPAGATION) == "true":
+        return f"It stays on the hub: its label {stamps.SKIP_AUTO_PROPAGATION} says so."
+    if not is_on_every_cluster(namespace):
+        return "It stays on the hub: every cluster has a namespace of this name by itself."
+    return "Every cluster gets it, as it gets every namespace; there is no cluster yet."
 
 
 def why_lost(policy: Policy, followed: Policy | None, template: Object) -> str:
@@ -347,6 +464,24 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
     return tuple(replace(note, work=works.get(note.name)) for note in ordered)
 
 
+def namespace_notes(namespace: Object, evidence: Evidence) -> tuple[ClusterNote, ...]:
+    """Return a note for every cluster of a namespace that goes to all of them by itself."""
+    works = {cluster_of(work): work_note(work) for work in evidence.works}
+    is_sent = is_on_every_cluster(namespace)
+    notes: dict[str, ClusterNote] = {}
+    for cluster in evidence.clusters:
+        name = name_of(cluster)
+        if is_being_deleted(cluster):
+            notes[name] = ClusterNote(name, Standing.NOT_NEEDED, why="is leaving the fleet")
+        elif is_sent:
+            notes[name] = ClusterNote(name, Standing.PLACED)
+    for name, work in works.items():
+        if name not in notes or not is_sent or work.going_since:
+            notes[name] = ClusterNote(name, Standing.WITHDRAWING)
+    ordered = sorted(notes.values(), key=lambda note: (not note.standing.is_target, note.name))
+    return tuple(replace(note, work=works.get(note.name)) for note in ordered)
+
+
 def work_note(work: Object) -> WorkNote:
     """Return a note of the Work that is sent to a cluster, and of the cluster's report."""
     report = report_of(work)
@@ -359,16 +494,32 @@ def work_note(work: Object) -> WorkNote:
             )
         except msgspec.DecodeError:
             continue  # somebody garbled a note that is made for people
-        overrides.update({f"{kind} {each.get('policyName')}": None for each in applied})
+        for each in applied:
+            overrides[f"{kind} {each.get('policyName')}{_changed_by(each)}"] = None
     return WorkNote(
         name=name_of(work),
         is_applied=report.is_applied,
         message=report.message,
+        since=_condition(work, APPLIED).since,
+        going_since=str(metadata_of(work).get("deletionTimestamp") or ""),
         is_suspended=suspends_dispatching(work),
         health=report.health if report.is_applied else "",
         reported=state_text(report.status or {}),
         overrides=tuple(overrides),
     )
+
+
+def _changed_by(applied: Object) -> str:
+    """Return what an override changed, as its policy names it: an image, labels, a path."""
+    overriders = applied.get("overriders")
+    if not isinstance(overriders, dict):
+        return ""
+    named: dict[str, None] = {}
+    for name, rules in cast("dict[str, Any]", overriders).items():
+        for rule in cast("list[Any]", rules if isinstance(rules, list) else [rules]):
+            path = cast("Object", rule).get("path") if isinstance(rule, dict) else None
+            named[str(path or name.removesuffix("Overrider").removesuffix("s"))] = None
+    return f" ({', '.join(named)})" if named else ""
 
 
 def state_text(status: Mapping[str, Any]) -> str:

@@ -8,14 +8,17 @@ from tests.corpus import load_scenario
 from tests.unit.fleet.propagation.scheduler.fleet_objects import CORDON, binding, cluster, names
 
 from clusterspace.apis import stamps
+from clusterspace.apis.fleet_placements import PARENT
 from clusterspace.client.discovery import ServedResources
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.explanation import (
     Evidence,
+    LiveNote,
     Standing,
     explain,
     find_named,
     state_text,
+    work_note,
 )
 from clusterspace.kube.objects import Object, with_metadata, with_value
 from clusterspace.kube.resources import ResourceInfo
@@ -350,3 +353,117 @@ def test_resources_are_found_by_the_words_kubectl_takes(word: str, group: str):
 def test_a_word_that_means_nothing_is_refused():
     with pytest.raises(NotServed, match="nothing called gadget"):
         find_named(ServedResources(()), "gadget")
+
+
+def namespace(name: str = "shop", **labels: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def namespace_work(cluster_name: str) -> Object:
+    applied = {"type": "Applied", "status": "True", "lastTransitionTime": "2026-11-15T12:00:00Z"}
+    return {
+        "metadata": {"namespace": f"karmada-es-{cluster_name}", "name": "shop-1"},
+        "spec": {"workload": {"manifests": [namespace()]}},
+        "status": {"conditions": [applied]},
+    }
+
+
+def test_a_namespace_is_said_to_be_on_every_cluster():
+    told = explain(
+        Evidence(
+            namespace(),
+            works=(namespace_work("east"), namespace_work("west")),
+            clusters=(EAST, WEST),
+        )
+    )
+
+    assert told.summary.startswith("Every cluster gets it, as it gets every namespace;")
+    assert told.summary.endswith("there are 2, and applied on all of them.")
+    assert [(each.name, each.standing, each.is_well) for each in told.clusters] == [
+        ("east", Standing.PLACED, True),
+        ("west", Standing.PLACED, True),
+    ]
+    assert told.clusters[0].work is not None
+    assert told.clusters[0].work.since == "2026-11-15T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("kept", "summary"),
+    [
+        (namespace("default"), "every cluster has a namespace of this name by itself"),
+        (namespace("kube-system"), "belongs to the control plane"),
+        (namespace(**{stamps.SKIP_AUTO_PROPAGATION: "true"}), "its label"),
+    ],
+)
+def test_a_namespace_that_stays_on_the_hub_says_why(kept: Object, summary: str):
+    told = explain(Evidence(kept, clusters=(EAST,)))
+
+    assert summary in told.summary
+    assert told.clusters == ()
+
+
+def test_what_is_known_of_a_frozen_member_is_not_taken_for_news():
+    frozen = with_value(
+        WEST,
+        [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-11-15T12:00:00Z"}],
+        "status",
+        "conditions",
+    )
+    bound = scheduled(binding({}, replicas=2, placed={"east": 1, "west": 1}))
+    evidence = Evidence(
+        deployment("web"),
+        binding=bound,
+        works=(work("east"), work("west")),
+        clusters=(EAST, frozen),
+    )
+
+    told = explain(evidence)
+
+    assert "what is said of west is old" in told.summary
+    assert [each.is_silent for each in told.clusters] == [False, True]
+    assert told.clusters[1].ready.since == "2026-11-15T12:00:00Z"
+    # Whoever was asked and answered is heard, whatever the hub believes of them.
+    answers = {"west": LiveNote(is_there=True, reported="2/2 ready")}
+    assert not explain(evidence, answers).clusters[1].is_silent
+
+
+def test_an_object_of_a_placement_names_the_placement():
+    bound = with_metadata(
+        scheduled(binding({}, replicas=1, placed={"east": 1})),
+        labels={PARENT: "everything", "x": "y"},
+    )
+
+    told = explain(Evidence(deployment("web"), binding=bound, placement={"metadata": {}}))
+
+    assert told.policy is not None
+    assert (told.policy.kind, told.policy.name) == ("ClusterResourcePlacement", "everything")
+
+
+def test_paused_deletions_are_told_of_the_cluster_they_pause_on():
+    paused = with_value(
+        EAST,
+        [{"type": "DeletionsPaused", "status": "True", "message": "20 of 30"}],
+        "status",
+        "conditions",
+    )
+    told = explain(
+        Evidence(
+            deployment("web"),
+            binding=binding(names("west"), replicas=1),
+            works=(work("east"),),
+            clusters=(paused,),
+        )
+    )
+
+    (east,) = told.clusters
+    assert (east.standing, east.pause) == (Standing.WITHDRAWING, "20 of 30")
+
+
+def test_what_an_override_changes_is_named():
+    applied = (
+        '[{"policyName":"red","overriders":{"imageOverrider":[{"component":"Registry"}],'
+        '"plaintext":[{"path":"/spec/replicas"}]}}]'
+    )
+    changed = with_metadata(work("east"), annotations={stamps.APPLIED_OVERRIDES: applied})
+
+    assert work_note(changed).overrides == ("OverridePolicy red (image, /spec/replicas)",)
