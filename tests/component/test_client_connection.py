@@ -504,3 +504,30 @@ async def test_a_version_whose_resources_are_none_fails_alone():
 
     assert [each.plural for each in served.resources] == ["deployments"]
     assert served.failed == (GroupVersion("", "v1"),)
+
+
+async def test_asking_often_what_a_cluster_serves_reads_nothing_that_is_as_before():
+    document: dict[str, object] = {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "items": [],
+    }
+    changed = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        tag = '"2"' if changed.is_set() else '"1"'
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        return web.json_response(document, headers={"ETag": tag})
+
+    async with asked_by(handle) as connection:
+        discovery = Discovery(connection, fresh_seconds=0)
+        first = await discovery.served()
+        again = await discovery.served()
+        changed.set()
+        document["metadata"] = {"resourceVersion": "2"}
+        later = await discovery.served()
+
+    assert again is first
+    assert later == first
+    assert later is not first

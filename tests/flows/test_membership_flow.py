@@ -35,6 +35,7 @@ from clusterspace.kube.objects import (
     uid_of,
     with_metadata,
 )
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import open_client
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
@@ -535,3 +536,43 @@ async def _place_something(fleet: Fleet) -> None:
 
 def _another_authority() -> Pem:
     return Pem(Authority.create("somebody else", 1_700_000_000.0).pair.certificate)
+
+
+WIDGETS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.shop.example.com"},
+    "spec": {
+        "group": "shop.example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+
+
+async def test_a_new_kind_on_a_member_is_known_within_a_status_period(fleet: Fleet) -> None:
+    member = await fleet.add_member("west")
+    await fleet.join("west", member)
+
+    async def knows(kind: str) -> bool:
+        enabled: list[Object] = (
+            find_at(await fleet.cluster("west"), "status", "apiEnablements") or []
+        )
+        return any(kind == each["kind"] for one in enabled for each in one["resources"])
+
+    async with fleet.controllers():
+        await until(lambda: knows("ConfigMap"))
+        definitions = GroupVersionResource(
+            "apiextensions.k8s.io", "v1", "customresourcedefinitions"
+        )
+        await member.client.create(ResourcePath(definitions), WIDGETS)
+        # It was known after a minute, which is longer than this waits.
+        await until(lambda: knows("Widget"), 30)

@@ -57,7 +57,12 @@ class ServedResources:
 
 
 class Discovery:
-    """Asks one cluster what it serves, at most once a minute."""
+    """Asks one cluster what it serves, at most once a minute, or as often as told.
+
+    Asking often is cheap where the cluster tells all in two documents and says when those are as
+    before: then nothing is sent, and nothing is read again. Of older servers, which have a document
+    for every group version, those are looked at once a minute unless the list of them changed.
+    """
 
     def __init__(self, connection: Connection, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._connection = connection
@@ -65,6 +70,8 @@ class Discovery:
         self._cached: ServedResources | None = None
         self._answers: dict[str, Answer] = {}
         self._stale_at = 0.0
+        self._ask_all_at = 0.0
+        self._is_aggregated = False
         self._one_at_a_time = asyncio.Lock()
 
     async def served(self) -> ServedResources:
@@ -97,17 +104,25 @@ class Discovery:
 
     def forget(self) -> None:
         """Ask the cluster next time, however fresh the answer is."""
-        self._stale_at = 0.0
+        self._stale_at = self._ask_all_at = 0.0
 
     async def _ask(self) -> ServedResources:
-        documents = [await self._document(root) for root in _ROOTS]
+        before = [self._answers[root].body for root in _ROOTS if root in self._answers]
+        bodies = [await self._body(root) for root in _ROOTS]
+        now = self._connection.clock.monotonic()
+        is_known = self._is_aggregated or now < self._ask_all_at
+        if self._cached is not None and not self._cached.failed and bodies == before and is_known:
+            return self._cached
+        self._ask_all_at = now + FRESH_SECONDS
+        documents = [self._read(body) for body in bodies]
         gate = asyncio.Semaphore(_AT_ONCE)
         failed: list[GroupVersion] = []
 
         async def ask_for(version: GroupVersion) -> tuple[ResourceInfo, ...]:
             async with gate:
                 try:
-                    return read_resource_list(await self._document(version.path), version)
+                    document = self._read(await self._body(version.path))
+                    return read_resource_list(document, version)
                 except (ApiError, ClusterError, *_NONSENSE):
                     # A value, not an exception: out of a group of tasks it would come as a group,
                     # which nobody who asks a cluster expects.
@@ -115,7 +130,9 @@ class Discovery:
                     return ()
 
         try:
-            if all(document.get("kind") == "APIGroupDiscoveryList" for document in documents):
+            kinds = {document.get("kind") for document in documents}
+            self._is_aggregated = kinds == {"APIGroupDiscoveryList"}
+            if self._is_aggregated:
                 served = read_aggregated(documents)
             else:
                 versions = [each for one in documents for each in read_group_versions(one)]
@@ -131,8 +148,8 @@ class Discovery:
             raise unreadable(self._connection.cluster, what, error) from error
         return replace(served, resources=tuple(filter(_is_plain, served.resources)))
 
-    async def _document(self, path: str) -> Object:
-        """Return a document, the one held if the cluster says that it has not changed."""
+    async def _body(self, path: str) -> bytes:
+        """Return a document, the last one if the cluster says that it has not changed."""
         cached = self._answers.get(path)
         tag = "" if cached is None else cached.headers.get("etag", "")
         headers = (*_ACCEPT, ("If-None-Match", tag)) if tag else _ACCEPT
@@ -141,8 +158,11 @@ class Discovery:
         if answer.status == 304 and cached is not None:
             answer = cached
         self._answers[path] = answer
+        return answer.body
+
+    def _read(self, body: bytes) -> Object:
         try:
-            return msgspec.json.decode(answer.body, type=dict[str, Any])
+            return msgspec.json.decode(body, type=dict[str, Any])
         except UNREADABLE as error:
             cluster = self._connection.cluster
             raise unreadable(cluster, "the answer is no discovery document", error) from error

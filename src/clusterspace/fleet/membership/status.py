@@ -476,7 +476,7 @@ class PushStatus(Reconciler):
             return Report(Health(State.UNPROBED, str(error)))
         known = self._known.get(name_of(cluster))
         if known is None or known.client is not member:
-            known = _Member(member, Discovery(member.connection))
+            known = _Member(member, Discovery(member.connection, fresh_seconds=0))
             self._known[name_of(cluster)] = known
         return await collect(member, known.discovery)
 
@@ -514,7 +514,7 @@ class PullStatus:
         self._hub = hub
         self._name = cluster_name
         self._member = member
-        self._discovery = Discovery(member.connection)
+        self._discovery = Discovery(member.connection, fresh_seconds=0)
         self._clock = member.connection.clock
         self._writer = StatusWriter(hub, events, self._clock, settings.thresholds)
         self._frequency_seconds = settings.frequency_seconds
