@@ -121,8 +121,8 @@ async def _explain_live(
         )
 
     async with asyncio.TaskGroup() as group:
-        asking = {name: group.create_task(ask(name)) for name in map(name_of, asked)}
-    answers = {name: task.result() for name, task in asking.items()}
+        answering = {name: group.create_task(ask(name)) for name in map(name_of, asked)}
+    answers = {name: task.result() for name, task in answering.items()}
     return explain(evidence, {name: each for name, each in answers.items() if each is not None})
 
 
