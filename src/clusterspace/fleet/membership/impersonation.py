@@ -102,10 +102,9 @@ class Impersonation(Reconciler):
             return Done()
         if secret_ref_of(cluster) is None or impersonator_ref_of(cluster) is None:
             return Done()
-        hub_id = uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
         try:
             missing = await not_impersonated(await self._impersonators.reach(cluster))
-            if missing and await self._grant(cluster, hub_id):
+            if missing and await self._grant(cluster):
                 done = f"granted the impersonation of {', '.join(missing)} on the member"
                 self._events.record(cluster, _SYNCED, done)
                 return RequeueAfter(_SETTLE_SECONDS)
@@ -128,8 +127,9 @@ class Impersonation(Reconciler):
         await self._say(cluster, condition)
         return RequeueAfter(self._period)
 
-    async def _grant(self, cluster: Object, hub_id: str) -> bool:
+    async def _grant(self, cluster: Object) -> bool:
         """Grant what is missing; False when it is granted already, and does not help."""
+        hub_id = uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
         name, member = name_of(cluster), await self._members.reach(cluster)
         beside = manifests.impersonation_role_name(name)
         paths = manifests.role_path(beside), manifests.role_binding_path(beside)
