@@ -21,7 +21,6 @@ from clusterspace.kube.resources import ResourceInfo
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ADDRESSES = ("hub", "hub through the fleet", "member", "member through the fleet")
-ENFORCE = {"pod-security.kubernetes.io/enforce": "restricted"}
 CHECKS: dict[str, Any] = {
     "matchConstraints": {
         "resourceRules": [
@@ -58,7 +57,6 @@ SERVICE: dict[str, Any] = {
 }
 
 WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "Namespace": ("limit", {"metadata": {"labels": ENFORCE}}),
     "ValidatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "MutatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "FlowSchema": ("limit", {"spec": {"priorityLevelConfiguration": {"name": "limit"}}}),

@@ -155,7 +155,7 @@ async def ours(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Clust
 async def theirs(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ClusterClient]:
     directory = tmp_path_factory.mktemp("real")
     async with (
-        real_server_for_test(directory, without="") as real,
+        real_server_for_test(directory, "--allow-privileged=true", without="") as real,
         real_controllers_for_test(real, directory, *CONTROLLERS),
         client_for_test(real.settings) as client,
     ):
@@ -744,3 +744,209 @@ async def test_of_fifty_at_once_no_more_pass_than_fit(compare: Compare, sim: boo
         assert passed == 7
 
     await compare(story, sim=sim)
+
+
+# -- PodSecurity ---------------------------------------------------------------------------------
+
+
+def secured(name: str, context: Any = None, **spec: Any) -> Any:
+    """Return a pod with one container whose security context is this."""
+    more = spec.pop("container", {})
+    plain = {"name": "web", "image": "web:1", **more}
+    return pod(name, containers=[{**plain, "securityContext": context or {}}], **spec)
+
+
+GOOD: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+PORTS = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81, "hostPort": 81}]
+PODS: tuple[Any, ...] = (
+    pod("plain"),
+    secured("good", GOOD),
+    secured("privileged", {"privileged": True}),
+    secured("caps", {**GOOD, "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN", "CHOWN"]}}),
+    secured("bind", {**GOOD, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}),
+    secured("ports", GOOD, container={"ports": PORTS}),
+    secured("host", GOOD, hostNetwork=True, hostPID=True, hostIPC=True),
+    secured("path", GOOD, volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    secured("nfs", GOOD, volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
+    secured("proc", {**GOOD, "procMount": "Unmasked"}, hostUsers=False),
+    secured("selinux", {**GOOD, "seLinuxOptions": {"type": "x_t", "user": "u", "role": "r"}}),
+    secured("engine", {**GOOD, "seLinuxOptions": {"type": "container_engine_t"}}),
+    secured("pod-selinux", GOOD, securityContext={"seLinuxOptions": {"type": "y_t"}}),
+    secured("unconfined", {**GOOD, "seccompProfile": {"type": "Unconfined"}}),
+    secured("pod-unconfined", securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    secured(
+        "pod-level",
+        {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    ),
+    secured("root", {**GOOD, "runAsUser": 0}),
+    secured("pod-root", GOOD, securityContext={"runAsUser": 0, "runAsNonRoot": True}),
+    secured("maybe-root", {**GOOD, "runAsNonRoot": False}),
+    secured("own-users", {"allowPrivilegeEscalation": False}, hostUsers=False),
+    secured("apparmor", {**GOOD, "appArmorProfile": {"type": "Unconfined"}}),
+    secured(
+        "sysctls",
+        GOOD,
+        securityContext={
+            "sysctls": [
+                {"name": "kernel.msgmax", "value": "1"},
+                {"name": "net.ipv4.tcp_rmem", "value": "1"},
+                {"name": "net.ipv4.tcp_syncookies", "value": "1"},
+            ]
+        },
+    ),
+    secured(
+        "probe", GOOD, container={"livenessProbe": {"httpGet": {"host": "a.example", "port": 80}}}
+    ),
+    secured("windows", os={"name": "windows"}),
+    secured(
+        "host-process",
+        hostNetwork=True,
+        os={"name": "windows"},
+        securityContext={"windowsOptions": {"hostProcess": True}},
+    ),
+    pod(
+        "two",
+        containers=[
+            {"name": "a", "image": "a", "securityContext": {"privileged": True}},
+            {"name": "b", "image": "b", "securityContext": {"privileged": True}},
+        ],
+        initContainers=[{"name": "c", "image": "c", "securityContext": GOOD}],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("level", "version"),
+    [
+        ("baseline", "latest"),
+        ("restricted", "latest"),
+        ("baseline", "v1.10"),
+        ("restricted", "v1.10"),
+        ("restricted", "v1.24"),
+        ("restricted", "v1.34"),
+    ],
+)
+async def test_pods_are_held_against_the_standards(
+    compare: Compare, level: str, version: str
+) -> None:
+    async def story(server: Server) -> None:
+        labels = {
+            "pod-security.kubernetes.io/enforce": level,
+            "pod-security.kubernetes.io/enforce-version": version,
+        }
+        place = f"{CORE}/namespaces/NS"
+        await server.tell("PATCH", place, {"metadata": {"labels": labels}}, content=MERGE)
+        asked = f"{CORE}/namespaces/NS/pods?dryRun=All"
+
+        async def is_seen() -> bool:
+            bad = secured("bad", {"privileged": True})
+            return (await server.ask("POST", asked, bad))[0] == 403
+
+        await until(is_seen)
+        for each in PODS:
+            await server.tell("POST", asked, each)
+        spec = {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": PODS[2]["spec"],
+            },
+        }
+        await server.tell(
+            "POST",
+            "/apis/apps/v1/namespaces/NS/deployments?dryRun=All",
+            of("apps/v1", "Deployment", "web", spec=spec),
+        )
+
+    await compare(story)
+
+
+async def test_policies_of_namespaces_are_checked_and_tried(compare: Compare) -> None:
+    async def story(server: Server) -> None:
+        wrong = {
+            "pod-security.kubernetes.io/enforce": "strict",
+            "pod-security.kubernetes.io/warn-version": "1.24",
+        }
+        labelled = of("v1", "Namespace", f"other-{server.namespace}", metadata={"labels": wrong})
+        await server.tell("POST", f"{CORE}/namespaces", labelled)
+        place = f"{CORE}/namespaces/NS"
+        await server.tell("PATCH", place, {"metadata": {"labels": wrong}}, content=MERGE)
+        for name in ("a", "b", "c"):
+            await server.pod(name)
+        await server.tell("POST", f"{CORE}/namespaces/NS/pods", PODS[2])
+
+        async def changed(**labels: str) -> None:
+            given = {f"pod-security.kubernetes.io/{k}": v for k, v in labels.items()}
+            patch = {"metadata": {"labels": given}}
+            await server.tell("PATCH", place, patch, content=MERGE)
+
+        await changed(enforce="baseline")
+        await changed(enforce="restricted")
+        await changed(enforce="privileged", audit="restricted", warn="baseline")
+        image = {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}
+        strategic = "application/strategic-merge-patch+json"
+        path = f"{CORE}/namespaces/NS/pods/privileged"
+
+        async def is_seen() -> bool:
+            _, _, warning = await server.ask(
+                "POST", f"{CORE}/namespaces/NS/pods?dryRun=All", secured("x", {"privileged": True})
+            )
+            return "baseline" in warning
+
+        await until(is_seen)
+        await server.tell("PATCH", path, {"metadata": {"labels": {"x": "y"}}}, content=MERGE)
+        await server.tell("PATCH", path, image, content=strategic)
+
+    await compare(story)
+
+
+# -- where a hub differs: its pods are templates ---------------------------------------------------
+
+
+async def test_a_hub_warns_of_what_only_members_can_have(hub: ClusterClient) -> None:
+    server = Server(hub, f"room-{next(_rooms)}")
+    strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await server.make(
+        f"{CORE}/namespaces", of("v1", "Namespace", server.namespace, metadata={"labels": strict})
+    )
+    pods = f"{CORE}/namespaces/NS/pods"
+
+    status, made, warning = await server.ask(
+        "POST", pods, pod("web", serviceAccountName="robot", priorityClassName="gold")
+    )
+
+    assert status == 201
+    assert f"there is no ServiceAccount {server.namespace}/robot here" in warning
+    assert "no PriorityClass with name gold was found here" in warning
+    assert 'would violate PodSecurity \\"restricted:latest\\": allowPrivilegeEscalation' in warning
+    assert "volumes" not in made["spec"]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": PODS[2]["spec"]}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    status, _, warning = await server.ask(
+        "POST",
+        "/apis/apps/v1/namespaces/NS/deployments",
+        of("apps/v1", "Deployment", "web", spec=spec),
+    )
+    assert status == 201
+    assert "would violate PodSecurity" in warning
+    assert "privileged" in warning
+
+
+async def test_a_hub_copies_no_pull_secrets_into_templates(hub: ClusterClient) -> None:
+    server = Server(hub, f"room-{next(_rooms)}")
+    await server.make(f"{CORE}/namespaces", of("v1", "Namespace", server.namespace))
+    accounts = f"{CORE}/namespaces/NS/serviceaccounts"
+    await server.make(
+        accounts, of("v1", "ServiceAccount", "puller", imagePullSecrets=[{"name": "registry"}])
+    )
+
+    made = await server.make(f"{CORE}/namespaces/NS/pods", pod("web", serviceAccountName="puller"))
+
+    assert "imagePullSecrets" not in made["spec"]
+    assert [each["name"][:16] for each in made["spec"]["volumes"]] == ["kube-api-access-"]

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS, NAMESPACE, POD_SECURITY
+from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS
 from clusterspace.builtins.resource_model import Persistence
 from clusterspace.builtins.resources import all_resources
 
@@ -22,8 +22,7 @@ def kinds_in(text: str) -> set[str]:
 
 
 def test_the_page_lists_what_is_not_enforced_as_the_code_does() -> None:
-    named = {key: key[1] for key in KINDS} | {NAMESPACE: f"Namespace, labels `{POD_SECURITY}*`"}
-    rows = [f"| {named[key]} | {row.consequence} | {row.instead} |" for key, row in KINDS.items()]
+    rows = [f"| {kind} | {row.consequence} | {row.instead} |" for (_, kind), row in KINDS.items()]
 
     listed = [line for line in section("Stored, not enforced").splitlines() if line[:1] == "|"]
 
@@ -46,8 +45,7 @@ def test_every_stored_kind_is_on_the_page_and_says_where_it_acts() -> None:
 
     assert stored - acting - placed - unenforced == set()
     assert acting & placed & stored == set()
-    # A Namespace acts; of its labels some do not.
-    assert (acting | placed) & unenforced == {"Namespace"}
+    assert (acting | placed) & unenforced == set()
 
 
 def test_every_kind_that_is_warned_of_is_served() -> None:

@@ -14,5 +14,6 @@ definitions/         CustomResourceDefinitions: read, checked, accepted
 printers/            the columns of `kubectl get`
 resource_lists.py    what the containers of a pod request and may use, taken together
 quota_usage.py       what an object takes up of a ResourceQuota, and what it must state
+pod_security.py      the Pod Security Standards, by level and version
 token_volumes.py     the volume by which a pod has the token of its ServiceAccount
 """

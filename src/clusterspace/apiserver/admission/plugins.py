@@ -22,6 +22,7 @@ from clusterspace.apiserver.admission.clusters import (
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.admission.limit_ranges import LimitRanger
+from clusterspace.apiserver.admission.pod_security import PodSecurity
 from clusterspace.apiserver.admission.pods import (
     DefaultTolerationSeconds,
     Priority,
@@ -106,6 +107,7 @@ def kubernetes_plugins(*, is_hub: bool) -> tuple[Plugin, ...]:
         LimitRanger(),
         ServiceAccount(is_hub=is_hub),
         TaintNodesByCondition(),
+        PodSecurity(is_hub=is_hub),
         Priority(is_hub=is_hub),
         DefaultTolerationSeconds(),
         DefaultStorageClass(),

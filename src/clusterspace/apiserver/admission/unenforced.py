@@ -15,19 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.apiserver.state import Admission, HubState, Plugin
-from clusterspace.kube.objects import Object, labels_of
+from clusterspace.kube.objects import Object
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 
 _PROPAGATE: Final = "propagate it to members, which enforce it"
 _ON_MEMBERS: Final = "create it on the members it is for"
-
-POD_SECURITY: Final = "pod-security.kubernetes.io/"
-"""Labels of a Namespace that begin like this have pods checked elsewhere."""
-
-NAMESPACE: Final = ("", "Namespace")
-"""The one kind that acts, and of which labels alone are not obeyed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +33,6 @@ class Unenforced:
 
 
 KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
-    NAMESPACE: Unenforced(
-        "pods are not checked", "members the namespace reaches check the pods placed there"
-    ),
     (_ADMISSION, "ValidatingWebhookConfiguration"): Unenforced(
         "its webhooks are not called", _PROPAGATE
     ),
@@ -195,17 +186,10 @@ class UnenforcedKinds(Plugin):
         # Who writes a status or a finalizer is a controller at work, and relies on nothing.
         if row is None or admission.subresource:
             return admission.new
-        subject = info.kind
-        if (info.group, info.kind) == NAMESPACE:
-            labels = labels_of(admission.new)
-            obeyed_elsewhere = sorted(each for each in labels if each.startswith(POD_SECURITY))
-            if not obeyed_elsewhere:
-                return admission.new
-            subject = f"Namespace label {', '.join(obeyed_elsewhere)}"
         instead = self._instead or row.instead
         consequence = self._consequences.get((info.group, info.kind), row.consequence)
         admission.warn(
-            f"{subject} is stored but not enforced by {self._server}: {consequence}; {instead}"
+            f"{info.kind} is stored but not enforced by {self._server}: {consequence}; {instead}"
         )
         return admission.new
 
