@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import gzip
 import socket
 import ssl
@@ -16,7 +17,14 @@ from clusterspace.client.connection import Connection, ConnectionLimits
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
+from clusterspace.client.settings import (
+    AuthInfo,
+    ConnectionSettings,
+    Pem,
+    TlsMaterial,
+    Trust,
+    client_context,
+)
 from clusterspace.errors import (
     ClusterMisbehaved,
     ClusterTimeout,
@@ -341,6 +349,51 @@ async def test_a_client_certificate_is_shown(tmp_path: Path):
         settings = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust, identity)
         async with connected(settings) as connection:
             assert (await connection.ask(GET)).body == b'{"kind": "Shown", "has": true}'
+
+
+@pytest.mark.usefixtures("authority")
+async def test_the_next_connection_resumes_the_session_of_the_last_one(tmp_path: Path):
+    seen: list[tuple[bool, bool]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        tls: ssl.SSLObject = request.transport.get_extra_info("ssl_object")
+        seen.append((bool(tls.session_reused), bool(tls.getpeercert())))
+        return web.json_response({}, headers={"Connection": "close"})
+
+    identity = AuthInfo(
+        certificate=Pem(file=tmp_path / "admin.crt"), key=Pem(file=tmp_path / "admin.key")
+    )
+    trust = Trust(Pem(file=tmp_path / "ca.crt"), server_name="10.9.9.9")
+    async with fake_cluster(answer, ssl_context=tls_of(tmp_path)) as port:
+        settings = ConnectionSettings("west", f"https://127.0.0.1:{port}", trust, identity)
+        async with connected(settings) as connection:
+            for _ in range(3):
+                await connection.ask(GET)
+
+    assert seen == [(False, True), (True, True), (True, True)]
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_session_is_for_one_server_and_ends_with_it(tmp_path: Path):
+    trust = Trust(Pem(file=tmp_path / "ca.crt"))
+    context = client_context(trust, TlsMaterial((tmp_path / "ca.crt").read_bytes(), b"", b""))
+    context.check_hostname = False
+    before, restarted = tls_of(tmp_path), tls_of(tmp_path)
+
+    def is_resumed(name: str, server: ssl.SSLContext) -> bool:
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ours = context.wrap_bio(to_client, to_server, server_hostname=name)
+        theirs = server.wrap_bio(to_server, to_client, server_side=True)
+        for step in (ours.do_handshake, theirs.do_handshake) * 2 + (lambda: ours.read(1),):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                step()
+        return bool(theirs.session_reused)
+
+    assert [is_resumed("api.example", before) for _ in range(3)] == [False, True, True]
+    assert [is_resumed("api.example", restarted) for _ in range(2)] == [False, True]
+    # A proxy before the server could else go on with its own session in the server's name.
+    assert not is_resumed("proxy.example", restarted)
 
 
 async def test_a_key_that_is_none_is_unusable():

@@ -135,9 +135,46 @@ class TlsMaterial:
     key: bytes = field(repr=False)
 
 
+class _ResumingContext(ssl.SSLContext):
+    """Goes on with an earlier session with a server, which is less than half of a handshake.
+
+    A controller has a watch on a connection of its own for every kind it follows. A session comes
+    from a handshake in which both sides proved who they are, under the trust and the identity of
+    this context, and nobody who was not part of it can go on with it. A server that was started
+    anew cannot either: then the handshake is a full one, and the next session comes from there.
+    """
+
+    def __init__(self, *_: object) -> None:
+        # By the name the server has proved to have: a proxy before it is another server, and must
+        # not be taken for it because the client still has a session with the proxy.
+        self._newest: dict[str | bytes | None, ssl.SSLObject] = {}
+        self._sessions: dict[str | bytes | None, ssl.SSLSession] = {}
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection, with the last session there was with this server."""
+        # Looked at now, not after the handshake: the server sends its ticket some time later.
+        # Connections that begin together all go on with the last session that has one.
+        newest = self._newest.get(server_hostname)
+        if newest is not None and newest.version() is not None:  # its handshake is done
+            latest = newest.session
+            if latest is not None and latest.has_ticket:
+                self._sessions[server_hostname] = latest
+        session = session or self._sessions.get(server_hostname)
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        self._newest[server_hostname] = made
+        return made
+
+
 def client_context(trust: Trust, material: TlsMaterial) -> ssl.SSLContext:
     """Return a context that trusts this authority, or the system's when there is none."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     if material.authority:
         context.load_verify_locations(cadata=material.authority.decode("ascii"))
     else:

@@ -332,6 +332,8 @@ def server_context(
     # HTTP/2 would bring nothing for exec and port-forward, and a second protocol to defend.
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_RENEGOTIATION
+    # One ticket to resume by, of the two it would send: each holds the client's certificate.
+    context.num_tickets = 1
     context.load_cert_chain(certificate, key)
     if client_authorities:
         context.verify_mode = ssl.CERT_OPTIONAL
