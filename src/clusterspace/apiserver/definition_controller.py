@@ -18,6 +18,7 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import resource_of, served_resources
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.interface import Revision
 from clusterspace.apiserver.writing import (
     SELF,
     Edit,
@@ -82,6 +83,8 @@ class CustomResourceController:
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
         self._made: dict[str, _Made] = {}
+        self._decoded: dict[str, tuple[Revision, Object]] = {}
+        """The definitions at their last revision: every change looks at all of them."""
         self._run: Run = at_once
 
     async def install(self, definitions: Iterable[Object]) -> None:
@@ -139,10 +142,22 @@ class CustomResourceController:
         """Return the definitions, oldest first: who came first has the names."""
         page = await self._hub.store.range(self._served.prefix())
         entries = sorted(page.items, key=lambda entry: entry.create_revision)
-        form = self._served.form
+        form, before = self._served.form, self._decoded
         # Off the loop only where it takes long: most definitions are read in a millisecond.
         self._run = _off_loop if any(len(e.value) > _LARGE for e in entries) else at_once
-        return await self._run(lambda: [forms.decode_stored(entry, form) for entry in entries])
+
+        def decode_all() -> dict[str, tuple[Revision, Object]]:
+            decoded: dict[str, tuple[Revision, Object]] = {}
+            for entry in entries:
+                known = before.get(entry.key)
+                if known is None or known[0] != entry.mod_revision:
+                    known = (entry.mod_revision, forms.decode_stored(entry, form))
+                decoded[entry.key] = known
+            return decoded
+
+        # Nobody changes a decoded definition: edits are made of copies, from what is stored then.
+        self._decoded = await self._run(decode_all)
+        return [crd_object for _, crd_object in self._decoded.values()]
 
     async def _update(self, wanted: Object) -> None:
         """Replace what an installed definition says, and leave its status and labels alone."""
@@ -180,7 +195,11 @@ class CustomResourceController:
         write = write_of(self._hub, served, manager=MANAGER, subresource="status")
         key = served.key("", name)
         entry = await edit_own(self._hub, served, key, edit, write=write)
-        return None if entry is None else forms.decode_stored(entry, served.form)
+        if entry is None:
+            return None
+        written = forms.decode_stored(entry, served.form)
+        self._decoded[key] = (entry.mod_revision, written)
+        return written
 
     async def _publish(self, settled: list[Object]) -> None:
         """Serve exactly what is defined; end the watches of what no longer is."""
