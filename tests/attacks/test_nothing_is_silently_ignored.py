@@ -21,26 +21,6 @@ from clusterspace.kube.resources import ResourceInfo
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ADDRESSES = ("hub", "hub through the fleet", "member", "member through the fleet")
-CHECKS: dict[str, Any] = {
-    "matchConstraints": {
-        "resourceRules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE"],
-                "resources": ["pods"],
-            }
-        ]
-    },
-    "validations": [{"expression": "false"}],
-}
-WEBHOOK: dict[str, Any] = {
-    "name": "guard.example.com",
-    "clientConfig": {"url": "https://guard.example.com/"},
-    "sideEffects": "None",
-    "admissionReviewVersions": ["v1"],
-    "rules": CHECKS["matchConstraints"]["resourceRules"],
-}
 API: dict[str, Any] = {
     "group": "metrics.example.com",
     "version": "v1",
@@ -57,8 +37,6 @@ SERVICE: dict[str, Any] = {
 }
 
 WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "ValidatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
-    "MutatingWebhookConfiguration": ("limit", {"webhooks": [WEBHOOK]}),
     "FlowSchema": ("limit", {"spec": {"priorityLevelConfiguration": {"name": "limit"}}}),
     "PriorityLevelConfiguration": ("limit", {"spec": {"type": "Exempt"}}),
     "APIService": ("v1.metrics.example.com", {"spec": API}),

@@ -29,7 +29,7 @@ _TRIES: Final = 100
 
 @dataclass(frozen=True)
 class Ask:
-    """One request; `NS` in its path or body is the namespace of its case."""
+    """One request; `_NS_` in its path or body is the namespace of its case."""
 
     method: str
     path: str
@@ -106,7 +106,7 @@ def config_map(name: str = "m", data: Json | None = None, **metadata: Any) -> Js
     }
 
 
-MAPS: Final = "/api/v1/namespaces/NS/configmaps"
+MAPS: Final = "/api/v1/namespaces/_NS_/configmaps"
 
 
 def new(name: str = "m", data: Json | None = None, query: str = "", **metadata: Any) -> Ask:
@@ -130,7 +130,7 @@ def deployment(name: str = "web", replicas: int = 1, image: str = "nginx:1") -> 
     }
 
 
-DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/NS/deployments"
+DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/_NS_/deployments"
 
 
 def check(expression: str, **more: Any) -> Json:
@@ -401,7 +401,7 @@ VALIDATING: Final[Sequence[Case]] = (
             new(),
             Ask(
                 "POST",
-                "/api/v1/namespaces/NS/secrets",
+                "/api/v1/namespaces/_NS_/secrets",
                 {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}},
             ),
         ],
@@ -414,12 +414,12 @@ VALIDATING: Final[Sequence[Case]] = (
             new(),
             Ask(
                 "POST",
-                "/api/v1/namespaces/NS/secrets",
+                "/api/v1/namespaces/_NS_/secrets",
                 {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}},
             ),
         ],
         matching(
-            rule("*", "*", ["*"], ["CREATE"]),
+            rule("", "*", ["*"], ["CREATE"]),
             excludeResourceRules=[rule("", "v1", ["secrets"], ["*"])],
         ),
     ),
@@ -427,13 +427,62 @@ VALIDATING: Final[Sequence[Case]] = (
         "cluster-scope",
         check("false"),
         [new()],
-        matching(rule("*", "*", ["*"], ["*"], scope="Cluster")),
+        matching(rule("*", "*", ["*"], ["*"], scope="Cluster", resourceNames=["m"])),
     ),
     Case(
         "namespaced-scope",
         check("false"),
         [new()],
         matching(rule("*", "*", ["configmaps"], ["*"], scope="Namespaced")),
+    ),
+    Case(
+        "webhook-configurations",
+        check("false"),
+        [
+            Ask(
+                "POST",
+                f"{ADMISSION}/v1/validatingwebhookconfigurations",
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": "ValidatingWebhookConfiguration",
+                    "metadata": {"name": "guarded"},
+                },
+            ),
+        ],
+        matching(
+            rule(
+                "admissionregistration.k8s.io",
+                "v1",
+                ["validatingwebhookconfigurations"],
+                ["CREATE"],
+                resourceNames=["guarded"],
+            )
+        ),
+    ),
+    Case(
+        "policies",
+        check("false"),
+        [
+            Ask(
+                "POST",
+                f"{ADMISSION}/v1/validatingadmissionpolicybindings?dryRun=All",
+                {
+                    "apiVersion": "admissionregistration.k8s.io/v1",
+                    "kind": "ValidatingAdmissionPolicyBinding",
+                    "metadata": {"name": "bound"},
+                    "spec": {"policyName": "p-policies", "validationActions": ["Deny"]},
+                },
+            ),
+        ],
+        matching(
+            rule(
+                "admissionregistration.k8s.io",
+                "v1",
+                ["*"],
+                ["CREATE"],
+                resourceNames=["bound"],
+            )
+        ),
     ),
     Case(
         "names",
@@ -482,7 +531,7 @@ VALIDATING: Final[Sequence[Case]] = (
         [
             Ask(
                 "POST",
-                "/apis/autoscaling/v2/namespaces/NS/horizontalpodautoscalers",
+                "/apis/autoscaling/v2/namespaces/_NS_/horizontalpodautoscalers",
                 {
                     "apiVersion": "autoscaling/v2",
                     "kind": "HorizontalPodAutoscaler",
@@ -515,7 +564,7 @@ VALIDATING: Final[Sequence[Case]] = (
         [
             Ask(
                 "POST",
-                "/apis/autoscaling/v2/namespaces/NS/horizontalpodautoscalers",
+                "/apis/autoscaling/v2/namespaces/_NS_/horizontalpodautoscalers",
                 {
                     "apiVersion": "autoscaling/v2",
                     "kind": "HorizontalPodAutoscaler",
@@ -589,7 +638,7 @@ VALIDATING: Final[Sequence[Case]] = (
     ),
     Case(
         "namespace",
-        check("namespaceObject.metadata.labels['kubernetes.io/metadata.name'] != 'NS'"),
+        check("namespaceObject.metadata.labels['kubernetes.io/metadata.name'] != '_NS_'"),
         [new()],
     ),
     Case(
@@ -651,7 +700,7 @@ VALIDATING: Final[Sequence[Case]] = (
         check(
             "has(object.metadata.uid) && "
             "has(object.metadata.creationTimestamp) && "
-            "object.metadata.namespace == 'NS' && "
+            "object.metadata.namespace == '_NS_' && "
             "has(object.metadata.managedFields)"
         ),
         [new()],
@@ -767,19 +816,19 @@ VALIDATING: Final[Sequence[Case]] = (
 
 
 def _placed(value: Any, namespace: str) -> Any:
-    return json.loads(json.dumps(value).replace("NS", namespace))
+    return json.loads(json.dumps(value).replace("_NS_", namespace))
 
 
-async def _ask(connection: Connection, ask: Ask, namespace: str) -> Json:
+async def ask_of(connection: Connection, ask: Ask, namespace: str) -> Json:
     body = None if ask.body is None else json.dumps(_placed(ask.body, namespace)).encode()
-    path = ask.path.replace("NS", namespace)
+    path = ask.path.replace("_NS_", namespace)
     headers = (("Content-Type", ask.content_type), ("Accept", JSON))
-    return _shown(
+    return shown_of(
         await connection.exchange(ApiRequest(ask.method, path, headers=headers, body=body))
     )
 
 
-def _shown(answer: Answer) -> Json:
+def shown_of(answer: Answer) -> Json:
     """Return what an answer says, without what differs from one run to the next."""
     body: Json = json.loads(answer.body)
     warnings = _WARNING.findall(answer.headers.get("warning", ""))
@@ -805,18 +854,18 @@ async def play(connection: Connection, cases: Sequence[Case]) -> Mapping[str, li
     answers: dict[str, list[Json]] = {case.name: [] for case in cases}
     for case in cases:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": case.namespace}}
-        await _ask(connection, Ask("POST", "/api/v1/namespaces", space), case.namespace)
+        await ask_of(connection, Ask("POST", "/api/v1/namespaces", space), case.namespace)
         for ask in case.before:
-            said = await _ask(connection, ask, case.namespace)
+            said = await ask_of(connection, ask, case.namespace)
             assert said["code"] == 201, said
     for case in cases:
         for ask in case.objects():
-            said = await _ask(connection, ask, case.namespace)
+            said = await ask_of(connection, ask, case.namespace)
             answers[case.name].append({k: v for k, v in said.items() if k != "object"})
     await _until_in_force(connection, cases[-1].is_mutating)
     for case in cases:
         for ask in case.asks:
-            answers[case.name].append(await _ask(connection, ask, case.namespace))
+            answers[case.name].append(await ask_of(connection, ask, case.namespace))
     return answers
 
 
@@ -837,11 +886,11 @@ async def _until_in_force(connection: Connection, is_mutating: bool) -> None:
     else:
         case = Case("marker", check("false"))
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": case.namespace}}
-    await _ask(connection, Ask("POST", "/api/v1/namespaces", space), case.namespace)
+    await ask_of(connection, Ask("POST", "/api/v1/namespaces", space), case.namespace)
     for ask in case.objects():
-        await _ask(connection, ask, case.namespace)
+        await ask_of(connection, ask, case.namespace)
     for _ in range(_TRIES):
-        said = await _ask(connection, new("probe", query="?dryRun=All"), case.namespace)
+        said = await ask_of(connection, new("probe", query="?dryRun=All"), case.namespace)
         if said["code"] == 422 or "z" in said.get("object", {}).get("data", {}):
             return
         await asyncio.sleep(0.1)

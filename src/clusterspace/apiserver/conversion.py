@@ -59,19 +59,23 @@ class Webhooks:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
 
-    async def call(self, name: str, config: Object, review: Object) -> Any:
+    async def call(
+        self,
+        name: str,
+        config: Object,
+        review: Object,
+        *,
+        seconds: float = _SECONDS,
+        is_repeated: bool = True,
+    ) -> Any:
         """Send a review to the webhook of a client configuration; return its answer, decoded.
 
         The connection is for this call alone. Whoever wrote the configuration says where it goes,
         so no credentials of ours go with it, and no answer of more than the limit is read.
         """
-        url, server_name = str(config.get("url") or ""), ""
-        service = cast("Object", config.get("service") or {})
-        if not url:
-            server_name = f"{service['name']}.{service['namespace']}.svc"
-            path = str(service.get("path") or "/")
-            url = f"https://{server_name}:{service.get('port') or 443}{path}"
-        address = urlsplit(url)
+        address, server_name = urlsplit(url_of(config)), ""
+        if not config.get("url"):
+            server_name = str(address.hostname)
         try:
             authority = base64.b64decode(str(config.get("caBundle") or ""))
         except (binascii.Error, ValueError):
@@ -90,13 +94,24 @@ class Webhooks:
                     (address.path or "/") + (f"?{address.query}" if address.query else ""),
                     headers=(("Content-Type", "application/json"), ("Accept", "application/json")),
                     body=msgspec.json.encode(review),
-                    seconds=_SECONDS,
+                    seconds=seconds,
+                    is_repeated=is_repeated,
                     most_bytes=_MOST_BYTES,
                 )
             )
         finally:
             await connection.close()
         return msgspec.json.decode(answer.body)
+
+
+def url_of(config: Object) -> str:
+    """Return where a client configuration leads: its URL, or its Service's name in the cluster."""
+    url = str(config.get("url") or "")
+    if url:
+        return url
+    service = cast("Object", config.get("service") or {})
+    host = f"{service['name']}.{service['namespace']}.svc"
+    return f"https://{host}:{service.get('port') or 443}{service.get('path') or '/'}"
 
 
 class _TypeOnly(msgspec.Struct, rename="camel"):

@@ -254,7 +254,7 @@ class Connection:
                         # A refusal for lack of credentials had no effect, so even a write may be
                         # repeated; with what the file or plug-in says now.
                         outcome = await self._exchange_once(request)
-                    is_last = attempt == MOST_ATTEMPTS
+                    is_last = attempt == MOST_ATTEMPTS or not request.is_repeated
                     wait = None if is_last else retry_wait(request, outcome, next(delays))
                     if wait is not None:
                         await self.clock.sleep(wait)

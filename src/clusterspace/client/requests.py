@@ -80,6 +80,8 @@ class ApiRequest:
     """What the answer is counted in, when all answers together have a bound."""
     quiet_seconds: float | None = None
     """Of a stream: how long it may say nothing before it counts as broken."""
+    is_repeated: bool = True
+    """Whether what was never sent is tried again; not where somebody waits for a plain no."""
 
     @property
     def is_safe(self) -> bool:

@@ -14,6 +14,7 @@ quotas.py         ResourceQuotas: counted before anything is stored
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy
+webhooks.py       programs elsewhere that change or refuse what is written
 policies.py       what policies share: bindings, parameters, conditions, the evaluation
 matching.py       which requests a policy or a webhook is about
 reviewed.py       a request as policies and webhooks see it

@@ -30,31 +30,32 @@ class Followed(Generic[Built]):
         self._build = build
         self._subscriptions: list[Subscription] = []
         self._store: Store | None = None
-        self._is_stale = True
+        self._changes = 0
+        self._built_at = -1
         self._built: Built | None = None
 
     @property
     def current(self) -> Built | None:
         """What is in force; None when it must be read first."""
-        return None if self._is_stale else self._built
+        return self._built if self._built_at == self._changes else None
 
     async def read(self, hub: HubState) -> Built:
         """Read what is in force now."""
         while True:
             if self._store is not hub.store or not self._subscriptions:
                 self._subscribe(hub)
-            # Taken down before the read: a commit during one of the awaits below puts it up again,
-            # and what was read is then read once more. Two requests that read at the same time
-            # build the same twice.
-            self._is_stale = False
+            # Counted before the read: a commit during one of the awaits below counts on, and what
+            # was read is then read once more. Of two requests that read at the same time neither
+            # can put what is older in the place of what is newer: only the last count is kept.
+            at = self._changes
             found: list[list[Object]] = []
             for plural in self._plurals:
                 served = hub.catalog.get_storage(GROUP, plural)
                 page = await hub.store.range(served.prefix())
                 found.append([forms.decode_stored(entry, served.form) for entry in page.items])
             built = self._build(found)
-            if not self._is_stale:
-                self._built = built
+            if at == self._changes:
+                self._built, self._built_at = built, at
                 return built
 
     def _subscribe(self, hub: HubState) -> None:
@@ -69,9 +70,9 @@ class Followed(Generic[Built]):
 
     def receive(self, events: tuple[Event, ...]) -> None:
         """Take note that something has changed."""
-        self._is_stale = True
+        self._changes += 1
 
     def end(self, reason: StoreError) -> None:
         """Read and subscribe again, when somebody asks next."""
-        self._is_stale = True
+        self._changes += 1
         self._subscriptions = []

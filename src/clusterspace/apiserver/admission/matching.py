@@ -8,6 +8,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.admission.configurations import GROUP
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.state import Admission, HubState, Operation
+from clusterspace.apiserver.writing import SELF
 from clusterspace.errors import ApiError
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, labels_of
@@ -17,17 +18,19 @@ from clusterspace.kube.selectors import LabelSelector, label_selector_of
 _ANY: Final = "*"
 _NAMESPACES: Final = GroupResource("", "namespaces")
 
-STEERING: Final = frozenset(
+_POLICIES: Final = frozenset(
     {
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
-        "mutatingwebhookconfigurations",
         "validatingadmissionpolicies",
         "validatingadmissionpolicybindings",
-        "validatingwebhookconfigurations",
     }
 )
-"""Resources that no policy and no webhook is asked about, so that a bad one can be taken away."""
+_CONFIGURATIONS: Final = _POLICIES | {
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+}
+"""No policy is asked about policies, and no webhook about either: a bad one can be taken away."""
 
 _REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 """Groups of questions, which policies are not asked about: answering one may be what they need."""
@@ -36,17 +39,27 @@ _IN_PASSING: Final = frozenset({"binding"})
 """Subresources whose writes are admitted as what was posted, not as the change that follows."""
 
 
-def is_exempt(admission: Admission) -> bool:
-    """Whether no policy and no webhook is asked about a request."""
+def concerns_no_policy(admission: Admission) -> bool:
+    """Whether no policy is asked about a request."""
     info = admission.served.info
-    if info.group == GROUP and info.plural in STEERING:
-        return True
-    return admission.subresource in _IN_PASSING and admission.operation is Operation.UPDATE
+    is_policy = info.group == GROUP and info.plural in _POLICIES
+    return is_policy or info.group in _REVIEWS or _is_our_own(admission)
 
 
-def is_review(admission: Admission) -> bool:
-    """Whether the request is a question to the API server."""
-    return admission.served.info.group in _REVIEWS
+def concerns_no_webhook(admission: Admission) -> bool:
+    """Whether no webhook is called about a request."""
+    info = admission.served.info
+    return (info.group == GROUP and info.plural in _CONFIGURATIONS) or _is_our_own(admission)
+
+
+def _is_our_own(admission: Admission) -> bool:
+    """Whether the write is the hub's, or a step of a write that has been asked about.
+
+    Nobody is asked about what the hub makes for itself: it starts, and a namespace gets what every
+    namespace has, whatever policies say and however dead a webhook is.
+    """
+    is_in_passing = admission.subresource in _IN_PASSING
+    return admission.user is SELF or (is_in_passing and admission.operation is Operation.UPDATE)
 
 
 @dataclass(frozen=True, slots=True)

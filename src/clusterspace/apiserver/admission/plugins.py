@@ -51,6 +51,7 @@ from clusterspace.apiserver.admission.storage import (
 )
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.admission.validating_policies import ValidatingPolicies
+from clusterspace.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from clusterspace.apiserver.state import Plugin
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import UnknownPlugin
@@ -135,7 +136,9 @@ def hub_plugins(
         BindingRules(),
         PermanentIds(),
         unenforced,  # last: a warning is for who has not been refused
-        # Those below only look at what is stored, in kube-apiserver's order.
+        # What the objects of users say, in kube-apiserver's order.
+        MutatingWebhooks(access.authorizer),
         ValidatingPolicies(access.authorizer),
+        ValidatingWebhooks(access.authorizer),
         ResourceQuota(),  # after all that may refuse: what is counted is stored next
     )

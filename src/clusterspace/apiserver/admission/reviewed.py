@@ -16,13 +16,14 @@ from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import Admission, HubState, Operation
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.subresources import scale_of
+from clusterspace.errors import BadRequest
 from clusterspace.kube.cel.libraries.authorization import (
     Authorizer,
     Decision,
     Question,
     ResourceCheck,
 )
-from clusterspace.kube.objects import Object, metadata_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, with_value
 from clusterspace.kube.resources import GroupVersionKind, ResourceInfo
 
 _META: Final = "meta.k8s.io/v1"
@@ -87,6 +88,27 @@ async def in_version(kube_object: Object, served: Served, other: Served) -> Obje
     if version:
         metadata["resourceVersion"] = version
     return {**converted, "metadata": metadata}
+
+
+async def with_changed(admission: Admission, seen: Reviewed, changed: Object) -> Object:
+    """Return the object of a request as somebody changed what they saw of it.
+
+    It is read and given its defaults like what a client sends; which object it is stays.
+    """
+    own, scale = admission.served, seen.served.scale
+    if admission.subresource == "scale" and scale is not None:
+        replicas = find_at(changed, "spec", "replicas") or 0
+        return with_value(admission.new, replicas, *scale.spec_replicas)
+    if seen.served is not own:
+        changed = await in_version(changed, seen.served, own)
+    given, before = metadata_of(changed), metadata_of(admission.new)
+    if given.get("namespace") != before.get("namespace"):
+        raise BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    kept = {name: before[name] for name in _UNBORN if name in before}
+    completed = {**changed, "metadata": {**given, **kept}}
+    return await admission.run(lambda: own.rules.default(own.rules.read(completed).kube_object))
 
 
 def request_of(admission: Admission, served: Served) -> Object:

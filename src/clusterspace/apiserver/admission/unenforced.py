@@ -1,6 +1,6 @@
 """Kinds, and fields of policies, that are stored here without being obeyed.
 
-Elsewhere a quota counts, a webhook is called, a flow schema sorts requests. Whoever relies on that
+Elsewhere a flow schema sorts requests, an APIService leads elsewhere. Whoever relies on that
 must hear that nothing of the kind happens here, with every write and not from a page nobody opened.
 What steers kubelets, schedulers or controllers (a NetworkPolicy, a PriorityClass) is not listed:
 here it is a template, and it acts where it is placed. Kinds of Karmada and KubeFleet that only
@@ -17,10 +17,8 @@ from typing import Any, Final, cast
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.kube.objects import Object
 
-_ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
 
-_PROPAGATE: Final = "propagate it to members, which enforce it"
 _ON_MEMBERS: Final = "create it on the members it is for"
 
 
@@ -33,12 +31,6 @@ class Unenforced:
 
 
 KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
-    (_ADMISSION, "ValidatingWebhookConfiguration"): Unenforced(
-        "its webhooks are not called", _PROPAGATE
-    ),
-    (_ADMISSION, "MutatingWebhookConfiguration"): Unenforced(
-        "its webhooks are not called", _PROPAGATE
-    ),
     (_FLOW_CONTROL, "FlowSchema"): Unenforced(
         "requests are limited by fixed numbers, whoever makes them", _ON_MEMBERS
     ),

@@ -11,7 +11,7 @@ import msgspec
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.admission.configurations import Followed
-from clusterspace.apiserver.admission.matching import is_exempt, is_review
+from clusterspace.apiserver.admission.matching import concerns_no_policy
 from clusterspace.apiserver.admission.policies import (
     Binding,
     ConditionsFailed,
@@ -146,7 +146,7 @@ class ValidatingPolicies(Plugin):
         hooks = self._hooks.current
         if hooks is None:
             hooks = await self._hooks.read(hub)
-        if not hooks or is_exempt(admission) or is_review(admission):
+        if not hooks or concerns_no_policy(admission):
             return
         denials: list[_Denial] = []
         for hook in hooks:
