@@ -47,7 +47,19 @@ CONTROLLERS = (
 ELSEWHERE = "elsewhere"
 """A node that pods may be said to be on: it has no kubelet, so that tests say how they are."""
 
-QUOTA = Kind("ResourceQuota", "v1", "resourcequotas")
+MORE = {
+    each.name: each
+    for each in (
+        Kind("ResourceQuota", "v1", "resourcequotas"),
+        Kind(
+            "VolumeAttributesClass",
+            "storage.k8s.io/v1",
+            "volumeattributesclasses",
+            namespaced=False,
+        ),
+    )
+}
+"""Kinds that the API server itself looks after, on either side."""
 
 _NODES = ResourcePath(GroupVersionResource("", "v1", "nodes"))
 _NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": ELSEWHERE}}
@@ -61,7 +73,7 @@ class Room:
     namespace: str
 
     def place(self, kind: str, name: str = "") -> ResourcePath:
-        known = {**KINDS, QUOTA.name: QUOTA}[kind]
+        known = {**KINDS, **MORE}[kind]
         version = known.group_version
         resource = GroupVersionResource(version.group, version.version, known.plural)
         return ResourcePath(resource, self.namespace if known.namespaced else "", name)

@@ -27,7 +27,6 @@ from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.kubernetes_service import KubernetesService
-from clusterspace.apiserver.protection import StorageProtection
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
@@ -147,8 +146,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         keep_all(tasks, {"roles in memory": access.role_cache.run, "open streams": recheck.run})
         keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock), **process_tasks(clock)})
         service = KubernetesService(hub, advertised_address(settings.host), port)
-        protection = StorageProtection(hub)
-        keep_all(tasks, {"kubernetes service": service.run, "storage protection": protection.run})
+        keep_all(tasks, {"kubernetes service": service.run})
         if not is_whole:
             tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
 

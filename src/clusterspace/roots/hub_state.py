@@ -31,6 +31,7 @@ from clusterspace.apiserver.housekeeping import (
     expire_events,
 )
 from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
+from clusterspace.apiserver.protection import StorageProtection
 from clusterspace.apiserver.quota_controller import QuotaController
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.compaction import (
@@ -106,6 +107,7 @@ def housekeeping(hub: HubState, definitions: CustomResourceController, store: Co
         "flow schemas": FlowSchemaStatus(hub).run,
         "resource quotas": QuotaController(hub).run,
         "role aggregation": RoleAggregator(hub).run,
+        "storage protection": StorageProtection(hub).run,
         "event expiry": lambda: expire_events(hub),
         "compaction": lambda: compact_forever(store, hub.clock, policy),
     }

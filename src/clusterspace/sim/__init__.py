@@ -14,7 +14,7 @@ pods.py             a pod from Pending to Running to gone, as plain decisions
 plans.py            what a controller may ask for; adoption and release
 workloads/          Deployment, ReplicaSet, StatefulSet, DaemonSet, Job to pods, as plain decisions
 services.py         Endpoints and EndpointSlices of Services, and slices of Endpoints made by hand
-volumes.py          claims and volumes: binding, and protection while they are in use
+volumes.py          claims and volumes, bound to each other
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
 autoscaling.py      replicas by the made-up load of their pods
 node_lifecycle.py   nodes that fall silent or go, and what becomes of their pods

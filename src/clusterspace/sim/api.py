@@ -36,9 +36,6 @@ ENDPOINT_SLICE: Final = Kind("EndpointSlice", "discovery.k8s.io/v1", "endpointsl
 CLAIM: Final = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims")
 VOLUME: Final = Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASS: Final = Kind("StorageClass", "storage.k8s.io/v1", "storageclasses", namespaced=False)
-ATTRIBUTES_CLASS: Final = Kind(
-    "VolumeAttributesClass", "storage.k8s.io/v1", "volumeattributesclasses", namespaced=False
-)
 LEASE: Final = Kind("Lease", "coordination.k8s.io/v1", "leases")
 DEPLOYMENT: Final = Kind("Deployment", "apps/v1", "deployments")
 REPLICA_SET: Final = Kind("ReplicaSet", "apps/v1", "replicasets")
@@ -67,7 +64,6 @@ FOLLOWED: Final = (
     ENDPOINTS,
     ENDPOINT_SLICE,
     STORAGE_CLASS,
-    ATTRIBUTES_CLASS,
     VOLUME,
     CLAIM,
 )

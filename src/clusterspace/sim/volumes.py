@@ -1,4 +1,4 @@
-"""Claims and volumes: bound to each other, made where storage is asked for, kept while in use.
+"""Claims and volumes: bound to each other, and made where storage is asked for.
 
 A claim takes the smallest volume that will do. Where there is none, one is made for it, unless its
 class says that nobody makes any: `""`, a class that does not exist, or one whose provisioner is
@@ -8,7 +8,7 @@ cluster always has storage.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final, cast
+from typing import Final
 
 from clusterspace.errors import MalformedQuantity, MalformedSelector
 from clusterspace.kube.objects import (
@@ -27,7 +27,6 @@ from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.selectors import label_selector_of
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import (
-    ATTRIBUTES_CLASS,
     CLAIM,
     STORAGE_CLASS,
     VOLUME,
@@ -39,13 +38,6 @@ from clusterspace.sim.api import (
 from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import is_ending, is_finished
 
-_PROTECTION: Final = {
-    CLAIM.name: "kubernetes.io/pvc-protection",
-    VOLUME.name: "kubernetes.io/pv-protection",
-    ATTRIBUTES_CLASS.name: "kubernetes.io/vac-protection",
-}
-"""The finalizers that keep what is in use."""
-
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
@@ -54,7 +46,7 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class VolumeController:
-    """Binds claims, makes and reclaims volumes, and lets go what nobody uses any more."""
+    """Binds claims, makes and reclaims volumes; what is in use is kept by apiserver.protection."""
 
     name = "volumes"
     batch_seconds = 0.0
@@ -69,7 +61,7 @@ class VolumeController:
         """The UID of a claim to the volume that names it."""
 
     def requests(self, change: Change) -> Iterable[Key]:
-        """Return the claims, volumes and classes that a change concerns."""
+        """Return the claims and volumes that a change concerns."""
         latest = change.latest
         match change.kind:
             case "Pod":
@@ -79,7 +71,6 @@ class VolumeController:
                 for version in change.versions:
                     if volume := find_at(version, "spec", "volumeName"):
                         yield Key(VOLUME.name, "", str(volume))
-                yield from self._classes_of(change)
             case "PersistentVolume":
                 self._note_volume(change)
                 yield key_of(latest)
@@ -88,11 +79,8 @@ class VolumeController:
                     yield claim
                 else:
                     yield from self._waiting_claims()
-                yield from self._classes_of(change)
             case "StorageClass":
                 yield from self._waiting_claims()
-            case "VolumeAttributesClass":
-                yield key_of(latest)
             case _:
                 return
 
@@ -110,8 +98,7 @@ class VolumeController:
             if not users:
                 del self._users[claim]
             if did_use != uses_now:
-                # The last user may have left; or the first one came, which some claims wait for.
-                yield claim
+                yield claim  # some wait for their first user
 
     def _note_volume(self, change: Change) -> None:
         key = key_of(change.latest)
@@ -130,47 +117,18 @@ class VolumeController:
             if find_at(claim, "status", "phase") != "Bound":
                 yield key_of(claim)
 
-    def _classes_of(self, change: Change) -> Iterator[Key]:
-        for version in change.versions:
-            for name in _attributes_classes(version):
-                yield Key(ATTRIBUTES_CLASS.name, "", name)
-
     def plan(self, key: Key, now: float) -> Plan:
-        """Decide for one claim, volume or class."""
+        """Decide for one claim or volume."""
         subject = self._mirror.find(key)
         if subject is None:
             return Plan()
-        if is_ending(subject):
-            finalizers = cast("list[str]", metadata_of(subject).get("finalizers") or [])
-            kept = [each for each in finalizers if each != _PROTECTION[key.kind]]
-            if len(kept) == len(finalizers) or self._is_used(subject):
-                return Plan()
-            return Plan(update=(with_metadata(subject, finalizers=kept or None),))
         match key.kind:
-            case "PersistentVolumeClaim":
+            case "PersistentVolumeClaim" if not is_ending(subject):
                 return self._plan_claim(subject)
             case "PersistentVolume":
                 return self._plan_volume(subject, now)
             case _:
                 return Plan()
-
-    def _is_used(self, subject: Object) -> bool:
-        match subject["kind"]:
-            case "PersistentVolumeClaim":
-                return bool(self._users.get(key_of(subject)))
-            case "PersistentVolume":
-                return self._holder(subject) is not None
-            case _:
-                users = (*self._mirror.all(CLAIM), *self._mirror.all(VOLUME))
-                return any(name_of(subject) in _attributes_classes(each) for each in users)
-
-    def _holder(self, volume: Object) -> Object | None:
-        """Return the claim a volume is bound to, while that exists."""
-        key = _claimed_by(volume)
-        claim = None if key is None else self._mirror.find(key)
-        if claim is None or find_at(volume, "spec", "claimRef", "uid") != uid_of(claim):
-            return None
-        return claim if find_at(claim, "spec", "volumeName") == name_of(volume) else None
 
     # -- claims --------------------------------------------------------------------------------
 
@@ -283,22 +241,26 @@ class VolumeController:
     # -- volumes -------------------------------------------------------------------------------
 
     def _plan_volume(self, volume: Object, now: float) -> Plan:
-        """Say whether a volume is free, taken or left; one that was made for a claim goes."""
+        """Say whether a volume is free, taken or left; one that was made for a claim goes then.
+
+        One that is being deleted is told of, too: what is bound is kept until it says otherwise.
+        """
         key = _claimed_by(volume)
         holder = find_at(volume, "spec", "claimRef", "uid")
         claim = None if key is None else self._mirror.find(key)
+        present: Object = volume.get("status") or {}
         if not holder:
             phase = "Available"
         elif claim is None or uid_of(claim) != holder:
-            policy = find_at(volume, "spec", "persistentVolumeReclaimPolicy")
-            if policy == "Delete" and _PROVISIONED_BY in annotations_of(volume):
-                return Plan(delete=(volume,))
             phase = "Released"
+            policy = find_at(volume, "spec", "persistentVolumeReclaimPolicy")
+            is_reclaimed = policy == "Delete" and _PROVISIONED_BY in annotations_of(volume)
+            if is_reclaimed and present.get("phase") == phase and not is_ending(volume):
+                return Plan(delete=(volume,))
         elif find_at(claim, "spec", "volumeName") == name_of(volume):
             phase = "Bound"
         else:
             return Plan()  # the claim is on its way
-        present: Object = volume.get("status") or {}
         if present.get("phase") == phase:
             return Plan()
         stamp = format_time(now)
@@ -321,16 +283,6 @@ def _claimed_by(volume: Object) -> Key | None:
         return None
     namespace, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")
     return Key(CLAIM.name, namespace, name)
-
-
-def _attributes_classes(kube_object: Object) -> set[str]:
-    """Return the attributes classes that a claim or volume has, or is to get."""
-    named = (
-        find_at(kube_object, "spec", "volumeAttributesClassName"),
-        find_at(kube_object, "status", "currentVolumeAttributesClassName"),
-        find_at(kube_object, "status", "modifyVolumeStatus", "targetVolumeAttributesClassName"),
-    )
-    return {str(each) for each in named if each}
 
 
 def _status_of(claim: Object) -> Object:
