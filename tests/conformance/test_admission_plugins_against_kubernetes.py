@@ -46,6 +46,8 @@ class Server:
     client: ClusterClient
     namespace: str = ""
     answers: list[Any] = field(default_factory=list[Any])
+    headers: tuple[tuple[str, str], ...] = ()
+    """What goes along with every request: who is asking, say."""
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, content: str = "application/json"
@@ -56,7 +58,7 @@ class Server:
             method,
             plain,
             query=tuple(tuple(each.split("=")) for each in query.split("&") if each),  # type: ignore[misc]
-            headers=(("Content-Type", content), ("Accept", "application/json")),
+            headers=(("Content-Type", content), ("Accept", "application/json"), *self.headers),
             body=None if body is None else msgspec.json.encode(body),
         )
         answer = await self.client.connection.exchange(request)
@@ -155,7 +157,12 @@ async def ours(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Clust
 async def theirs(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ClusterClient]:
     directory = tmp_path_factory.mktemp("real")
     async with (
-        real_server_for_test(directory, "--allow-privileged=true", without="") as real,
+        real_server_for_test(
+            directory,
+            "--allow-privileged=true",
+            "--enable-admission-plugins=NodeRestriction",
+            without="",
+        ) as real,
         real_controllers_for_test(real, directory, *CONTROLLERS),
         client_for_test(real.settings) as client,
     ):
@@ -950,3 +957,93 @@ async def test_a_hub_copies_no_pull_secrets_into_templates(hub: ClusterClient) -
 
     assert "imagePullSecrets" not in made["spec"]
     assert [each["name"][:16] for each in made["spec"]["volumes"]] == ["kube-api-access-"]
+
+
+# -- NodeRestriction -----------------------------------------------------------------------------
+
+
+async def test_a_node_writes_itself_and_its_pods_only(compare: Compare) -> None:
+    async def story(server: Server) -> None:
+        one, other = f"one-{server.namespace}", f"other-{server.namespace}"
+        nodes = f"{CORE}/nodes"
+        await server.ask(
+            "POST",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            of(
+                "rbac.authorization.k8s.io/v1",
+                "ClusterRoleBinding",
+                f"nodes-{server.namespace}",
+                roleRef={
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "cluster-admin",
+                },
+                subjects=[
+                    {
+                        "apiGroup": "rbac.authorization.k8s.io",
+                        "kind": "Group",
+                        "name": "system:nodes",
+                    }
+                ],
+            ),
+        )
+        server.headers = (
+            ("Impersonate-User", f"system:node:{one}"),
+            ("Impersonate-Group", "system:nodes"),
+        )
+
+        async def may_read() -> bool:
+            return (await server.ask("GET", nodes))[0] == 200
+
+        await until(may_read)
+        bad = {"node-restriction.kubernetes.io/a": "b", "x.kubernetes.io/y": "z"}
+        await server.tell("POST", nodes, of("v1", "Node", one, metadata={"labels": bad}))
+        good = {"kubernetes.io/os": "linux", "team": "a", "node.kubernetes.io/x": "y"}
+        await server.make(nodes, of("v1", "Node", one, metadata={"labels": good}))
+        await server.tell("POST", nodes, of("v1", "Node", other))
+        for patch in (
+            {"metadata": {"labels": {"x.kubernetes.io/y": "z"}}},
+            {"metadata": {"labels": {"team": "b"}}},
+            {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+        ):
+            status, answer, _ = await server.ask("PATCH", f"{nodes}/{one}", patch, content=MERGE)
+            told = str(answer.get("message", status)).replace(server.namespace, "NS")
+            server.answers.append((str(patch), status, told))
+        await server.pod("plain")
+        mirror = {"kubernetes.io/config.mirror": "yes"}
+        await server.pod("elsewhere", annotations=mirror, nodeName=other)
+        await server.pod("unowned", annotations=mirror, nodeName=one)
+        leases = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+        lease = of("coordination.k8s.io/v1", "Lease", one)
+        await server.tell("POST", leases.format("NS"), lease)
+        await server.tell(
+            "POST",
+            leases.format("kube-node-lease"),
+            of("coordination.k8s.io/v1", "Lease", other),
+        )
+        tokens = f"{CORE}/namespaces/NS/serviceaccounts/default/token"
+        for spec in (
+            {},
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}},
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}},
+        ):
+            body = {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"audiences": [], **spec},
+            }
+            await server.tell("POST", tokens, body)
+        server.headers = ()
+        await server.make(f"{CORE}/namespaces/NS/pods", pod("theirs"))
+        server.headers = (
+            ("Impersonate-User", f"system:node:{one}"),
+            ("Impersonate-Group", "system:nodes"),
+        )
+        place = f"{CORE}/namespaces/NS/pods/theirs"
+        await server.tell("DELETE", place)
+        await server.tell("PATCH", place, {"metadata": {"labels": {"a": "b"}}}, content=MERGE)
+        await server.tell("PATCH", f"{place}/status", {"status": {"reason": "x"}}, content=MERGE)
+        server.headers = ()
+        await server.ask("DELETE", f"{nodes}/{one}")
+
+    await compare(story)

@@ -6,6 +6,7 @@ rights.py         rights that a URL does not show: what a body makes, names or s
 escalation.py     nobody grants what they do not hold
 builtin_kinds.py  Namespaces, certificate requests, Nodes, Services, Ingresses
 pods.py           what pods get by their PriorityClass and RuntimeClass, and for lost nodes
+nodes.py          what a node may write: itself and the pods on it
 pod_security.py   pods held against the policy of their namespace
 service_accounts.py  the account of a pod, its token and its secrets
 limit_ranges.py   LimitRanges: defaults and bounds

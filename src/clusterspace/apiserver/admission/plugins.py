@@ -22,6 +22,7 @@ from clusterspace.apiserver.admission.clusters import (
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.admission.limit_ranges import LimitRanger
+from clusterspace.apiserver.admission.nodes import NodeRestriction
 from clusterspace.apiserver.admission.pod_security import PodSecurity
 from clusterspace.apiserver.admission.pods import (
     DefaultTolerationSeconds,
@@ -107,6 +108,7 @@ def kubernetes_plugins(*, is_hub: bool) -> tuple[Plugin, ...]:
         NamespaceLifecycle(),
         LimitRanger(),
         ServiceAccount(is_hub=is_hub),
+        NodeRestriction(),
         TaintNodesByCondition(),
         PodSecurity(is_hub=is_hub),
         Priority(is_hub=is_hub),

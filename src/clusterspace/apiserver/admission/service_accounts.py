@@ -26,7 +26,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupResource
 
 _DEFAULT: Final = "default"
-_MIRROR: Final = "kubernetes.io/config.mirror"
+MIRROR: Final = "kubernetes.io/config.mirror"
 _ENFORCES_SECRETS: Final = "kubernetes.io/enforce-mountable-secrets"
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _CONTAINERS: Final = (
@@ -52,7 +52,7 @@ class ServiceAccount(Plugin):
         pod = admission.new
         if not _is_new_pod(admission):
             return pod
-        if _MIRROR in annotations_of(pod):
+        if MIRROR in annotations_of(pod):
             # What a kubelet shows of a pod it runs by itself: it would not know a changed one.
             _check_mirror(admission)
             return pod
@@ -80,7 +80,7 @@ class ServiceAccount(Plugin):
         if not _is_new_pod(admission) and not is_debugged:
             return
         pod = admission.new
-        if not is_debugged and _MIRROR in annotations_of(pod):
+        if not is_debugged and MIRROR in annotations_of(pod):
             _check_mirror(admission)
             return
         name = str(find_at(pod, "spec", "serviceAccountName") or "")
@@ -150,7 +150,7 @@ def _check_mirror(admission: Admission) -> None:
     spec = cast("Object", admission.new["spec"])
     if spec.get("serviceAccountName"):
         raise refused(admission, "a mirror pod may not reference service accounts")
-    if any(True for _ in _secret_names(spec)):
+    if any(True for _ in secret_names(spec)):
         raise refused(admission, "a mirror pod may not reference secrets")
     for volume in cast("list[Object]", spec.get("volumes") or []):
         sources = cast("list[Object]", find_at(volume, "projected", "sources") or [])
@@ -174,7 +174,7 @@ _SECRET_FIELDS: Final = (
 )
 
 
-def _secret_names(spec: Object) -> Iterator[str]:
+def secret_names(spec: Object) -> Iterator[str]:
     """Return every Secret that a pod names."""
     for reference in cast("list[Object]", spec.get("imagePullSecrets") or []):
         yield str(reference.get("name") or "")

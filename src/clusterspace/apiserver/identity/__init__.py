@@ -6,6 +6,7 @@ service_account_tokens.py  service-account tokens: asked for (TokenRequest), sig
 service_accounts.py        `default` and `kube-root-ca.crt` in every namespace; Secrets with a token
 bootstrap_tokens.py        the first credential of a new cluster: read, checked, spent, removed
 agents.py                  agents of clusters: their names, and whose certificates no longer count
+nodes.py                   who is a node, and for which accounts it may have tokens
 certificates/              certificate requests: judged, approved, signed
 authority.py               our own certificate authority; our own certificates, renewed
 config_maps.py             cluster-info and whose client certificates count, published for others

@@ -23,6 +23,7 @@ from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
 from clusterspace.apiserver.identity.following import find_object, secret_text
+from clusterspace.apiserver.identity.nodes import token_refusal
 from clusterspace.apiserver.options import read_write_options
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
@@ -399,6 +400,11 @@ class TokenRequestVerb:
             user_agent=request.context.header("user-agent"),
         )
         asked = await _read_request(request)
+        if any(each.name == "NodeRestriction" for each in hub.plugins):
+            user = request.context.user
+            refusal = await token_refusal(hub, user, namespace, request.info.name, asked)
+            if refusal is not None:
+                raise refusal
         account = await find_object(hub, "", "serviceaccounts", namespace, request.info.name)
         if account is None:
             raise request.not_found()
