@@ -76,10 +76,19 @@ class ResourceSelector:
 
 
 def selectors_of(policy: Object) -> tuple[ResourceSelector, ...]:
-    """Read the resource selectors of a policy of any kind; MalformedSelector names the place."""
+    """Read the resource selectors of a policy of any kind; MalformedSelector names the place.
+
+    Those of a policy in a namespace mean that namespace, whether or not they say so. It is not
+    written into them: lists have one owner, so that `kubectl apply` of the same file would put it
+    back every time, and server-side apply would conflict with it.
+    """
     written: list[Object] = find_at(policy, "spec", "resourceSelectors") or []
+    namespace = namespace_of(policy)
     return tuple(
-        _read_selector(each, f"spec.resourceSelectors[{index}]")
+        _read_selector(
+            each if each.get("namespace") or not namespace else {**each, "namespace": namespace},
+            f"spec.resourceSelectors[{index}]",
+        )
         for index, each in enumerate(written)
     )
 
@@ -231,7 +240,6 @@ def completed_policy(policy: Object) -> Object:
     selectors: list[Object] = spec.get("resourceSelectors") or []
     if any((each.get("apiVersion"), each.get("kind")) == _SERVICE_IMPORT for each in selectors):
         policy = with_value(policy, True, "spec", "propagateDeps")
-    policy = with_selector_namespaces(policy)
     path = ("spec", "failover", "application")
     application: Object = find_at(policy, *path) or {}
     is_graceful = application.get("purgeMode") == _GRACEFULLY
@@ -255,18 +263,6 @@ def _completed_constraint(constraint: Object) -> Object:
     by_cluster = {} if named else {"spreadByField": "cluster"}
     at_least_one = {} if constraint.get("minGroups") else {"minGroups": 1}
     return {**constraint, **by_cluster, **at_least_one}
-
-
-def with_selector_namespaces(policy: Object) -> Object:
-    """Return a policy of a namespace with selectors that name that namespace."""
-    namespace = namespace_of(policy)
-    selectors: list[Object] = find_at(policy, "spec", "resourceSelectors") or []
-    if not namespace or all(each.get("namespace") for each in selectors):
-        return policy
-    named = [
-        each if each.get("namespace") else {**each, "namespace": namespace} for each in selectors
-    ]
-    return with_value(policy, named, "spec", "resourceSelectors")
 
 
 def policy_causes(policy: Object, old: Object | None) -> tuple[Cause, ...]:
@@ -299,7 +295,7 @@ def selector_causes(policy: Object) -> Iterator[Cause]:
     namespace = namespace_of(policy)
     selectors: list[Object] = find_at(policy, "spec", "resourceSelectors") or []
     for index, each in enumerate(selectors):
-        if namespace and each.get("namespace") != namespace:
+        if namespace and each.get("namespace") not in (None, "", namespace):
             why = f"must be the policy's own namespace {namespace}"
             field = f"{_SELECTORS}[{index}].namespace"
             yield causes.invalid(field, each.get("namespace"), why)

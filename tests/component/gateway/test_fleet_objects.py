@@ -10,6 +10,7 @@ import pytest_asyncio
 from tests.component.gateway.fleet_site import (
     HOSTILE,
     ROOT,
+    TABLE,
     Site,
     fleet_site,
     without_federation,
@@ -85,6 +86,116 @@ async def test_a_pod_to_debug_a_node_is_in_the_cluster_of_the_node(site: Site, n
     refused = await site.ask("POST", "/api/v1/namespaces/default/pods", elsewhere)
     assert (refused.code, refused.body["reason"]) == (400, "BadRequest")
     assert "names two clusters" in refused.message
+
+
+def printed(table: Any) -> list[list[Any]]:
+    """Return what kubectl would print, without the age."""
+    columns = [each["name"] for each in table["columnDefinitions"]]
+    age = columns.index("Age")
+    return [row[:age] + row[age + 1 :] for row in (columns, *(r["cells"] for r in table["rows"]))]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "cluster"),
+    [
+        ("default/configmaps/shown", "shown", "karmada"),
+        ("default/configmaps/shown.clusterspace.west", "shown.clusterspace.west", "west"),
+        ("default.clusterspace.west/configmaps/shown", "shown", "west"),
+        ("default.clusterspace.west/configmaps?labelSelector=shown", "shown", "west"),
+        ("default/configmaps?fieldSelector=metadata.name%3Dshown", "shown", "karmada"),
+        ("default/clusterspaces/west/configmaps/shown", "shown", "west"),
+    ],
+)
+async def test_a_single_object_is_printed_with_its_cluster(
+    site: Site, path: str, name: str, cluster: str
+):
+    for side in (site.hub, site.members["west"]):
+        place = ResourcePath(CONFIG_MAPS, "default", "shown")
+        if await side.client.find(place) is None:
+            made = config_map("shown", labels={"shown": ""})
+            await side.client.create(place.collection, made)
+
+    path = f"/api/v1/namespaces/{path}"
+    table = (await site.ask("GET", path, headers=(("Accept", TABLE),))).body
+
+    assert printed(table) == [["Name", "Cluster", "Data"], [name, cluster, 0]]
+    if "?" in path:
+        version = table["metadata"]["resourceVersion"]
+        query = f"&watch=true&resourceVersion={version}"
+        async with watching(site.connection(ROOT), path + query, accept=TABLE) as found:
+            side = site.hub if cluster == "karmada" else site.members["west"]
+            place = ResourcePath(CONFIG_MAPS, "default", "shown")
+            for value in ("1", "2"):
+                current = await side.client.get(place)
+                await side.client.update(place, {**current, "data": {"k": value}})
+            await found.until(lambda each: len(each.lines) == 2)
+            await side.client.update(place, {**await side.client.get(place), "data": {}})
+        cells = [event["object"]["rows"][0]["cells"][:3] for event in found.events[:2]]
+        assert cells == [[name, cluster, 1]] * 2
+
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "says"),
+    [
+        ("PATCH", "/scale", {"spec": {"replicas": 5}}, "what its template says will be put back"),
+        ("PATCH", "", {"spec": {"paused": True}}, "what its template says will be put back"),
+        ("DELETE", "", None, "and will be made again"),
+    ],
+)
+async def test_scaling_a_managed_copy_says_that_it_will_be_put_back(
+    site: Site, method: str, path: str, body: Any, says: str
+):
+    """kubectl said "scaled", and a minute later it was not."""
+    west = site.members["west"].client
+    deploys = "/apis/apps/v1/namespaces/default/deployments"
+    for name, labels in (("copied", {"karmada.io/managed": "true"}), ("by-hand", {})):
+        made = deployment(name)
+        made = {**made, "metadata": {**made["metadata"], "labels": labels}}
+        if await west.find(ResourcePath(DEPLOYMENTS, "default", name)) is None:
+            await west.create(ResourcePath(DEPLOYMENTS, "default"), made)
+
+    for form in ("default/deployments/copied.clusterspace.west",
+                 "default.clusterspace.west/deployments/copied"):  # fmt: skip
+        where = f"/apis/apps/v1/namespaces/{form}{path}?dryRun=All"
+        copied = await site.ask(method, where, body, content_type=MERGE)
+        assert copied.code == 200, copied.body
+        assert "deployments.apps copied in cluster west is a copy that the hub keeps" in (
+            copied.warning
+        )
+        assert says in copied.warning
+    own = f"{deploys}/by-hand.clusterspace.west{path}?dryRun=All"
+    assert (await site.ask(method, own, body, content_type=MERGE)).warning == ""
+
+
+async def test_a_pod_made_at_the_fleet_address_says_that_nothing_will_run_it(site: Site):
+    """`kubectl run` said "created", and the pod stayed Pending for ever."""
+    on_hub = await site.ask("POST", "/api/v1/namespaces/default/pods", pod("lonely"))
+    on_west = await site.ask(
+        "POST", "/api/v1/namespaces/default/pods", pod("lonely.clusterspace.west")
+    )
+
+    assert (on_hub.code, on_west.code) == (201, 201)
+    assert "pod lonely is a template on the hub, where nothing runs: it stays Pending" in (
+        on_hub.warning
+    )
+    assert "lonely.clusterspace.CLUSTER" in on_hub.warning
+    assert on_west.warning == ""
+
+
+async def test_wide_pods_show_the_node_by_the_name_it_has_in_the_fleet(site: Site):
+    made = {**pod("placed"), "spec": {**pod("placed")["spec"], "nodeName": "west-node-0"}}
+    await site.members["west"].client.create(ResourcePath(PODS, "default"), made)
+    listed = "/api/v1/namespaces/default/pods"
+
+    for path in (listed, f"{listed}/placed.clusterspace.west"):
+        table = (await site.ask("GET", path, headers=(("Accept", TABLE),))).body
+        columns = [each["name"] for each in table["columnDefinitions"]]
+        row = next(r["cells"] for r in table["rows"] if r["cells"][0].startswith("placed"))
+        assert row[columns.index("Node")] == "west-node-0.clusterspace.west"
+        assert row[columns.index("Nominated Node")] == "<none>"
 
 
 async def test_a_bare_name_is_the_hub_s(site: Site):

@@ -18,7 +18,6 @@ from clusterspace.apis.overrides import override_causes
 from clusterspace.apis.policies import (
     completed_policy,
     policy_causes,
-    with_selector_namespaces,
 )
 from clusterspace.apis.works import template_of, why_not_carried
 from clusterspace.apiserver.state import Admission, HubState, Plugin
@@ -95,8 +94,7 @@ class PolicyRules(Plugin):
                     policy = with_metadata(policy, finalizers=[*finalizers, finalizer])
                 found = policy_causes(policy, admission.old)
             else:
-                policy = with_selector_namespaces(new)
-                found = override_causes(policy)
+                policy, found = new, override_causes(new)
             if found and not _is_leaving(admission):
                 raise statuses.invalid(info.group_kind, name_of(policy), found)
             return policy

@@ -477,10 +477,20 @@ def _branch(tree: Tree, key: str) -> Tree:
     return {} if callable(found) else found
 
 
+_NODE_COLUMNS: Final = ("Node", "Nominated Node")
+
+
 def name_column(columns: Sequence[Object]) -> int | None:
     """Return which column shows the name of the object, or None."""
     found = (index for index, column in enumerate(columns) if column.get("format") == "name")
     return next(found, None)
+
+
+def node_columns(subject: Subject, columns: Sequence[Object]) -> tuple[int, ...]:
+    """Return which columns show the name of a node beside the object's own: of pods, two do."""
+    if (subject.group, subject.resource) != ("", "pods"):
+        return ()
+    return tuple(at for at, column in enumerate(columns) if column.get("name") in _NODE_COLUMNS)
 
 
 @lru_cache(maxsize=1024)

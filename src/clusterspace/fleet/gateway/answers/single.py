@@ -4,7 +4,7 @@ It is asked as if it were alone, and answered in the words of the client.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -24,7 +24,6 @@ from clusterspace.apiserver.http.request_info import YAML, Query, read_request
 from clusterspace.apiserver.http.responses import (
     as_yaml,
     clean_event,
-    clean_table,
     headers_to_return,
     require_fit,
 )
@@ -41,11 +40,12 @@ from clusterspace.errors import (
     Unauthorized,
 )
 from clusterspace.fleet.gateway import inbound, renaming
+from clusterspace.fleet.gateway.advice import advice_for, must_look
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets, send_one
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
-from clusterspace.fleet.gateway.merge.lists import read_cluster_list
+from clusterspace.fleet.gateway.merge.lists import ClusterList, merge_tables, read_cluster_list
 from clusterspace.fleet.gateway.renaming import NOT_OBJECTS
 from clusterspace.fleet.gateway.routes import (
     HUB,
@@ -64,6 +64,9 @@ from clusterspace.kube.selectors import parse_field_selector
 
 _OBJECT_BYTES: Final = 4 * 1024 * 1024
 """More than any object has: one is looked for, in every cluster at once."""
+_AS_METADATA: Final = (
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+)
 _SHORT_BYTES: Final = 1024 * 1024
 """For the refusal of a watch, or a watch that is over at once."""
 
@@ -146,7 +149,8 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         return await tunnel(http, passage, read_request(info.method, path, inner_query))
     if context.route.is_relayed or info.subresource in NOT_OBJECTS:
         return await relay(http, passage)
-    is_read = context.fleet.sessions.reads(http, context.route)
+    # A Table has a column for the cluster, wherever it is from: kubectl prints several together.
+    is_read = context.representation.is_table or context.fleet.sessions.reads(http, context.route)
     if info.method in ("GET", "HEAD") and naming.is_plain and not is_read:
         return await relay(http, passage)
     if info.is_watch:
@@ -164,6 +168,7 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     name = info.name or split(http.new_name).name
     namespace = info.namespace if info.is_in_namespace else ""
     written = context.written_object(naming.cluster, namespace, name)
+    before = await _look_before(context, link) if must_look(info, naming.cluster) else b""
     with context.fleet.writes.writing(written) if info.is_write else nullcontext():
         reply = await ask_one(
             link, lambda link: context.request_to(link, query, body=body, seconds=seconds)
@@ -180,16 +185,65 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         raise reply.failure
     context.fleet.sessions.note_found(http, context.route, reply)
     http.weigh(reply.body)
+    if info.is_write and reply.status < 300:
+        advice = advice_for(info, naming.cluster, reply.body, before)
+        if advice:
+            http.warn(advice)
 
     def respond_renamed() -> Response:
-        rewritten = renaming.rewrite_answer(reply.body, naming, subject)
-        if context.representation.is_table and not link.is_hub and reply.status < 400:
-            rewritten = clean_table(link.cluster, rewritten)
+        if context.representation.is_table and reply.status < 400:
+            rewritten = _Rows(naming, subject).rewrite(reply.body)
+        else:
+            rewritten = renaming.rewrite_answer(reply.body, naming, subject)
         return send_one(http, reply, rewritten, link.speaker)
 
     response = await http.run(respond_renamed)
     is_yaml = context.representation.media_type == YAML and bool(response.body)
     return await as_yaml(http, response) if is_yaml else response
+
+
+async def _look_before(context: FleetContext, link: Link) -> bytes:
+    """Return the metadata of the object that a write is about; nothing when that fails."""
+    whole = replace(context.info, subresource="", rest=())
+    request = ApiRequest(
+        "GET",
+        quote(path_in_cluster(whole), safe="/:"),
+        headers=(("accept", _AS_METADATA), *context.identity_for(link)),
+        seconds=context.fleet.limits.list_seconds,
+        most_bytes=_OBJECT_BYTES,
+        hold=context.hold,
+    )
+    reply = await ask_one(link, lambda _: request)
+    return b"" if reply.failure is not None else reply.body
+
+
+class _Rows:
+    """Tables of one cluster in the columns that lists of every cluster have."""
+
+    def __init__(self, naming: Naming, subject: Subject) -> None:
+        self._naming = naming
+        self._subject = subject
+        self._latest: ClusterList | None = None
+        """The Table before: of a watch only the first one declares columns."""
+
+    def rewrite(self, body: bytes) -> bytes:
+        """Return a Table with its names changed and its cluster in a column; others as they are."""
+        try:
+            is_table = _read_kind(body).kind == "Table"
+        except UNREADABLE as error:
+            why = f"its answer cannot be read: {error}"
+            raise ClusterMisbehaved(self._naming.cluster, why) from error
+        if not is_table:
+            return renaming.rewrite_answer(body, self._naming, self._subject)
+        table = read_cluster_list(body, self._naming)
+        if not table.columns and self._latest is None:
+            # Nobody knows what its cells are: they stay where they are.
+            return renaming.rewrite_answer(body, self._naming, self._subject)
+        if not table.columns and self._latest is not None:
+            table = replace(table, columns=self._latest.columns)
+        self._latest = replace(table, rows=())
+        pieces = merge_tables((table,), subject=self._subject, metadata=table.metadata)
+        return b"".join(pieces)
 
 
 # -- its events, as they come ----------------------------------------------------------------------
@@ -203,12 +257,18 @@ async def _relay_events(
     request = context.request_to(link, query, seconds=context.fleet.limits.request_seconds)
     request = replace(request, headers=(*request.headers, ("accept-encoding", "identity")))
     has_rows = context.representation.is_table
+    rows = _Rows(naming, subject)
+
+    def rewrite(content: bytes) -> bytes:
+        if has_rows:
+            return rows.rewrite(content)
+        return renaming.rewrite_answer(content, naming, subject)
 
     def shown(line: bytes) -> bytes:
         if not line.strip():
             return b""
         fit = line if link.is_hub else clean_event(link.cluster, line, has_rows=has_rows)
-        return renamed_event(fit, naming, subject)
+        return renamed_event(fit, naming, rewrite)
 
     async with AsyncExitStack() as stack:
         answer = await link.connection.open(stack, request)
@@ -250,13 +310,13 @@ class _Event(msgspec.Struct):
 _events: Final = msgspec.json.Decoder(_Event)
 
 
-def renamed_event(line: bytes, naming: Naming, subject: Subject) -> bytes:
-    """Return one event with its object renamed."""
+def renamed_event(line: bytes, naming: Naming, rewrite: Callable[[bytes], bytes]) -> bytes:
+    """Return one event with its object rewritten."""
     try:
         event = _events.decode(line)
     except UNREADABLE as error:
         raise ClusterMisbehaved(naming.cluster, f"its event cannot be read: {error}") from error
-    renamed = renaming.rewrite_answer(bytes(event.object), naming, subject)
+    renamed = rewrite(bytes(event.object))
     return b'{"type":%b,"object":%b}\n' % (msgspec.json.encode(event.type), renamed.rstrip())
 
 
@@ -300,6 +360,10 @@ async def find_naming(context: FleetContext) -> Naming | None:
     return Naming(found.cluster)
 
 
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
 class _Metadata(msgspec.Struct):
     name: str = ""
 
@@ -309,6 +373,7 @@ class _Named(msgspec.Struct, rename="camel"):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
+_read_kind: Final = msgspec.json.Decoder(_Kind).decode
 _read_named: Final = msgspec.json.Decoder(_Named).decode
 
 

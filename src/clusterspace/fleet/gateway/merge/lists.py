@@ -407,12 +407,16 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
     own = {_name(column): index for index, column in enumerate(listed.columns)}
     order = [own.get(_name(column)) for column in shown]
     name_at = renaming.name_column(listed.columns)
+    node_at = renaming.node_columns(subject, listed.columns)
     rename = qualifier(listed.naming, subject)
     rename_object = renaming.object_edit(listed.naming, subject)
     for row in listed.rows:
         cells, count = row.cells, len(row.cells)
         if rename is not None and name_at is not None and name_at < count:
             cells = [*cells[:name_at], rename(str(cells[name_at])), *cells[name_at + 1 :]]
+            for at in node_at:
+                if at < count and cells[at] not in ("", _NOTHING):
+                    cells[at] = rename(str(cells[at]))
         arranged = [cells[at] if at is not None and at < count else _NOTHING for at in order]
         # Almost all rows are fit to be printed as they are: numbers, and texts of one line.
         if not all(
