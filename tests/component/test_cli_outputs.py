@@ -80,14 +80,18 @@ def test_the_parts_of_a_local_fleet_in_every_form(tmp_path: Path) -> None:
 
         def status(output: str) -> str:
             arguments = ["status", "--data-dir", str(tmp_path), "-o", output]
-            return CliRunner().invoke(main, arguments).output
+            told = CliRunner().invoke(main, arguments)
+            assert told.exit_code == 1
+            return told.stdout
 
+        # What is written down says ready, and nobody is there to say so.
         assert json.loads(status("json"))["parts"][0]["port"] == 5443
-        assert yaml.safe_load(status("yaml"))["is_ready"] is True
+        assert yaml.safe_load(status("yaml"))["isWell"] is False
         assert status("name") == "hub\n"
-        assert status("table").splitlines()[1].split() == [
-            *("hub", "ready", "1", "5443", "0", "hub.log"),
-        ]
+        shown = status("wide").splitlines()[1]
+        assert "could not be asked" in shown
+        assert "127.0.0.1:5443" in shown
+        assert shown.split()[-1] == "hub.log"
 
 
 @pytest.mark.parametrize("verb", ["status", "logs"])

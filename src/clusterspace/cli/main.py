@@ -60,9 +60,9 @@ SECTIONS: Final = {
     },
     "Look": {
         "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),
-        "status": Verb("local:status", "Show the parts of the fleet on this machine."),
+        "status": Verb("health:status", "Show how the parts of a fleet are."),
         "logs": Verb("local:logs", "Show the log of one part."),
-        "doctor": Verb("local:doctor", "Look for what is wrong, and say what to do."),
+        "doctor": Verb("health:doctor", "Look for what is wrong, and say what to do."),
         "kubeconfig": Verb("clusters:kubeconfig", "Write contexts for the fleet and each cluster."),
     },
     "Data and settings": {

@@ -72,6 +72,13 @@ token_auth_file_option: Final = click.option(
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help='Static tokens, one line each: token,user,uid,"group1,group2".',
 )
+local_data_dir_option: Final = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".clusterspace"),
+    show_default=True,
+    help="Where everything of this fleet is kept.",
+)
 log_format_option: Final = click.option(
     "--log-format",
     type=click.Choice(["console", "json"]),

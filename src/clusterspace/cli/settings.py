@@ -8,6 +8,7 @@ The first of them that is given counts; the order is the one above.
 """
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,14 @@ class CommandPath:
             found = self.command.get_command(context, name)
             if found is not None:
                 yield from CommandPath((*self.verbs, name), found).below()
+
+
+def given_setting(context: click.Context, verb: str, key: str) -> str | None:
+    """Return what the environment or the config file says for an option of another verb."""
+    by_variable = os.environ.get("_".join((PREFIX, verb, key)).replace("-", "_").upper())
+    by_file = cast("DefaultMap", (context.find_root().default_map or {}).get(verb) or {})
+    found: object = by_variable or by_file.get(key.replace("-", "_"))
+    return None if found is None else str(found)
 
 
 def name_variables(verbs: tuple[str, ...], command: click.Command) -> None:

@@ -148,6 +148,11 @@ class LeaderElection:
             await self._release()
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the hub could not be asked for the lease, and we do not lead."""
+        return bool(self._hub_answers.reason) and not self.is_leader
+
+    @property
     def state(self) -> str:
         """What this process does, in a few words: leads, stands by, or waits for the hub."""
         if self.is_leader:

@@ -6,6 +6,7 @@ process ends, to be started anew by whoever runs it.
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
@@ -133,8 +134,15 @@ async def lead(settings: ControllersSettings, hub: ClusterClient, rules: Address
         await impersonators.close()
 
 
-async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
-    """Wait for the lease, then work until cancelled; LeadershipLost when it is lost."""
+async def run_controllers(
+    settings: ControllersSettings,
+    clock: Clock,
+    take_part: Callable[[LeaderElection], None] = lambda _: None,
+) -> None:
+    """Wait for the lease, then work until cancelled; LeadershipLost when it is lost.
+
+    `take_part` is given the election as soon as we stand in it, for whoever asks how it goes.
+    """
     async with AsyncExitStack() as stack:
         rules = await member_rules(settings.hub, settings.member_cidrs)
         known_as = KubeconfigCredentials(
@@ -148,6 +156,7 @@ async def run_controllers(settings: ControllersSettings, clock: Clock) -> None:
         identity = f"{socket.gethostname()}_{os.getpid()}"
         candidacy = Candidacy(_LEASE, identity, settings.lease)
         election = LeaderElection(lease_hub, candidacy, clock=clock, random=SystemRandom())
+        take_part(election)
 
         async def work(epoch: int) -> None:
             _log.info("controllers are working", epoch=epoch)
@@ -161,12 +170,19 @@ async def serve_until_stopped(settings: ControllersSettings) -> None:
     stopped = stop_event()
     clock = SystemClock()
     warn_of_full_rights("controllers", settings.hub)
+    elections: list[LeaderElection] = []
+
+    def standing() -> tuple[bool, str]:
+        if not elections:
+            return False, "starting"
+        return not elections[-1].is_waiting, elections[-1].state
+
     async with AsyncExitStack() as stack:
         if settings.metrics_port is not None:
-            site = serving_metrics("127.0.0.1", settings.metrics_port)
+            site = serving_metrics("127.0.0.1", settings.metrics_port, standing)
             port = await stack.enter_async_context(site)
             _log.info("metrics are served", url=f"http://127.0.0.1:{port}/metrics")
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        tasks.keep("controllers", lambda: run_controllers(settings, clock))
+        tasks.keep("controllers", lambda: run_controllers(settings, clock, elections.append))
         await stopped.wait()
         _log.info("controllers are stopping")

@@ -146,15 +146,21 @@ def process_tasks(clock: Clock) -> Tasks:
 
 
 @asynccontextmanager
-async def serving_metrics(host: str, port: int) -> AsyncGenerator[int]:
-    """Serve `/metrics` and `/healthz` for as long as the block lasts; yield the port.
+async def serving_metrics(
+    host: str, port: int, standing: Callable[[], tuple[bool, str]] | None = None
+) -> AsyncGenerator[int]:
+    """Serve `/metrics`, `/healthz` and `/readyz` for as long as the block lasts; yield the port.
 
-    The system chooses one for 0.
+    The system chooses one for 0. `standing` says whether the process is ready, and what it does.
     """
 
     async def answer(request: Request) -> Response:
         if request.path == "/metrics":
             return Response(200, (("Content-Type", metrics.CONTENT_TYPE),), metrics.render())
+        if request.path == "/readyz" and standing is not None:
+            is_ready, words = standing()
+            text = f"ok\n{words}\n" if is_ready else f"{words}\n"
+            return Response(200 if is_ready else 503, (("Content-Type", _TEXT),), text.encode())
         if request.path in ("/healthz", "/livez", "/readyz"):
             return Response(200, (("Content-Type", _TEXT),), b"ok")
         return Response(404, (("Content-Type", _TEXT),), b"404 page not found\n")

@@ -1,6 +1,7 @@
 """The verbs, one function each, by what people come for.
 
-local.py        `up`, `down`, `status`, `logs`, `doctor`: a fleet on this machine
+local.py        `up`, `down`, `logs`: a fleet on this machine
+health.py       `status`, `doctor`: how a fleet is, here or elsewhere
 servers.py      `hub`, `fleet`, `sim`: run an API server
 controllers.py  `controllers`, `agent`: run what works beside the servers
 

@@ -1,4 +1,4 @@
-"""`clusterspace up`, `down`, `status`, `logs` and `doctor`: a fleet on this machine."""
+"""`clusterspace up`, `down` and `logs`: a fleet on this machine."""
 
 import asyncio
 import sys
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from clusterspace.cli.options import Networks, member_cidrs_option
-from clusterspace.cli.output import ExitCode, Line, Listing, output_option, people_console, show
-from clusterspace.cli.running import run, sentence_of
+from clusterspace.cli.options import Networks, local_data_dir_option, member_cidrs_option
+from clusterspace.cli.running import sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
 if TYPE_CHECKING:
@@ -33,17 +32,9 @@ _DEMO_COMMANDS: Final = (
     ("clusterspace promote deployment legacy -n shop -C member1", "take over what already runs"),
 )
 
-_data_dir = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".clusterspace"),
-    show_default=True,
-    help="Where everything of this fleet is kept.",
-)
-
 
 @click.command()
-@_data_dir
+@local_data_dir_option
 @click.option("--hub-port", default=5443, show_default=True, help="Port of the hub; 0: a free one.")
 @click.option(
     "--fleet-port", default=7443, show_default=True, help="Port of the unified view; 0: a free one."
@@ -196,7 +187,7 @@ def _show_what_to_try(files: "LocalFiles", *, demo: bool, stop_with: str) -> Non
 
 
 @click.command()
-@_data_dir
+@local_data_dir_option
 def down(data_dir: Path) -> None:
     """Stop the fleet that runs from this directory; its data stays.
 
@@ -225,36 +216,8 @@ def down(data_dir: Path) -> None:
 
 
 @click.command()
-@_data_dir
-@output_option()
-def status(data_dir: Path, output: str) -> None:
-    """Show the parts of the fleet that runs from this directory.
-
-    \b
-    Examples:
-      clusterspace status
-      clusterspace status -o json
-    """
-    from clusterspace.roots.local.files import LocalFiles
-
-    record = LocalFiles(data_dir.absolute()).read_record()
-    if record is None:
-        raise click.ClickException(
-            f"no fleet runs from {data_dir}: start one with `clusterspace up`"
-        )
-    lines: list[Line] = []
-    for component in record.components:
-        numbers = (str(component.pid or ""), str(component.port or ""), str(component.restarts))
-        style = "" if component.state == "ready" else "yellow"
-        cells = (component.name, component.state, *numbers, component.log)
-        lines.append(Line(component.name, cells, style=style))
-    columns = ("PART", "STATE", "PID", "PORT", "RESTARTS", "LOG")
-    show(Listing(columns, tuple(lines), document=record), output)
-
-
-@click.command()
 @click.argument("component", metavar="PART")
-@_data_dir
+@local_data_dir_option
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
 @click.option("--tail", default=100, show_default=True, help="Lines from the end to begin with.")
 def logs(component: str, data_dir: Path, tail: int, *, follow: bool) -> None:
@@ -280,43 +243,3 @@ def logs(component: str, data_dir: Path, tail: int, *, follow: bool) -> None:
         while follow:
             click.echo(file.read(), nl=False)
             time.sleep(0.2)
-
-
-@click.command()
-@_data_dir
-def doctor(data_dir: Path) -> None:
-    """Look for what is wrong on this machine, and say what to do.
-
-    Ends with status 1 when something is bad.
-
-    \b
-    Examples:
-      clusterspace doctor
-      clusterspace doctor --data-dir .clusterspace
-    """
-    from rich.markup import escape
-
-    from clusterspace.aio.clocks import SystemClock
-    from clusterspace.roots.local.doctor import Severity, examine
-    from clusterspace.roots.local.files import LocalFiles
-
-    marks = {
-        Severity.OK: "[green]✓[/]",
-        Severity.WARNING: "[yellow]![/]",
-        Severity.BAD: "[red]✗[/]",
-    }
-    console = people_console()
-    files = LocalFiles(data_dir.absolute())
-
-    async def work() -> bool:
-        is_well = True
-        async for finding in examine(files, SystemClock()):
-            seen = f"{marks[finding.severity]} {finding.subject:14}{escape(finding.seen)}"
-            console.print(seen, soft_wrap=True)
-            if finding.advice:
-                console.print(f"  {'':14}[dim]{escape(finding.advice)}[/]", soft_wrap=True)
-            is_well = is_well and finding.severity is not Severity.BAD
-        return is_well
-
-    if not run(work):
-        raise SystemExit(ExitCode.FAILED)

@@ -3,6 +3,7 @@
 up.py        which components there are, and in which order they start and stop
 children.py  one component as a child process: started, watched, started again, stopped
 files.py     the directory: who runs, on which ports, with which kubeconfig
-doctor.py    what can be wrong, each with what to do
+parts.py     how the parts of a fleet are, here or elsewhere, each asked itself
+doctor.py    what can be wrong with it, or with any fleet, each with what to do
 demo/        the sample shop
 """

@@ -1,5 +1,6 @@
-"""What can be wrong with a fleet on this machine, looked at in order, each with what to do."""
+"""What can be wrong with a fleet, looked at in order, each with what to do."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -11,19 +12,37 @@ from enum import Enum
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTERS, conditions_of
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    DELETIONS_PAUSED,
+    conditions_of,
+    is_pull,
+)
 from clusterspace.apiserver.identity.authority import expires_at
 from clusterspace.client.requests import ApiRequest, ResourcePath
-from clusterspace.errors import ClusterspaceError
+from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.leases import LEASES
+from clusterspace.errors import ClusterspaceError, Malformed
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import name_of
-from clusterspace.roots.clients import hub_settings, open_client
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, metadata_of, name_of
+from clusterspace.kube.times import age, parse_time
+from clusterspace.roots.clients import open_client
 from clusterspace.roots.installation import Installation, check_store
 from clusterspace.roots.local.files import LocalFiles
+from clusterspace.roots.local.parts import (
+    CONTROLLERS,
+    DOWN,
+    SILENT,
+    PartReport,
+    Whereabouts,
+    ask_parts,
+)
 
 _LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
 _SOON_SECONDS: Final = 30 * 24 * 3600.0
 _MAX_SKEW_SECONDS: Final = 30.0
+_HUB_SECONDS: Final = 10.0
 _OLDEST_PYTHON: Final = (3, 11)
 _PORTS: Final = (5443, 7443)
 
@@ -46,38 +65,118 @@ class Finding:
     advice: str = ""
 
 
-async def examine(files: LocalFiles, clock: Clock) -> AsyncGenerator[Finding]:
+async def examine(files: LocalFiles, where: Whereabouts, clock: Clock) -> AsyncGenerator[Finding]:
     """Look at everything that usually is the reason, and yield what was found."""
-    for finding in (*_examine_machine(files), *_examine_processes(files, clock)):
+    for finding in (*_examine_machine(files), *_examine_certificates(files, clock)):
         yield finding
-    if not files.is_running():
+    report = await ask_parts(files, where, clock)
+    if not report.parts:
+        seen = f"nothing runs from {files.directory}, and no kubeconfig names a fleet"
+        advice = "start one with `clusterspace up`, or set KUBECONFIG to that of a hub"
+        yield Finding("parts", Severity.BAD, seen, advice)
+    for part in report.parts:
+        yield _finding_of(part, is_local=files.is_running())
+    if not files.is_running() and Installation(files.hub).store_file.exists():
         yield _examine_store(files)
+    if not files.is_running():
+        yield _examine_ports()
+    if report.hub is None or any(
+        p.name == "hub" and p.state in (DOWN, SILENT) for p in report.parts
+    ):
+        yield Finding("clusters", Severity.BAD, "could not be asked for: the hub does not answer")
         return
     try:
-        async with open_client(hub_settings(files.hub_kubeconfig)) as hub:
-            answer = await hub.connection.ask(ApiRequest("GET", "/readyz"))
-            date = answer.headers.get("date", "")
-            skew = abs(parsedate_to_datetime(date).timestamp() - clock.now()) if date else None
-            if skew is None:
-                yield Finding("hub", Severity.OK, "answers")
-            elif skew <= _MAX_SKEW_SECONDS:
-                yield Finding("hub", Severity.OK, "answers; its clock agrees with ours")
-            else:
-                advice = "set both clocks right: certificates and tokens depend on them"
-                yield Finding("clock", Severity.BAD, f"{skew:.0f}s apart from the hub's", advice)
-            for cluster in await hub.list_objects(ResourcePath(CLUSTERS)):
-                name, ready = name_of(cluster), find_condition(conditions_of(cluster), "Ready")
-                if ready is None:
-                    advice = "do the controllers run?"
-                    yield Finding(name, Severity.WARNING, "has not reported yet", advice)
-                elif ready.get("status") == "True":
-                    yield Finding(name, Severity.OK, "is Ready")
-                else:
-                    seen = f"{ready.get('reason', 'not Ready')}: {ready.get('message', '')}"
-                    advice = f"kubectl describe cluster {name} says since when"
-                    yield Finding(name, Severity.BAD, seen, advice)
-    except ClusterspaceError as error:
-        yield Finding("hub", Severity.BAD, str(error), "look at `clusterspace logs hub`")
+        async with asyncio.timeout(_HUB_SECONDS), open_client(report.hub) as hub:
+            is_watched = any(each.name == CONTROLLERS and each.is_well for each in report.parts)
+            async for finding in _examine_fleet(hub, clock, is_watched=is_watched):
+                yield finding
+    except (ClusterspaceError, TimeoutError) as error:
+        reason = str(error) or f"no answer within {_HUB_SECONDS:g}s"
+        advice = "look at `clusterspace logs hub`, or at who KUBECONFIG says you are"
+        yield Finding("clusters", Severity.BAD, f"could not be asked for: {reason}", advice)
+
+
+def _finding_of(part: PartReport, *, is_local: bool) -> Finding:
+    """Return how a part is, and where to look when it is not well."""
+    said = f": {part.says}" if part.says else ""
+    where = f" at {part.address}" if part.address else ""
+    if part.is_well:
+        return Finding(part.name, Severity.OK, f"{part.state}{where}{said}")
+    advice = "start it, or say where it is: KUBECONFIG names hub and fleet"
+    if is_local:
+        advice = f"look at `clusterspace logs {part.name}`"
+    return Finding(part.name, Severity.BAD, f"{part.state}{where}{said}", advice)
+
+
+async def _examine_fleet(
+    hub: ClusterClient, clock: Clock, *, is_watched: bool
+) -> AsyncGenerator[Finding]:
+    """Look at what the hub says: its clock, and every cluster."""
+    answer = await hub.connection.ask(ApiRequest("GET", "/readyz"))
+    date = answer.headers.get("date", "")
+    skew = abs(parsedate_to_datetime(date).timestamp() - clock.now()) if date else 0.0
+    if skew > _MAX_SKEW_SECONDS:
+        advice = "set both clocks right: certificates and tokens depend on them"
+        yield Finding("clock", Severity.BAD, f"{skew:.0f}s apart from the hub's", advice)
+    leases = await hub.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))
+    heartbeats = {name_of(each): each for each in leases}
+    clusters = await hub.list_objects(ResourcePath(CLUSTERS))
+    if not clusters:
+        advice = "clusterspace join --help says how"
+        yield Finding("clusters", Severity.OK, "no cluster has joined yet", advice)
+    for cluster in clusters:
+        lease = heartbeats.get(name_of(cluster))
+        for finding in examine_cluster(cluster, lease, clock.now(), is_watched=is_watched):
+            yield finding
+
+
+def examine_cluster(
+    cluster: Object, lease: Object | None, now: float, *, is_watched: bool = True
+) -> Iterator[Finding]:
+    """Look at one cluster: whether it is well, on its way out, or does not delete.
+
+    Without controllers, which watch over clusters, what is known of it may be old.
+    """
+    name, conditions = name_of(cluster), conditions_of(cluster)
+    subject = f"cluster {name}"
+    ready = find_condition(conditions, "Ready")
+    is_ready = ready is not None and ready.get("status") == "True"
+    heard = str(find_at(lease, "spec", "renewTime") or "") if is_pull(cluster) else ""
+    if is_being_deleted(cluster):
+        since = _since(str(metadata_of(cluster)["deletionTimestamp"]), now)
+        if is_ready:
+            advice = f"`kubectl describe cluster {name}` says what it waits for"
+            yield Finding(subject, Severity.WARNING, f"is leaving{since}", advice)
+        else:
+            advice = f"if it is gone for good: clusterspace unjoin {name} --force"
+            yield Finding(subject, Severity.BAD, f"is leaving{since}, and does not answer", advice)
+    elif ready is None:
+        yield Finding(subject, Severity.WARNING, "has not reported yet", "do the controllers run?")
+    elif is_ready:
+        agent = f"; its agent was heard{_since(heard, now, 'ago')}" if heard else ""
+        if is_watched:
+            yield Finding(subject, Severity.OK, f"is Ready{agent}")
+        else:
+            seen = f"was Ready when it was last looked at{agent}"
+            yield Finding(subject, Severity.WARNING, seen, "the controllers do that")
+    else:
+        since = _since(str(ready.get("lastTransitionTime") or ""), now)
+        seen = f"{ready.get('reason', 'not Ready')}{since}: {ready.get('message', '')}"
+        advice = f"kubectl describe cluster {name} says more"
+        yield Finding(subject, Severity.BAD, seen, advice)
+    paused = find_condition(conditions, DELETIONS_PAUSED) or {}
+    if paused.get("status") == "True":
+        advice = f"look at what is going, then: clusterspace resume {name}"
+        seen = f"deletions are paused: {paused.get('message', '')}"
+        yield Finding(subject, Severity.BAD, seen, advice)
+
+
+def _since(time: str, now: float, word: str = "") -> str:
+    try:
+        lasting = age(max(now - parse_time(time), 0.0))
+    except Malformed:
+        return ""
+    return f" {lasting} {word}" if word else f" for {lasting}"
 
 
 def _examine_machine(files: LocalFiles) -> Iterator[Finding]:
@@ -107,12 +206,12 @@ def _examine_machine(files: LocalFiles) -> Iterator[Finding]:
         yield Finding("disk", Severity.OK, seen)
 
 
-def _examine_processes(files: LocalFiles, clock: Clock) -> Iterator[Finding]:
-    """Look at what can be seen of our processes without asking them; ports, when there are none."""
-    certificate, _ = Installation(files.hub).server_files
-    if not certificate.exists():
-        yield Finding("certificates", Severity.OK, "none yet; made at the first start")
-    else:
+def _examine_certificates(files: LocalFiles, clock: Clock) -> Iterator[Finding]:
+    """Look at how long the hub's certificate is good for, if its files are here."""
+    for directory in (files.hub, files.directory):
+        certificate, _ = Installation(directory).server_files
+        if not certificate.exists():
+            continue
         left = expires_at(certificate.read_bytes()) - clock.now()
         seen = f"the hub's is good for {int(left // 86400)} days"
         if left > _SOON_SECONDS:
@@ -120,22 +219,15 @@ def _examine_processes(files: LocalFiles, clock: Clock) -> Iterator[Finding]:
         else:
             advice = "restart the hub: it makes a new one"
             yield Finding("certificates", Severity.BAD, seen, advice)
-
-    record = files.read_record()
-    if record is not None:
-        unwell = [each.name for each in record.components if each.state != "ready"]
-        if unwell:
-            advice = f"look at `clusterspace logs {unwell[0]}`"
-            yield Finding("parts", Severity.BAD, f"not ready: {', '.join(unwell)}", advice)
-        else:
-            yield Finding("parts", Severity.OK, f"{len(record.components)} parts are ready")
         return
+
+
+def _examine_ports() -> Finding:
     taken = [str(port) for port in _PORTS if _is_taken(port)]
-    if taken:
-        advice = "choose others: clusterspace up --hub-port 0 --fleet-port 0"
-        yield Finding("ports", Severity.WARNING, f"in use: {', '.join(taken)}", advice)
-    else:
-        yield Finding("ports", Severity.OK, "nothing runs; 5443 and 7443 are free")
+    if not taken:
+        return Finding("ports", Severity.OK, "5443 and 7443 are free for `clusterspace up`")
+    advice = "for another fleet choose others: clusterspace up --hub-port 0 --fleet-port 0"
+    return Finding("ports", Severity.WARNING, f"in use: {', '.join(taken)}", advice)
 
 
 def _is_taken(port: int) -> bool:
@@ -146,8 +238,6 @@ def _is_taken(port: int) -> bool:
 
 def _examine_store(files: LocalFiles) -> Finding:
     """Read every record of the store of a fleet that does not run."""
-    if not Installation(files.hub).store_file.exists():
-        return Finding("store", Severity.OK, "empty; made at the first start")
     try:
         inspection = check_store(files.hub)
     except ClusterspaceError as error:

@@ -1,0 +1,160 @@
+"""`clusterspace status` and `doctor`: how a fleet is, on this machine or elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clusterspace.cli.options import HubOptions, hub_options, local_data_dir_option
+from clusterspace.cli.output import (
+    ExitCode,
+    Line,
+    Listing,
+    Output,
+    document_text,
+    output_option,
+    people_console,
+    show,
+)
+from clusterspace.cli.running import run
+from clusterspace.cli.settings import given_setting
+
+if TYPE_CHECKING:
+    from clusterspace.roots.local.doctor import Finding
+    from clusterspace.roots.local.parts import FleetReport, Whereabouts
+
+
+@click.command()
+@local_data_dir_option
+@output_option()
+@hub_options
+def status(*, data_dir: Path, output: str, hub: HubOptions) -> None:
+    """Show how the parts of a fleet are, each asked itself.
+
+    They are those that `up` runs from the data directory, else those that KUBECONFIG and the
+    settings name. Ends with 1 unless all of them are well.
+
+    \b
+    Examples:
+      clusterspace status
+      clusterspace status -o json
+      clusterspace status --kubeconfig hub.yaml
+    """
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.roots.local.files import LocalFiles
+    from clusterspace.roots.local.parts import DOWN, UNASKED, ask_parts
+
+    files, where = LocalFiles(data_dir.absolute()), _whereabouts(hub)
+    report = run(lambda: ask_parts(files, where, SystemClock()))
+    if not report.parts:
+        raise click.ClickException(
+            f"no fleet runs from {data_dir}, and no kubeconfig names one: start one with"
+            " `clusterspace up`, or set KUBECONFIG to that of a hub"
+        )
+    show(_listing(report), output)
+    if all(part.state in (DOWN, UNASKED) for part in report.parts):
+        raise click.ClickException(
+            f"no fleet runs where {report.source} says: start one with `clusterspace up`"
+        )
+    if not report.is_well:
+        if output in (Output.TABLE.value, Output.WIDE.value):
+            click.echo("`clusterspace doctor` says more, and what to do.", err=True)
+        raise SystemExit(ExitCode.FAILED)
+
+
+def _listing(report: "FleetReport") -> Listing:
+    import msgspec
+
+    lines: list[Line] = []
+    parts: list[dict[str, Any]] = []
+    for part in report.parts:
+        numbers = (str(part.pid or ""), str(part.restarts) if part.pid else "")
+        cells = (part.name, part.state, part.address, *numbers, part.says)
+        style = "" if part.is_well else "yellow"
+        lines.append(Line(part.name, cells, wide_cells=(part.log,), style=style))
+        parts.append({**msgspec.to_builtins(part), "isWell": part.is_well})
+    return Listing(
+        columns=("PART", "STATE", "ADDRESS", "PID", "RESTARTS", "SAYS"),
+        wide_columns=("LOG",),
+        lines=tuple(lines),
+        document={"source": report.source, "isWell": report.is_well, "parts": parts},
+    )
+
+
+@click.command()
+@local_data_dir_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to show it.",
+)
+@hub_options
+def doctor(*, data_dir: Path, output: str, hub: HubOptions) -> None:
+    """Look for what is wrong with a fleet, and say what to do.
+
+    Looks at this machine, asks every part that the data directory, KUBECONFIG or the settings
+    name, and looks at every cluster. Ends with 1 when something is bad, or could not be asked.
+
+    \b
+    Examples:
+      clusterspace doctor
+      clusterspace doctor -o json
+      clusterspace doctor --kubeconfig hub.yaml
+    """
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.roots.local.doctor import Severity, examine
+    from clusterspace.roots.local.files import LocalFiles
+
+    files, where = LocalFiles(data_dir.absolute()), _whereabouts(hub)
+
+    async def work() -> "list[Finding]":
+        found: list[Finding] = []
+        async for finding in examine(files, where, SystemClock()):
+            found.append(finding)
+            if output == "text":
+                _print_finding(finding)
+        return found
+
+    findings = run(work)
+    is_well = all(each.severity is not Severity.BAD for each in findings)
+    if output != "text":
+        click.echo(
+            document_text({"isWell": is_well, "findings": findings}, Output(output)), nl=False
+        )
+    if not is_well:
+        raise SystemExit(ExitCode.FAILED)
+
+
+def _print_finding(finding: "Finding") -> None:
+    from rich.markup import escape
+
+    from clusterspace.roots.local.doctor import Severity
+
+    marks = {
+        Severity.OK: "[green]✓[/]",
+        Severity.WARNING: "[yellow]![/]",
+        Severity.BAD: "[red]✗[/]",
+    }
+    console = people_console()
+    seen = f"{marks[finding.severity]} {finding.subject:17}{escape(finding.seen)}"
+    console.print(seen, soft_wrap=True)
+    if finding.advice:
+        console.print(f"  {'':17}[dim]{escape(finding.advice)}[/]", soft_wrap=True)
+
+
+def _whereabouts(hub: HubOptions) -> "Whereabouts":
+    """Return where parts may be that `up` did not start, as far as settings say it."""
+    from clusterspace.roots.local.parts import Whereabouts
+
+    context = click.get_current_context()
+    directories = (given_setting(context, verb, "data-dir") for verb in ("hub", "fleet"))
+    port = given_setting(context, "controllers", "metrics-port") or ""
+    return Whereabouts(
+        kubeconfig=hub.kubeconfig,
+        context=hub.context,
+        directories=tuple(Path(each) for each in directories if each),
+        metrics_port=int(port) if port.isdecimal() and int(port) else None,
+    )
