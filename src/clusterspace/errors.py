@@ -38,6 +38,7 @@
     │   ├── ClusterTimeout           no answer within the deadline
     │   ├── ClusterMisbehaved        an answer no Kubernetes API gives: HTML, a redirect, a half
     │   │   └── AnswerOverrun        an answer that takes more time or memory than it may
+    │   ├── NotLeading               a write that was not sent: somebody else leads, or may
     │   └── CredentialsUnusable      a token, certificate or plug-in we cannot use
     │       └── CredentialsUnclaimed they belong to no cluster yet
     ├── UnusableKubeconfig           a kubeconfig that does not say how to reach the cluster
@@ -390,6 +391,10 @@ class ClusterMisbehaved(ClusterError):
 
 class AnswerOverrun(ClusterMisbehaved):
     """The answer began and did not end within its time or its size: asking again costs as much."""
+
+
+class NotLeading(ClusterError):
+    """A write was not sent, because we lead no longer or cannot make sure of it."""
 
 
 class CredentialsUnusable(ClusterError):

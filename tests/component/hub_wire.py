@@ -176,6 +176,7 @@ class HubClient:
         accept: str = JSON,
         token: str = "",
         agent: str = "test",
+        headers: Sequence[str] = (),
     ) -> Answer:
         """Send one request and return its answer; a broken connection raises and is forgotten."""
         body = content if isinstance(content, bytes) else b""
@@ -186,6 +187,7 @@ class HubClient:
             path,
             f"Accept: {accept}",
             f"User-Agent: {agent}",
+            *headers,
             body=body,
             content_type=content_type,
             token=token or self.token,

@@ -208,7 +208,8 @@ async def test_a_new_object_in_the_place_of_one_that_was_to_go_is_kept(site: Sit
     async with executing(site):
         work = await site.order(work_of(config_map(name)))
         await site.applied(name_of(work))
-    member = MortalClient(site.member.connection, Fuse(CrashPoint(1, is_after=True)))
+    # The first write notes what is withdrawn, the second deletes it.
+    member = MortalClient(site.member.connection, Fuse(CrashPoint(2, is_after=True)))
     await site.delete_work(name_of(work))
     await run_until_killed(site, member)
     manifest = work["spec"]["workload"]["manifests"][0]
@@ -228,11 +229,11 @@ async def run_until_killed(site: Site, member: MortalClient) -> None:
 
 
 @pytest.mark.parametrize("is_after", [False, True])
-@pytest.mark.parametrize("write", [1, 2, 3])
+@pytest.mark.parametrize("write", [1, 2, 3, 4])
 async def test_killed_at_a_write_to_the_member_it_ends_where_it_would_have(
     site: Site, write: int, *, is_after: bool
 ) -> None:
-    """Three writes: the object is made, changed and deleted."""
+    """Four writes: the object is made, changed, noted as withdrawn and deleted."""
     name = new_name()
     work = work_of(config_map(name, {"a": "1"}))
     told = Story(site, work, name)

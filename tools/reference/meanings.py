@@ -215,6 +215,7 @@ REASONS: Final = {
     "JobFailed": "The Job failed on the clusters the message names.",
     "KeepingResources": "What was placed on the member stays there.",
     "KindConflict": "Another definition has this kind.",
+    "LateWriteRemoved": "A write came after its Work was withdrawn; the object is removed again.",
     "ListKindConflict": "Another definition has this list kind.",
     "Local": "The group is served by the hub itself.",
     "ManifestApplyFailed": "The cluster refused the object; the message says why.",

@@ -39,6 +39,9 @@ SYSTEM_NAMESPACE: Final = "karmada-system"
 EXECUTION_PREFIX: Final = "karmada-es-"
 FINALIZER: Final = "karmada.io/cluster-controller"
 WORK_FINALIZER: Final = "karmada.io/execution-controller"
+WITHDRAWN_PREFIX: Final = "clusterspace-withdrawn-"
+"""What the name of a ConfigMap on a member begins with that tells what was withdrawn from it."""
+
 KEEP_ON_LEAVE: Final = "clusterspace.io/keep-resources-on-leave"
 SYSTEM_LABELS: Final = {"karmada.io/system": "true"}
 

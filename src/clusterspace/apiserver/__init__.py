@@ -7,6 +7,7 @@ catalog.py        what is served: a resource with its rules, form and printer
 options.py        query parameters and DeleteOptions, read and checked once; what selectors select
 verbs/            what a request may ask of a resource
 writing.py        new, changed and deleted objects into the store, for verbs and our own controllers
+fencing.py        writes of a leader that leads no longer, refused as they are stored
 admission/        the hub's own say in what is written
 forms.py          the stored form of objects, their keys, and answers spliced from it
 encoded_objects.py  stored objects as protobuf, encoded once

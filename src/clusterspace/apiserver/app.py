@@ -6,6 +6,7 @@ from typing import Final
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.discovery import Discovery
+from clusterspace.apiserver.fencing import fenced
 from clusterspace.apiserver.health import PATHS, Health
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
 from clusterspace.apiserver.http.guards import Authorizer, refusal
@@ -113,7 +114,8 @@ class HubApp:
         """Answer a request; None when the verb wrote a stream of its own."""
         try:
             if context.info.is_resource:
-                return await self._resource(context)
+                with fenced(context):
+                    return await self._resource(context)
             return await self._other(context)
         finally:
             context.end_turn()

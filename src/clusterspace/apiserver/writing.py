@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.fencing import require_leadership
 from clusterspace.apiserver.http.context import off_loop_if_large
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
@@ -148,6 +149,7 @@ async def write_new(hub: HubState, served: Served, new: Object, run: Run = at_on
     key = served.key(namespace_of(new), name_of(new))
     kept, storage = await served.storable(new)
     stored = await run(lambda: forms.encode_stored(kept, storage.form))
+    await require_leadership(hub)
     try:
         return await hub.store.put(key, stored, expected=ABSENT)
     except RevisionMismatch as taken:
@@ -208,9 +210,11 @@ async def _replace_as_stored(
     hub: HubState, storage: Served, entry: KeyValue, new: Object, run: Run = at_once
 ) -> KeyValue | None:
     if is_finished(new):
+        await require_leadership(hub)
         await hub.store.delete(entry.key, expected=entry.mod_revision)
         return None
     stored = await run(lambda: forms.encode_stored(new, storage.form))
+    await require_leadership(hub)
     return await hub.store.put(entry.key, stored, expected=entry.mod_revision)
 
 
@@ -314,6 +318,7 @@ async def _remove_once(
         await hub.validate(admission)
     if is_finished(marked):
         if not options.dry_run:
+            await require_leadership(hub)
             await hub.store.delete(entry.key, expected=entry.mod_revision)
         return Removed(old, is_gone=True)
     if marked == old:
@@ -322,6 +327,7 @@ async def _remove_once(
         return Removed(marked)
     encode = partial(forms.encode_stored, marked, served.form)
     stored = await off_loop_if_large(REMOVER, entry.value, encode)
+    await require_leadership(hub)
     return Removed(marked, await hub.store.put(entry.key, stored, expected=entry.mod_revision))
 
 

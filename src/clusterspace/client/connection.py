@@ -9,16 +9,18 @@ broke before the answer           again        no: it may have happened
 429 with Retry-After              again        again: it was refused unread
 5xx with Retry-After              again        no
 anything else                     no           no
+
+A connection may have a WriteGuard, which is asked before every write whether it may still be sent.
 """
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import aiohttp
 from yarl import URL
@@ -32,6 +34,7 @@ from clusterspace.client.requests import (
     Answer,
     AnswerStream,
     ApiRequest,
+    Headers,
     failure_of,
     transport_error,
 )
@@ -73,6 +76,25 @@ def retry_wait(request: ApiRequest, outcome: Answer | ClusterError, backoff: flo
     return None
 
 
+class WriteGuard(Protocol):
+    """Says whether we may still write: a leader's word, who may have been deposed meanwhile.
+
+    Both may raise NotLeading, and then the write is not sent.
+    """
+
+    async def admit(self) -> Headers:
+        """Return the headers that the next write carries; it may take a look somewhere first."""
+        ...
+
+    def check(self) -> None:
+        """Look at the clock once more: no await comes between this and the first byte sent."""
+        ...
+
+    def answered(self, headers: Mapping[str, str]) -> None:
+        """Take in the headers of the answer to a write."""
+        ...
+
+
 _USER_AGENT: Final = f"clusterspace/{__version__}"
 _LARGE_BODY: Final = 1 << 20
 _READ_BUFFER: Final = 256 * 1024
@@ -99,6 +121,7 @@ class Pool:
         credential: Credential,
         limits: ConnectionLimits,
         resolve: Resolve,
+        guard: WriteGuard | None = None,
     ) -> None:
         self.material: TlsMaterial = credential.material
         self.credential = credential
@@ -119,6 +142,7 @@ class Pool:
             auto_decompress=False,
             read_bufsize=_READ_BUFFER,
             skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+            trace_configs=[] if guard is None else [_checked_when_connected(guard)],
         )
         # The library would repeat a PUT or DELETE by itself when a kept connection turns out to
         # be closed. It cannot know whether the first one was carried out; `retry_wait` decides.
@@ -153,6 +177,7 @@ class Pool:
             proxy=self._settings.proxy_url or None,
             server_hostname=self._settings.trust.server_name or None,
             timeout=timeout,
+            trace_request_ctx=request.is_safe,
         ) as response:
             yield response
 
@@ -169,6 +194,24 @@ class Pool:
         made.setblocking(False)
         keep_alive(made, self._limits.silent_peer_seconds)
         return made
+
+
+def _checked_when_connected(guard: WriteGuard) -> aiohttp.TraceConfig:
+    """Return the hook that asks the guard once more, when a write has its connection.
+
+    Waiting for a connection, a name and a handshake takes time, in which a process may be frozen.
+    From this hook on the library writes the whole request without waiting for anything.
+    """
+
+    async def check(_session: aiohttp.ClientSession, context: Any, _params: Any) -> None:
+        is_safe: bool = context.trace_request_ctx
+        if not is_safe:
+            guard.check()
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_reuseconn.append(check)
+    config.on_connection_create_end.append(check)
+    return config
 
 
 def base_headers(settings: ConnectionSettings, credential: Credential) -> list[tuple[str, str]]:
@@ -214,8 +257,10 @@ class Connection:
         credentials: CredentialSource | None = None,
         limits: ConnectionLimits | None = None,
         resolve: Resolve = look_up,
+        guard: WriteGuard | None = None,
     ) -> None:
         self.settings = settings
+        self._guard = guard
         self.resolve = resolve
         self.credentials = credentials or Credentials(settings, clock)
         self.clock = clock
@@ -311,11 +356,19 @@ class Connection:
 
     async def _exchange_once(self, request: ApiRequest) -> Answer | ClusterError:
         async with self._requests, self._users_pool() as pool:
+            guard = None if request.is_safe else self._guard
             try:
+                if guard is not None:
+                    # For every attempt anew: the one before may have been long ago.
+                    headers = (*request.headers, *await guard.admit())
+                    request = replace(request, headers=headers)
                 async with pool.request(request, self._target(request)) as response:
-                    return await AnswerStream(self.cluster, response).read(
+                    answer = await AnswerStream(self.cluster, response).read(
                         request.most_bytes, request.hold
                     )
+                if guard is not None:
+                    guard.answered(answer.headers)
+                return answer
             except ClusterError as error:
                 return error
             except FOREIGN as error:
@@ -336,7 +389,9 @@ class Connection:
         former = pool = self._pool
         if pool is None or pool.material != credential.material:
             try:
-                pool = self._pool = Pool(self.settings, credential, self._limits, self.resolve)
+                pool = self._pool = Pool(
+                    self.settings, credential, self._limits, self.resolve, self._guard
+                )
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 why = f"the certificates cannot be used: {error}"
                 raise CredentialsUnusable(self.cluster, why) from error

@@ -4,10 +4,14 @@ Nobody trusts anybody's clock. A lease counts as expired when we ourselves have 
 for as long as it lasts, and a leader stops by its own clock before others may think it gone:
 
     renewed ──── renew_seconds: the leader gives up ──── lease_seconds: others may take over
+
+A process that is frozen does not give up, and when it is thawed it does not know. So a leader's
+connections have a LeaderFence: no write leaves without a look at the clock, and at the hub the
+write itself says whose it is, elsewhere the Lease is looked at before it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -17,9 +21,10 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.waiting import Waiting
-from clusterspace.client.requests import ResourcePath
+from clusterspace.apis.fencing import CHECKED_HEADER, LEADER_HEADER, Leadership
+from clusterspace.client.requests import Headers, ResourcePath
 from clusterspace.client.resources import Client
-from clusterspace.errors import ApiError, ClusterError, LeadershipLost
+from clusterspace.errors import ApiError, ClusterError, LeadershipLost, NotLeading
 from clusterspace.kube.objects import Object, find_at, resource_version_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_micro_time
@@ -28,6 +33,10 @@ _log = structlog.get_logger(__name__)
 
 LEASES: Final = GroupVersionResource("coordination.k8s.io", "v1", "leases")
 _RELEASE_SECONDS: Final = 2.0
+
+LOOK_SECONDS: Final = 0.25
+"""How long a look at the Lease counts. Who was frozen for longer looks again; who writes a
+thousand objects looks four times a second, and not a thousand times."""
 
 Epoch: TypeAlias = int
 """How often the lease has changed hands: grows with every new leader."""
@@ -51,6 +60,8 @@ class Candidacy:
     path: ResourcePath
     identity: str
     timings: LeaseTimings = LeaseTimings()
+    takes_over: bool = False
+    """Whether it takes the lease from whoever has it when it starts: the newest one is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +121,56 @@ class LeaderElection:
         self._renewed_at = 0.0
         self._hub_answers = Waiting(clock, "the hub", lease=str(self._path))
         self._followed = ""
+        self._takes_over = candidacy.takes_over
+        self._looked_at = float("-inf")
+        self._refused = ""
+        self._looking = asyncio.Lock()
 
     @property
     def is_leader(self) -> bool:
         """Whether we lead, by our own clock."""
         age = self._clock.monotonic() - self._renewed_at
         return self._lease is not None and age < self._timings.renew_seconds
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """The leadership that we believe to have; None by our own clock."""
+        if self._lease is None or not self.is_leader:
+            return None
+        namespace, name = self._path.namespace, self._path.name
+        return Leadership(namespace, name, epoch_of(self._lease), self._identity)
+
+    async def look(self) -> None:
+        """Make sure by a look at the Lease that we lead; NotLeading when we do not, or cannot."""
+        # Those who come while one looks wait, and share the look that begins after they came: it
+        # is counted from before its request, so none of them goes by an answer older than that.
+        # They share its failure, too: a hub that hangs costs all of them one deadline together.
+        came = self._clock.monotonic()
+        async with self._looking:
+            began = self._clock.monotonic()
+            if self._looked_at > came or (not self._refused and self._is_fresh(began)):
+                if self._refused:
+                    raise NotLeading(str(self._path), self._refused)
+                return
+            try:
+                async with asyncio.timeout(self._timings.renew_seconds):
+                    lease = await self._hub_client.find(self._path)
+            except (ApiError, ClusterError, TimeoutError) as error:
+                self._refused = f"cannot be read, nothing is written: {error}"
+            else:
+                leadership = self.leadership
+                is_ours = leadership is not None and leadership.holds(lease)
+                self._refused = "" if is_ours else "is somebody else's by now, nothing is written"
+            self._looked_at = began
+            if self._refused:
+                raise NotLeading(str(self._path), self._refused)
+
+    def _is_fresh(self, now: float) -> bool:
+        return now - self._looked_at < LOOK_SECONDS
+
+    def fence(self, cluster: str, *, is_leases: bool = False) -> "LeaderFence":
+        """Return the guard of a connection; `is_leases` when the Lease is kept on its other end."""
+        return LeaderFence(self, cluster, is_leases=is_leases)
 
     async def lead(self, work: Work) -> None:
         """Wait for leadership, then work while it lasts.
@@ -180,7 +235,7 @@ class LeaderElection:
         version = "" if lease is None else resource_version_of(lease)
         if self._observed is None or self._observed.version != version:
             self._observed = Observation(version, started)
-        if not may_claim(lease, self._identity, self._observed, started):
+        if not self._takes_over and not may_claim(lease, self._identity, self._observed, started):
             holder = str(find_at(lease, "spec", "holderIdentity"))
             if holder != self._followed:
                 self._followed = holder
@@ -204,6 +259,7 @@ class LeaderElection:
             desired = claimed(lease, self._identity, now, lasts)
             written = await self._hub_client.update(self._path, desired)
         self._lease, self._renewed_at = written, started
+        self._takes_over = False  # once: who took it from us in turn is newer than we are
         return written
 
     async def _keep_renewing(self) -> None:
@@ -235,3 +291,45 @@ class LeaderElection:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 freed = with_value(lease, "", "spec", "holderIdentity")
                 await self._hub_client.update(self._path, freed)
+
+
+class LeaderFence:
+    """Holds back the writes of one connection that are no longer ours to make."""
+
+    # What is left, where the other end knows nothing of leases, is the time between the check of
+    # the clock and the bytes on the wire, and what a kernel holds back after that. A write that
+    # slips through there is found by what it leaves behind: see fleet/execution/withdrawn.py.
+
+    def __init__(self, election: LeaderElection, cluster: str, *, is_leases: bool) -> None:
+        self._election = election
+        self._cluster = cluster
+        self._is_leases = is_leases
+        self._is_checked = False
+        """Whether the other end has shown that it compares writes with the Lease itself."""
+
+    async def admit(self) -> Headers:
+        """Return the header that says whose the write is; look at the Lease where nobody else does.
+
+        NotLeading when it is not ours to make any more.
+        """
+        self.check()
+        if not self._is_checked:
+            await self._election.look()
+        leadership = self._election.leadership
+        if leadership is None:
+            raise self._refusal()
+        return ((LEADER_HEADER, leadership.header),) if self._is_leases else ()
+
+    def check(self) -> None:
+        """Raise NotLeading when our own clock says that others may lead by now."""
+        if not self._election.is_leader:
+            raise self._refusal()
+
+    def answered(self, headers: Mapping[str, str]) -> None:
+        """Note whether the other end has compared the write with the Lease."""
+        # Behind one address there may be servers of two versions: the last answer counts, and
+        # one that does not say so costs a look before the next write.
+        self._is_checked = self._is_leases and CHECKED_HEADER.lower() in headers
+
+    def _refusal(self) -> NotLeading:
+        return NotLeading(self._cluster, "our lease has run out, nothing is written")

@@ -1,5 +1,9 @@
 """The agent of a Pull cluster as a process: it dials the hub, and nobody dials it.
 
+Of several agents of one cluster the newest works. It takes a Lease on the member from whoever has
+it, and every write looks at that Lease: an older agent that was frozen, or cut off with its node,
+finds out before it does harm.
+
 It is let in by its registration, a certificate on the member that it renews by itself; or, when a
 MemberCluster invited it, by whatever credentials its operator gave it.
 """
@@ -14,16 +18,18 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
-from clusterspace.errors import UnusableKubeconfig
+from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+from clusterspace.errors import LeadershipLost, UnusableKubeconfig
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import LeaseRenewal, RenewalSettings
-from clusterspace.fleet.membership.manifests import REGISTRATION_PLACE
+from clusterspace.fleet.membership.manifests import AGENT, AGENT_NAMESPACE, REGISTRATION_PLACE
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
 from clusterspace.fleet.membership.registration import (
     LOOK_SECONDS,
@@ -35,7 +41,7 @@ from clusterspace.fleet.membership.registration import (
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusSettings
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect
-from clusterspace.roots.processes import answer_of, stop_event
+from clusterspace.roots.processes import answer_of, process_identity, stop_event
 
 _log = structlog.get_logger(__name__)
 
@@ -61,17 +67,29 @@ class AgentSettings:
     thresholds: Thresholds = field(default_factory=Thresholds)
     lease: RenewalSettings = field(default_factory=RenewalSettings)
     registration_seconds: float = LOOK_SECONDS
+    leadership: LeaseTimings = field(default_factory=LeaseTimings)
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:
     """Run an agent until cancelled, or until its registration is gone."""
     async with AsyncExitStack() as stack:
-        member = connect(settings.member, clock)
+        # The lease has a connection of its own: renewing must not queue up behind the work.
+        lease_member = connect(settings.member, clock)
+        stack.push_async_callback(lease_member.connection.close)
+        is_invited = settings.invitation is not None
+        lease = ResourcePath(LEASES, "kube-system" if is_invited else AGENT_NAMESPACE, AGENT)
+        candidacy = Candidacy(lease, process_identity(), settings.leadership, takes_over=True)
+        election = LeaderElection(lease_member, candidacy, clock=clock, random=SystemRandom())
+        member = connect(settings.member, clock, guard=election.fence(settings.member.cluster))
         stack.push_async_callback(member.connection.close)
         renewal: RegistrationRenewal | None = None
         if settings.invitation is not None:
             name = settings.invitation.cluster_name
-            hub = connect(settings.invitation.hub, clock)
+            hub = connect(
+                settings.invitation.hub,
+                clock,
+                guard=election.fence(settings.invitation.hub.cluster),
+            )
         else:
             registration = await answer_of(
                 lambda: _find_registration(member),
@@ -81,14 +99,31 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             )
             name = registration.cluster_name
             credentials = AgentCredentials(registration.authority, registration.keyed)
-            hub = connect(registration.hub, clock, credentials=credentials)
+            fence = election.fence(registration.hub.cluster)
+            hub = connect(registration.hub, clock, credentials=credentials, guard=fence)
             renewal = RegistrationRenewal(
                 member, hub, credentials, look_seconds=settings.registration_seconds
             )
         stack.push_async_callback(hub.connection.close)
-        _log.info("agent is working", cluster=name, hub=hub.connection.settings.server)
+
+        async def work(epoch: int) -> None:
+            server = hub.connection.settings.server
+            _log.info("agent is working", cluster=name, hub=server, epoch=epoch)
+            async with Supervisor(clock, report) as tasks:
+                keep_all(tasks, _agent_tasks(settings, hub, name, member))
+                await asyncio.Event().wait()
+
+        async def lead() -> None:
+            while True:
+                try:
+                    await election.lead(work)
+                except LeadershipLost as lost:
+                    # Not an end: the one that took over may go, and then we are needed again.
+                    _log.warning("another agent may work for this cluster", reason=str(lost))
+
+        # Beside the leading: one that waits for the lease notices, too, that it is not wanted.
         async with Supervisor(clock, report) as tasks:
-            keep_all(tasks, _agent_tasks(settings, hub, name, member))
+            keep_all(tasks, {"lead": lead})
             await (renewal.run() if renewal is not None else asyncio.Event().wait())
         _log.info("the registration is gone: the agent ends", cluster=name)
 

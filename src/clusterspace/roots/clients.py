@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.client.connection import Connection, ConnectionLimits, Connections
+from clusterspace.client.connection import Connection, ConnectionLimits, Connections, WriteGuard
 from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
 from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
 from clusterspace.client.resources import ClusterClient
@@ -73,14 +73,16 @@ def connect(
     clock: Clock | None = None,
     limits: ConnectionLimits | None = None,
     credentials: CredentialSource | None = None,
+    guard: WriteGuard | None = None,
 ) -> ClusterClient:
-    """Return a client; whoever asked for it closes its connection."""
+    """Return a client; whoever asked for it closes its connection. A leader's have a guard."""
     connection = Connection(
         settings,
         clock=clock or SystemClock(),
         random=SystemRandom(),
         limits=limits,
         credentials=credentials,
+        guard=guard,
     )
     return ClusterClient(connection)
 

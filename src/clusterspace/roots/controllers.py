@@ -4,8 +4,6 @@ Any number of these may run; one works. When it cannot renew its lease it stops 
 process ends, to be started anew by whoever runs it.
 """
 
-import os
-import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -45,7 +43,12 @@ from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.roots.clients import connect, member_rules
-from clusterspace.roots.processes import serving_metrics, stop_event, warn_of_full_rights
+from clusterspace.roots.processes import (
+    process_identity,
+    serving_metrics,
+    stop_event,
+    warn_of_full_rights,
+)
 from clusterspace.roots.settings import ReadSettings
 
 _log = structlog.get_logger(__name__)
@@ -110,13 +113,20 @@ def membership_controllers(
     )
 
 
-async def lead(settings: ControllersSettings, hub: ClusterClient, rules: AddressRules) -> None:
+async def lead(
+    settings: ControllersSettings,
+    hub: ClusterClient,
+    rules: AddressRules,
+    election: LeaderElection,
+) -> None:
     """Run all controllers until cancelled: one leadership, with empty caches at its start."""
     clock, random = hub.connection.clock, SystemRandom()
-    members = MemberClients(hub, lambda each: connect(each, clock), rules)
-    impersonators = MemberClients(
-        hub, lambda each: connect(each, clock), rules, read=read_user_settings
-    )
+
+    def connect_member(member: ConnectionSettings) -> ClusterClient:
+        return connect(member, clock, guard=election.fence(member.cluster))
+
+    members = MemberClients(hub, connect_member, rules)
+    impersonators = MemberClients(hub, connect_member, rules, read=read_user_settings)
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
     reconcilers = membership_controllers(settings, hub, caches, events, members, impersonators)
@@ -148,19 +158,19 @@ async def run_controllers(
         known_as = KubeconfigCredentials(
             settings.read_hub or (lambda: settings.hub), settings.hub, clock
         )
-        hub = connect(settings.hub, clock, credentials=known_as)
-        stack.push_async_callback(hub.connection.close)
         # The lease has a connection of its own: renewing must not queue up behind the work.
         lease_hub = connect(settings.hub, clock, credentials=known_as)
         stack.push_async_callback(lease_hub.connection.close)
-        identity = f"{socket.gethostname()}_{os.getpid()}"
-        candidacy = Candidacy(_LEASE, identity, settings.lease)
+        candidacy = Candidacy(_LEASE, process_identity(), settings.lease)
         election = LeaderElection(lease_hub, candidacy, clock=clock, random=SystemRandom())
         take_part(election)
+        fence = election.fence(settings.hub.cluster, is_leases=True)
+        hub = connect(settings.hub, clock, credentials=known_as, guard=fence)
+        stack.push_async_callback(hub.connection.close)
 
         async def work(epoch: int) -> None:
             _log.info("controllers are working", epoch=epoch)
-            await lead(settings, hub, rules)
+            await lead(settings, hub, rules, election)
 
         await election.lead(work)
 

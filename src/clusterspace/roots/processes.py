@@ -3,10 +3,12 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
+from uuid import uuid4
 
 import structlog
 
@@ -38,6 +40,14 @@ _DRAIN_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0
 
 Result = TypeVar("Result")
+
+
+def process_identity() -> str:
+    """Return a name that no other process has or ever had: whoever holds a Lease is called so.
+
+    Host and number are for people. In containers every process may be number 1 of its host.
+    """
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
 
 
 def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:

@@ -72,6 +72,10 @@ class ManualClock:
         """Move the time of day alone, as a correction of the machine's clock does."""
         self._wall_offset += seconds
 
+    def freeze(self, seconds: float) -> None:
+        """Let time pass in which nothing runs, as for a process that is stopped and goes on."""
+        self._elapsed += seconds
+
 
 async def settle() -> None:
     """Let every task run until all of them wait for something; one caller at a time."""

@@ -4,6 +4,7 @@ from random import Random
 import pytest
 from tests.unit.controllers.hub_in_memory import HubInMemory
 
+from clusterspace.apis.fencing import CHECKED_HEADER, LEADER_HEADER
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.controllers.leases import (
@@ -14,7 +15,7 @@ from clusterspace.controllers.leases import (
     epoch_of,
     may_claim,
 )
-from clusterspace.errors import ClusterUnreachable, LeadershipLost
+from clusterspace.errors import ClusterUnreachable, LeadershipLost, NotLeading
 from clusterspace.kube.objects import Object, uid_of
 from clusterspace.testing.clocks import ManualClock, settle
 
@@ -25,8 +26,10 @@ DOWN = ClusterUnreachable("hub", "down", was_sent=False)
 class Process:
     """A candidate whose work only waits."""
 
-    def __init__(self, name: str, hub_client: HubInMemory, clock: ManualClock) -> None:
-        candidacy = Candidacy(PLACE, name)
+    def __init__(
+        self, name: str, hub_client: HubInMemory, clock: ManualClock, *, takes_over: bool = False
+    ) -> None:
+        candidacy = Candidacy(PLACE, name, takes_over=takes_over)
         self.election = LeaderElection(hub_client, candidacy, clock=clock, random=Random(1))
         self.epochs: list[int] = []
         self.is_working = False
@@ -152,3 +155,84 @@ async def test_a_lease_deleted_under_its_leader_comes_back_with_the_same_epoch()
     assert first.is_working
     assert epoch_of(hub_client.objects[PLACE]) == 1
     await first.stop()
+
+
+async def test_a_leader_thawed_after_its_lease_writes_nothing_before_it_is_told():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    fence = first.election.fence("member")
+    await fence.admit()
+
+    clock.freeze(30)
+
+    assert first.is_working  # nobody has told it yet
+    with pytest.raises(NotLeading, match="run out"):
+        fence.check()
+    with pytest.raises(NotLeading, match="run out"):
+        await fence.admit()
+    await first.stop()
+
+
+async def test_a_write_to_a_member_looks_at_the_lease_before_it_is_sent():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    fence = first.election.fence("member")
+    assert await fence.admit() == ()
+
+    held = hub_client.objects[PLACE]
+    await hub_client.update(PLACE, {**held, "spec": {**held["spec"], "holderIdentity": "b"}})
+    clock.freeze(0.3)
+
+    with pytest.raises(NotLeading, match="somebody else's"):
+        await fence.admit()
+    hub_client.failure = DOWN
+    with pytest.raises(NotLeading, match="cannot be read"):
+        await fence.admit()
+    hub_client.failure = None
+    await first.stop()
+
+
+async def test_a_hub_that_compares_writes_with_the_lease_is_not_asked_before_each():
+    hub_client, clock = HubInMemory(), ManualClock()
+    first = Process("a", hub_client, clock)
+    await clock.advance(1)
+    fence = first.election.fence("hub", is_leases=True)
+    await fence.admit()
+    fence.answered({CHECKED_HEADER.lower(): "1"})
+    clock.freeze(0.3)
+    hub_client.failure = DOWN
+
+    assert await fence.admit() == ((LEADER_HEADER, f"{PLACE.namespace}/{PLACE.name} 1 a"),)
+
+    fence.answered({})  # another server behind the same address, which does not know of this
+    with pytest.raises(NotLeading, match="cannot be read"):
+        await fence.admit()
+    hub_client.failure = None
+    await first.stop()
+
+
+async def test_the_newest_agent_takes_over_and_the_older_one_waits_until_it_is_gone():
+    hub_client, clock = HubInMemory(), ManualClock()
+    older = Process("older", hub_client, clock, takes_over=True)
+    await clock.advance(1)
+    newer = Process("newer", hub_client, clock, takes_over=True)
+    await settle()
+
+    assert newer.is_working
+    with pytest.raises(NotLeading):
+        await older.election.fence("member").admit()
+    await clock.advance(3)
+    assert not older.is_working
+    with pytest.raises(LeadershipLost, match="taken over"):
+        await older.task
+
+    again = asyncio.create_task(older.election.lead(older._work))
+    await clock.advance(30)
+    assert (older.is_working, newer.is_working) == (False, True)
+    await newer.stop()
+    await clock.advance(3)
+    assert older.is_working
+    again.cancel()
+    await asyncio.wait([again])

@@ -30,6 +30,7 @@ class RequestContext:
     __slots__ = (
         "_has_turn",
         "annotations",
+        "answer_headers",
         "cluster",
         "guards",
         "info",
@@ -54,6 +55,8 @@ class RequestContext:
         """What admission says of the request to those who read the audit log."""
         self.cluster = ""
         """The one cluster that a call at the gateway is for, once that is known."""
+        self.answer_headers: HeaderPairs = []
+        """What the answer says besides what every answer does."""
         self.new_name = ""
         """What the body of a create calls the new object, where the body was read for it."""
         self.labels: RequestLabels | None = None
@@ -152,6 +155,7 @@ def headers_for(context: RequestContext, content_type: str) -> HeaderPairs:
         ("Cache-Control", "no-cache, private"),
         ("Content-Type", content_type),
     ]
+    headers += context.answer_headers
     if context.warnings:
         headers += warning_headers(context.warnings)
     return headers

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 import structlog
 
+from clusterspace.aio import clocks
 from clusterspace.aio.tasks import Supervisor, Tasks, report
 from clusterspace.apis.clusters import (
     CLUSTERS,
@@ -46,6 +47,7 @@ from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.prune import DeletionBudget, Pruner
 from clusterspace.fleet.execution.report import WorkReporter
+from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, is_being_deleted, name_of
 from clusterspace.kube.times import parse_time
@@ -116,15 +118,21 @@ class MemberExecution:
                 workers=WORKERS, longest_retry_seconds=LONGEST_RETRY_SECONDS
             ),
         )
+
+        def enqueue(work_name: str) -> None:
+            self._controller.add(Request(work_name, self._namespace))
+
+        self._notes = WithdrawnObjects(member, cluster_name, clock)
+        self._late_writes = LateWrites(hub, member, cluster_name, self._notes, events, enqueue)
         self._informers = MemberInformers(
-            member, cluster_name, lambda name: self._controller.add(Request(name, self._namespace))
+            member, cluster_name, enqueue, self._late_writes.object_seen
         )
         self._reporter = WorkReporter(
             hub, events, clock, cluster_name, records_on_templates=records_on_templates
         )
         self._applier = Applier(member, self._informers, self._reporter, clock)
         self._budget = DeletionBudget(hub, lambda: clusters.find(cluster_name), events, clock)
-        self._pruner = Pruner(hub, member, self._informers, self._budget)
+        self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes)
         # Works that wait for something the queue does not know of: `_failed` for the member to be
         # reachable again, so that nobody sits out a long backoff then; `_paused` for deletions to
         # be resumed. Both are lost with the process, and need not outlive it: after a start every
@@ -136,7 +144,19 @@ class MemberExecution:
         """Reconcile until cancelled. Works are enqueued by `work_changed`, before and meanwhile."""
         async with Supervisor(self._clock, report) as tasks:
             tasks.keep(f"{self.cluster_name} objects", self._informers.run)
+            tasks.spawn(f"{self.cluster_name} late writes", self._find_late_writes)
             await self._controller.run()
+
+    async def _find_late_writes(self) -> None:
+        """Look for what came too late for those before us: of kinds, too, that no Work has now."""
+        for delay in clocks.exponential(1.0, 60.0):
+            try:
+                self._informers.follow(await self._notes.read())
+            except (ApiError, ClusterError) as error:
+                _log.debug("withdrawals not read", cluster=self.cluster_name, reason=str(error))
+                await self._clock.sleep(delay)
+            else:
+                return
 
     def work_changed(self, update: Update) -> None:
         """Take in a change of a Work; those of other clusters, and mere statuses, are skipped."""
@@ -175,6 +195,7 @@ class MemberExecution:
         # cannot be undone, a deletion, is never begun on the word of this cache; and every write
         # to the Work carries the version that was read here, so that a stale one is refused.
         work = self._works.find(request.key)
+        await self._late_writes.remove(request.name, work)
         if work is None:
             self._failed.discard(request)
             self._paused.discard(request)

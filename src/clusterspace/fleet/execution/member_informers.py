@@ -38,7 +38,9 @@ LIST_SECONDS: Final = 10.0
 
 
 class _Metadata(msgspec.Struct, gc=False):
+    labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    deletionTimestamp: str = ""  # noqa: N815 - the name of the wire
 
 
 class _Stamped(msgspec.Struct, gc=False):
@@ -59,13 +61,19 @@ class MemberInformers:
     # seen", never "not there". Whoever is about to create or delete asks the member itself.
 
     def __init__(
-        self, member: ClusterClient, cluster_name: str, enqueue: Callable[[str], None]
+        self,
+        member: ClusterClient,
+        cluster_name: str,
+        enqueue: Callable[[str], None],
+        seen: Callable[[ResourcePath, str, str], None],
     ) -> None:
         self.cluster = cluster_name
         """What the hub calls the member; its agent knows it by another name."""
         self._member = member
         self._execution_namespace = execution_namespace(cluster_name)
         self._enqueue = enqueue
+        self._seen = seen
+        """Told of every object that is there, by its path, its Work's name and its Work's ID."""
         self._tasks: Supervisor | None = None
         self._discovery = Discovery(member.connection)
         self._resources: dict[GroupVersionKind, ResourceInfo] = {}
@@ -174,6 +182,14 @@ class MemberInformers:
             self._blockers.pop(work_name, None)
         return bool(desired - current)
 
+    def follow(self, resources: Iterable[GroupVersionResource]) -> None:
+        """Follow these too, and say once more what is there of those that are followed."""
+        for resource in resources:
+            self._follow(resource)
+        for resource, informer in self._informers.items():
+            for key in tuple(informer.cache):
+                self._note_seen(ResourcePath(resource).at(key), informer.cache.find_raw(key))
+
     def _follow(self, resource: GroupVersionResource) -> None:
         if resource in self._informers:
             return
@@ -206,6 +222,7 @@ class MemberInformers:
         # Also for our own writes: a namespace that one Work creates is what others wait for, and
         # its event may come before or after the answer that was noted as written.
         self._enqueue_waiting(path)
+        self._note_seen(path, update.after)
         if update.after is not None and version_in(update.after).resource_version == written:
             return
         # Both states count: the stamp says whose an object is, until somebody takes it off.
@@ -214,6 +231,15 @@ class MemberInformers:
             is_ours = annotations.get(stamps.WORK_NAMESPACE) == self._execution_namespace
             if is_ours and stamps.WORK_NAME in annotations:
                 self._enqueue(annotations[stamps.WORK_NAME])
+
+    def _note_seen(self, path: ResourcePath, raw: bytes | None) -> None:
+        metadata = None if raw is None else _stamped_decoder.decode(raw).metadata
+        if metadata is None or metadata.deletionTimestamp:
+            return
+        annotations, work_id = metadata.annotations, metadata.labels.get(stamps.WORK_ID)
+        is_ours = annotations.get(stamps.WORK_NAMESPACE) == self._execution_namespace
+        if is_ours and work_id and stamps.WORK_NAME in annotations:
+            self._seen(path, annotations[stamps.WORK_NAME], work_id)
 
     def _enqueue_waiting(self, path: ResourcePath) -> None:
         for name in tuple(self._works_waiting.get(path, ())):

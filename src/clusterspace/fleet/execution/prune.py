@@ -18,7 +18,6 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis import stamps
 from clusterspace.apis.clusters import (
     CLUSTERS,
     DELETIONS_PAUSED,
@@ -34,7 +33,8 @@ from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import Malformed, MalformedObject, NotFound, NotServed
 from clusterspace.fleet.execution.member_informers import MemberInformers
-from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_ours
+from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_ours, without_stamps
+from clusterspace.fleet.execution.withdrawn import WithdrawnObjects, withdrawn_of
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
 from clusterspace.kube.objects import (
     Object,
@@ -241,34 +241,6 @@ class DeletionBudget:
 DECIDED: Final = "clusterspace.io/deleting"
 """Annotation of a Work: the UIDs of the objects that were looked at and are to be deleted."""
 
-_LABELS: Final = frozenset(
-    {
-        stamps.MANAGED,
-        stamps.WORK_ID,
-        stamps.BINDING_ID,
-        stamps.CLUSTER_BINDING_ID,
-        stamps.POLICY_ID,
-        stamps.CLUSTER_POLICY_ID,
-    }
-)
-_ANNOTATIONS: Final = frozenset(
-    {
-        stamps.MANAGED_LABELS_LIST,
-        stamps.MANAGED_ANNOTATIONS_LIST,
-        stamps.POLICY_NAMESPACE,
-        stamps.POLICY_NAME,
-        stamps.CLUSTER_POLICY_NAME,
-        stamps.BINDING_NAMESPACE,
-        stamps.BINDING_NAME,
-        stamps.CLUSTER_BINDING_NAME,
-        stamps.WORK_NAMESPACE,
-        stamps.WORK_NAME,
-        stamps.CONFLICT_RESOLUTION,
-        stamps.TEMPLATE_UID,
-        stamps.TEMPLATE_GENERATION,
-    }
-)
-
 
 class _Decision(msgspec.Struct, frozen=True):
     """Which objects are to go, by place, since the Work was deleted at this moment, if it was."""
@@ -311,15 +283,6 @@ async def record(hub: Client, work: Object, doomed: list[Doomed]) -> Object:
     text = msgspec.json.encode(decided).decode()
     noted = with_metadata(work, annotations={**annotations_of(work), DECIDED: text})
     return await commit(hub, resource_path_of(WORKS, work), work, noted)
-
-
-def without_stamps(live: Object) -> Object:
-    """Return an object as if no hub had ever looked after it."""
-    labels = {key: value for key, value in labels_of(live).items() if key not in _LABELS}
-    annotations = {
-        key: value for key, value in annotations_of(live).items() if key not in _ANNOTATIONS
-    }
-    return with_metadata(live, labels=labels or None, annotations=annotations or None)
 
 
 def dropped_manifests(work: Object) -> list[Object]:
@@ -376,12 +339,18 @@ class Pruner:
     """Carries out the end of Works, and of manifests that a Work no longer lists."""
 
     def __init__(
-        self, hub: Client, member: Client, informers: MemberInformers, budget: DeletionBudget
+        self,
+        hub: Client,
+        member: Client,
+        informers: MemberInformers,
+        budget: DeletionBudget,
+        notes: WithdrawnObjects,
     ) -> None:
         self._hub = hub
         self._member = member
         self._informers = informers
         self._budget = budget
+        self._notes = notes
 
     async def finalize(self, work: Object) -> bool:
         """Let a Work go that was deleted on the hub; return whether it is done with."""
@@ -451,12 +420,14 @@ class Pruner:
         #     a delete         some objects fewer          finds another object there, or none, and
         #                                                  goes on with the rest
         #     the finalizer    nothing                     finds no Work
-        doomed: list[Doomed] = []
-        for manifest in manifests:
-            path = await self._find_path(manifest)
-            found = path and await find_doomed(self._member, path, manifest, work)
-            if found:
-                doomed.append(found)
+        #
+        # The note on the member comes before the looks: whatever is put there after we looked, by
+        # a write that was long under way, appears under a note, and is removed by it.
+        found = [(await self._find_path(each), each) for each in manifests]
+        places = [(path, manifest) for path, manifest in found if path is not None]
+        await self._notes.note(withdrawn_of(work, [path for path, _ in places]))
+        looks = [await find_doomed(self._member, *place, work) for place in places]
+        doomed = [each for each in looks if each is not None]
         if not doomed:
             return work
         goes_since = deleted_at(work)

@@ -109,6 +109,44 @@ def is_ours(manifest: Object, live: Object) -> bool:
     return any(desired.get(each) and desired[each] == current.get(each) for each in _OWNER_LABELS)
 
 
+_STAMP_LABELS: Final = frozenset(
+    {
+        stamps.MANAGED,
+        stamps.WORK_ID,
+        stamps.BINDING_ID,
+        stamps.CLUSTER_BINDING_ID,
+        stamps.POLICY_ID,
+        stamps.CLUSTER_POLICY_ID,
+    }
+)
+_STAMP_ANNOTATIONS: Final = frozenset(
+    {
+        stamps.MANAGED_LABELS_LIST,
+        stamps.MANAGED_ANNOTATIONS_LIST,
+        stamps.POLICY_NAMESPACE,
+        stamps.POLICY_NAME,
+        stamps.CLUSTER_POLICY_NAME,
+        stamps.BINDING_NAMESPACE,
+        stamps.BINDING_NAME,
+        stamps.CLUSTER_BINDING_NAME,
+        stamps.WORK_NAMESPACE,
+        stamps.WORK_NAME,
+        stamps.CONFLICT_RESOLUTION,
+        stamps.TEMPLATE_UID,
+        stamps.TEMPLATE_GENERATION,
+    }
+)
+
+
+def without_stamps(live: Object) -> Object:
+    """Return an object as if no hub had ever looked after it."""
+    labels = {key: value for key, value in labels_of(live).items() if key not in _STAMP_LABELS}
+    annotations = {
+        key: value for key, value in annotations_of(live).items() if key not in _STAMP_ANNOTATIONS
+    }
+    return with_metadata(live, labels=labels or None, annotations=annotations or None)
+
+
 def owner_text(live: Object) -> str:
     """Return who looks after an object that is not ours, as a sentence says it."""
     if not is_managed(live):

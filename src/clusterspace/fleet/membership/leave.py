@@ -21,6 +21,7 @@ from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
     FINALIZER,
     KEEP_ON_LEAVE,
+    WITHDRAWN_PREFIX,
     WORK_FINALIZER,
     execution_namespace,
     is_pull,
@@ -470,6 +471,8 @@ async def _is_in_use(member: Client) -> bool:
         for each in await member.list_objects(ResourcePath(resource, manifests.AGENT_NAMESPACE)):
             name = name_of(each)
             is_agents = resource == manifests.PODS and name.startswith(f"{manifests.AGENT}-")
-            if not is_being_deleted(each) and name not in _EVERYWHERE and not is_agents:
+            is_note = resource == manifests.CONFIG_MAPS and name.startswith(WITHDRAWN_PREFIX)
+            is_ours = is_agents or is_note
+            if not is_being_deleted(each) and name not in _EVERYWHERE and not is_ours:
                 return True
     return False

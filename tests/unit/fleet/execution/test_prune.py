@@ -1,7 +1,8 @@
 from tests.unit.fleet.execution.member_objects import WORK_ID, ordered
 
 from clusterspace.apis import stamps
-from clusterspace.fleet.execution.prune import dropped_manifests, without_stamps
+from clusterspace.fleet.execution.prune import dropped_manifests
+from clusterspace.fleet.execution.takeover import without_stamps
 from clusterspace.kube.objects import Object, annotations_of, labels_of
 from clusterspace.testing.builders import config_map
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -140,6 +140,7 @@ class BindingWorks(Reconciler):
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, when=more_than_status_changed)
         yield Watch(self._works, to=binding_of_strayed)
+        yield Watch(self._works, to=self.binding_of_misplaced)
         yield Watch(self._clusters, to=self.bindings_in_cluster, when=has_new_traits)
         for overrides in (self._overrides, self._cluster_overrides):
             yield Watch(overrides, to=self.bindings_overridden)
@@ -307,6 +308,22 @@ class BindingWorks(Reconciler):
     def bindings_in_cluster(self, update: Update) -> Iterable[Request]:
         """Map a Cluster to the bindings whose object it has."""
         return self._requests_at(_BY_CLUSTER, update.key)
+
+    def binding_of_misplaced(self, update: Update) -> Iterable[Request]:
+        """Map a Work that has come to a cluster which its binding does not name to that binding.
+
+        A leader that was frozen may have sent it long ago, to a hub that did not know better.
+        """
+        work = update.decode_after() if update.before is None else None
+        key = "" if work is None else binding_key_of(work)
+        if not key:
+            return ()
+        request = request_for(key)
+        informer = self._bindings if request.namespace else self._cluster_bindings
+        binding = informer.cache.find(key)
+        cluster = request_for(update.key).namespace.removeprefix(EXECUTION_PREFIX)
+        is_misplaced = binding is not None and cluster not in kept_clusters(binding)
+        return (request,) if is_misplaced else ()
 
     def bindings_overridden(self, update: Update) -> Iterable[Request]:
         """Map an override policy to the bindings it selects, and to those it selected before.
