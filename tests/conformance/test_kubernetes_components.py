@@ -1,6 +1,7 @@
 """Kubernetes' own kube-controller-manager and kube-scheduler at work on our hub, unmodified."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest_asyncio
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.kube.objects import Object, find_at, labels_of, name_of, resource_version_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import (
     DEPLOYMENTS,
@@ -145,3 +146,56 @@ async def test_a_namespace_ends_under_two_controllers_that_end_namespaces(
         return "ending" not in names
 
     await until(gone, seconds=PATIENCE)
+
+
+QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+
+
+async def test_both_count_quotas_and_agree(hub: ClusterClient) -> None:
+    await hub.create(ResourcePath(NAMESPACES), namespace("counted"))
+
+    async def make_quota(name: str) -> Object:
+        """Make a quota and return it once it is counted and every ConfigMap is there."""
+        hard = {"count/configmaps": "9", "pods": "3", "requests.cpu": "1500m", "memory": "1Gi"}
+        metadata = {"name": name, "namespace": "counted"}
+        wanted = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}
+        place = ResourcePath(QUOTAS, "counted", name)
+        await hub.create(place.collection, {**wanted, "spec": {"hard": hard}})
+
+        async def is_counted() -> Object | None:
+            found = await hub.get(place)
+            used = find_at(found, "status", "used") or {}
+            return found if used.keys() == hard.keys() else None
+
+        return await until(is_counted, seconds=PATIENCE)
+
+    await make_quota("all")
+    for number in range(4):
+        metadata = {"name": f"map-{number}", "namespace": "counted"}
+        made: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        await hub.create(ResourcePath(CONFIG_MAPS, "counted"), made)
+    asked = {"requests": {"cpu": "0.5", "memory": "128Mi"}}
+    container = {"name": "web", "image": "web:1", "resources": asked}
+    spec = {"schedulerName": "nobody", "containers": [container]}
+    for name in ("one", "two"):
+        metadata = {"name": name, "namespace": "counted"}
+        pod: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        await hub.create(ResourcePath(PODS, "counted"), pod)
+    await delete(hub, ResourcePath(CONFIG_MAPS, "counted", "map-0"))
+    await delete(hub, ResourcePath(PODS, "counted", "one"))
+
+    # kube-root-ca.crt is a ConfigMap of every namespace.
+    expected = {"count/configmaps": "4", "pods": "1", "requests.cpu": "500m", "memory": "128Mi"}
+
+    async def all_used() -> Object | None:
+        found = await hub.get(ResourcePath(QUOTAS, "counted", "all"))
+        return found if find_at(found, "status", "used") == expected else None
+
+    quota = partial(hub.get, ResourcePath(QUOTAS, "counted", "all"))
+    settled = await until(all_used, seconds=PATIENCE, explain=quota)
+    # Another quota is counted by both after whatever they had to say about this one.
+    later = await make_quota("later")
+    assert find_at(later, "status", "used") == expected
+    after = await hub.get(ResourcePath(QUOTAS, "counted", "all"))
+    assert resource_version_of(after) == resource_version_of(settled)
