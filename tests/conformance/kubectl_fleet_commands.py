@@ -312,6 +312,34 @@ OF_THE_FLEET: Final = (
         why="of the hub; a warning counts what members have",
         sentence="left alone",
     ),
+    Command(
+        "-n NS apply --prune -l app=web -f DIR/kept.yaml",
+        (
+            prints("configmap/kept unchanged", "configmap/stale pruned"),
+            omits("clusterspace"),
+            makes("deployments", "web"),
+        ),
+        after="-n NS apply -f DIR/both.yaml",
+        sentence="2 on members are left alone (east: 1, west: 1)",
+        differs="prunes on the hub; a warning counts what members have",
+    ),
+    works(
+        "-n NS apply -f DIR/policy.yaml",
+        prints("propagationpolicy.policy.karmada.io/web unchanged"),
+        after="-n NS apply -f DIR/policy.yaml",
+    ),
+    works(
+        "-n NS apply --server-side -f DIR/policy.yaml",
+        prints("propagationpolicy.policy.karmada.io/web serverside-applied"),
+        after="-n NS apply -f DIR/policy.yaml",
+    ),
+    differs(
+        "-n NS run q --image=busybox",
+        prints("pod/q created"),
+        removes("pods", "q"),
+        why="is a template on the hub, which runs nothing",
+        sentence="it stays Pending until a policy places it",
+    ),
     works(
         "-n NS.clusterspace.east delete deploy --all",
         prints('"web" deleted'),

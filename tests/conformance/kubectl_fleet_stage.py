@@ -51,6 +51,21 @@ FILES: Final = {
         "kind": "List",
         "items": [deployment(2, name="web@"), config_map("x@", "b")],
     },
+    "kept.yaml": config_map("kept", "b", app="web"),
+    "both.yaml": {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [config_map("kept", "b", app="web"), config_map("stale", "b", app="web")],
+    },
+    "policy.yaml": {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "web"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}},
+        },
+    },
 }
 """What `-f DIR/…` names."""
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from tests.conformance.kubectl_checks import Check, prints
+from tests.conformance.kubectl_checks import Check, makes, prints
 from tests.conformance.kubectl_claims import Command, fails, works
 from tests.conformance.kubectl_stage import Ran, Stage
 
@@ -33,6 +33,35 @@ def prints_lines(count: int) -> Check:
 
     return check
 
+
+def runs_debugger(name: str) -> Check:
+    """The pod of the cluster has a debugging container more."""
+
+    def check(stage: Stage, _: Ran) -> None:
+        found = stage.read("pods", name)["spec"].get("ephemeralContainers") or []
+        assert [each["image"] for each in found] == ["busybox"], found
+
+    return check
+
+
+def makes_debugger_on(node: str) -> Check:
+    """The cluster has a pod on its node to debug it with, and nothing in its name is ours."""
+
+    def check(stage: Stage, _: Ran) -> None:
+        items = stage.hub.get(stage.path("pods"))["items"]
+        found = [
+            (each["spec"].get("nodeName"), each["metadata"]["name"])
+            for each in items
+            if each["metadata"]["name"].startswith("node-debugger-")
+        ]
+        assert [node for node, _ in found] == [node], items
+        assert re.fullmatch(rf"node-debugger-{node}-[a-z0-9]+", found[0][1]), found
+
+    return check
+
+
+NODE: Final = "east-node-0"
+DEBUGGING: Final = "--image=busybox --profile=general -- true"
 
 LOOKING_INTO: Final = (
     works("-n NS@ logs p@ --tail=1", prints_lines(1), after=RUNNING),
@@ -74,6 +103,16 @@ LOOKING_INTO: Final = (
     ),
     works("-n NS@ cp DIR/d.yaml p@:/tmp/d.yaml", after=RUNNING),
     works("-n NS@ cp p@:/tmp/f DIR/f", after=FILLED),
+    works(f"-n NS@ debug p@ {DEBUGGING}", runs_debugger("p"), after=RUNNING),
+    works(
+        "-n NS@ debug p@ --copy-to=q@ --image=busybox --profile=general -- true",
+        makes("pods", "q"),
+        after=RUNNING,
+    ),
+    works(
+        f"-n NS@ debug node/{NODE}.clusterspace.east {DEBUGGING}",
+        makes_debugger_on(NODE),
+    ),
 )
 """Commands about one pod, or about the pods of one object."""
 

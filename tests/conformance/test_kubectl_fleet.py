@@ -1,15 +1,18 @@
 """kubectl on the unified view: the right object in the right cluster, and no other touched."""
 
 import subprocess
+import time
 from collections.abc import Generator
 
 import msgspec
 import pytest
 from tests.conformance.fleets import RunningFleet, running_fleet
+from tests.conformance.hubs import PATIENCE
 from tests.conformance.kubectl_claims import Command
 from tests.conformance.kubectl_fleet_commands import COMMANDS, OF_THE_FLEET
 from tests.conformance.kubectl_fleet_stage import FleetStage, FleetStages, Form
 from tests.conformance.kubectl_stage import deployment, find_program
+from tests.conformance.widgets import DEFINITIONS, widget_definition
 
 from clusterspace.fleet.membership import manifests
 
@@ -65,6 +68,21 @@ def test_a_command_about_all_clusters_reaches_all(command: Command, stages: Flee
     stage.furnish(command.given or ())
 
     run(command, stage)
+
+
+def test_explain_knows_a_kind_that_only_a_member_has(
+    fleet: RunningFleet, stages: FleetStages
+) -> None:
+    stage = stages.open(Form.NAMES)
+    fleet.members["west"].create(DEFINITIONS, widget_definition("trinkets"))
+    # What clusters serve is asked for again after five seconds.
+    deadline = time.monotonic() + PATIENCE
+    while (explained := stage.kubectl("explain trinkets.spec.size")).exit_code:
+        assert time.monotonic() < deadline, explained
+    listed = stage.kubectl("-n NS get trinkets")
+
+    assert "FIELD: size <integer>" in explained.output
+    assert (listed.exit_code, "No resources found" in listed.error) == (0, True), listed
 
 
 def test_get_ns_or_create_ns_makes_a_namespace_that_only_a_member_has(

@@ -206,10 +206,12 @@ class Documents:
             asked_versions = group.create_task(self._versions.of(links, troubles), name="versions")
         indexes, versions = asked_schemas.result(), asked_versions.result()
         releases = {cluster: discovery.read_release(each) for cluster, each in versions.items()}
+        described = [each for each in versions if discovery.describes_fields(versions[each])]
         if not path:
-            documents = discovery.merge_schemas(indexes, releases)
+            documents = discovery.merge_schemas(indexes, releases, described)
             return _tagged(context.http, discovery.schema_index(documents), JSON)
-        picked = discovery.pick_schema(path, context.info.query.get("hash"), indexes, releases)
+        wanted = context.info.query.get("hash")
+        picked = discovery.pick_schema(path, wanted, indexes, releases, described)
         if picked is None:
             return _unknown(context.http)
         link = next(each for each in links if each.cluster == picked.cluster)

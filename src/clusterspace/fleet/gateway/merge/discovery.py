@@ -8,7 +8,7 @@ has, so that a list by the preferred version misses nobody.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, cast
@@ -154,10 +154,19 @@ def merge_releases(versions: Mapping[str, Object]) -> Object | None:
     return versions.get(HUB)
 
 
-# -- schemas: for each group version the document of one cluster, as it is. The one of the highest
-# release knows fields that the others do not know yet. Documents are large: they pass unread ------
+# -- schemas: for each group version the document of one cluster, as it is. Kubernetes' own describe
+# every field, which those of our API servers do not. Of these the one of the highest release knows
+# fields that the others do not know yet. Documents are large: they pass unread --------------------
 
 SCHEMAS: Final = "/openapi/v3"
+
+
+def describes_fields(version: Object) -> bool:
+    """Whether a server with this answer at /version says what fields are for: Kubernetes' own does.
+
+    Ours says that it was built by no Go.
+    """
+    return bool(version.get("goVersion"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +185,17 @@ class Document:
 
 
 def merge_schemas(
-    indexes: Mapping[str, Object], releases: Mapping[str, Release]
+    indexes: Mapping[str, Object],
+    releases: Mapping[str, Release],
+    described: Collection[str] = (),
 ) -> dict[str, Document]:
     """Return the document to be read for every path that any cluster's index lists, sorted.
 
-    Of clusters of the same release the first is taken, in the order answers have.
+    Those of `described` clusters come before others. Of clusters of the same release the first is
+    taken, in the order answers have.
     """
     picked: dict[str, Document] = {}
-    for document in _best_first(indexes, releases):
+    for document in _best_first(indexes, releases, described):
         picked.setdefault(document.path, document)
     return dict(sorted(picked.items()))
 
@@ -194,25 +206,31 @@ def schema_index(documents: Mapping[str, Document]) -> Object:
 
 
 def pick_schema(
-    path: str, wanted_hash: str, indexes: Mapping[str, Object], releases: Mapping[str, Release]
+    path: str,
+    wanted_hash: str,
+    indexes: Mapping[str, Object],
+    releases: Mapping[str, Release],
+    described: Collection[str] = (),
 ) -> Document | None:
     """Return the document a client asks for; None when no cluster has one of this path.
 
     The client may hold an index from before another cluster came to be the best. It gets the
     edition it asks for while any cluster has that one.
     """
-    found = [each for each in _best_first(indexes, releases) if each.path == path]
+    found = [each for each in _best_first(indexes, releases, described) if each.path == path]
     exact = [each for each in found if wanted_hash and each.hash == wanted_hash]
     return next(iter([*exact, *found]), None)
 
 
 def _best_first(
-    indexes: Mapping[str, Object], releases: Mapping[str, Release]
+    indexes: Mapping[str, Object], releases: Mapping[str, Release], described: Collection[str]
 ) -> Iterator[Document]:
     """Yield all documents; an entry that leads anywhere but to its own document is left out."""
     # Sorting keeps the order of equals, in reverse too.
     ordered = sorted(
-        routes.in_order(indexes), key=lambda cluster: releases.get(cluster, UNKNOWN), reverse=True
+        routes.in_order(indexes),
+        key=lambda cluster: (cluster in described, releases.get(cluster, UNKNOWN)),
+        reverse=True,
     )
     for cluster in ordered:
         paths: Any = indexes[cluster].get("paths")

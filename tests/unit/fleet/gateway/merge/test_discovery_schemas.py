@@ -7,6 +7,7 @@ import pytest
 from clusterspace.fleet.gateway.merge.discovery import (
     Document,
     Release,
+    describes_fields,
     merge_schemas,
     pick_schema,
     schema_index,
@@ -49,6 +50,21 @@ def test_every_path_is_shown_and_the_highest_release_describes_it() -> None:
         ),
     }
     assert list(documents) == sorted(documents)
+
+
+def test_explain_has_descriptions_where_any_cluster_has_them() -> None:
+    """Our own servers say nothing of what fields are for, and were preferred by their release."""
+    documents = merge_schemas(INDEXES, RELEASES, described=["m1"])
+
+    assert {path: each.cluster for path, each in documents.items()} == {
+        "api/v1": "m1",
+        "apis/apps/v1": "m1",
+        "apis/example.com/v1": "karmada",
+    }
+    picked = pick_schema("api/v1", "", INDEXES, RELEASES, described=["m1"])
+    assert picked == documents["api/v1"]
+    assert describes_fields({"gitVersion": "v1.35.8", "goVersion": "go1.25.1"})
+    assert not describes_fields({"gitVersion": "v1.35.0+clusterspace.1.0", "goVersion": ""})
 
 
 def test_the_index_is_read_like_that_of_one_server() -> None:
