@@ -514,6 +514,10 @@ class UnusableDirectory(ClusterspaceError):
     """A data directory that cannot be used as it is; the message says what to do."""
 
 
+class UnusableConfiguration(ClusterspaceError):
+    """A configuration file that says something that cannot be; the message names the place."""
+
+
 class StoreError(ClusterspaceError):
     """The revision log could not do what was asked."""
 

@@ -28,6 +28,7 @@ from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
+from clusterspace.apiserver.store.encryption import EncryptedStore
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.apiserver.verbs.computed import computed_verbs
@@ -37,6 +38,7 @@ from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
+from clusterspace.roots.encryption import follow_encryption, load_encryption
 from clusterspace.roots.hub_state import (
     bootstrap,
     build_state,
@@ -54,13 +56,24 @@ _log = structlog.get_logger(__name__)
 _DRAIN_SECONDS: Final = 10.0
 
 
-async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore:
-    """Open the store the settings name."""
+async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | EncryptedStore:
+    """Open the store the settings name, with the keys they name.
+
+    StoreUnreadable when something in it is encrypted that these keys do not open.
+    """
+    encryption = load_encryption(settings.encryption_file)
     if settings.store == "memory":
-        return MemoryStore()
+        return await EncryptedStore.over(MemoryStore(), encryption)
     installation = Installation(settings.data_dir)
     installation.refuse_emptied()
-    return await SqliteStore.open(installation.store_file)
+    store = await SqliteStore.open(installation.store_file)
+    try:
+        encrypted = await EncryptedStore.over(store, encryption)
+    except BaseException:
+        await store.close()
+        raise
+    # Without keys nothing is encrypted, as was just seen: then there is nothing to open either.
+    return store if settings.encryption_file is None else encrypted
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,9 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock), **process_tasks(clock)})
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run})
+        if isinstance(store, EncryptedStore) and (file := settings.encryption_file) is not None:
+            follow = partial(follow_encryption, file, store, clock)
+            keep_all(tasks, {"encryption keys": follow})
         if not is_whole:
             tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
 

@@ -43,6 +43,8 @@ class HubSettings(ServerSettings):
     store: str = "sqlite"
     token_auth_file: Path | None = None
     admission: AdmissionSwitches = field(default_factory=AdmissionSwitches)
+    encryption_file: Path | None = None
+    """kube-apiserver's EncryptionConfiguration; followed while the hub runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,6 +361,9 @@ def sync_directory(directory: Path) -> None:
 def _prepare(path: Path, connection: apsw.Connection, *, create: bool) -> State:
     """Read the state of a store, or make an empty file into one; commits are safe from now on."""
     connection.pragma("synchronous", "FULL")
+    # What is erased is gone from the file, and not only from its tables: a Secret that was stored
+    # before there was a key must not be found in a free page.
+    connection.pragma("secure_delete", "ON")
     connection.wal_autocheckpoint(0)
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     is_new = create and tables == 0 and connection.pragma("application_id") == 0

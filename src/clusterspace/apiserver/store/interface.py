@@ -226,6 +226,10 @@ class Store(Protocol):
         """Return the key as it is, or was at a revision; None when it is not there."""
         ...
 
+    async def is_stale(self, key: str) -> bool:
+        """Whether putting the same value again would change how it is kept: encrypted, or not."""
+        ...
+
     async def range(
         self,
         prefix: str,

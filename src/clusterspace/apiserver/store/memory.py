@@ -69,6 +69,10 @@ class IndexedStore:
         self._check_open()
         return self._index.get(key, at)
 
+    async def is_stale(self, key: str) -> bool:
+        """Return False: values are kept as they are put."""
+        return False
+
     async def range(
         self,
         prefix: str,

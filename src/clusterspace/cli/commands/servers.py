@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     metavar="NAMES",
     help="Admission plug-ins that are not asked; rules that protect the fleet always are.",
 )
+@click.option(
+    "--encryption-provider-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An EncryptionConfiguration: what is stored encrypted, with which keys. It is followed.",
+)
 @server_options
 def hub(
     *,
@@ -55,6 +61,7 @@ def hub(
     token_auth_file: Path | None,
     enable_admission_plugins: str,
     disable_admission_plugins: str,
+    encryption_provider_config: Path | None,
     server: ServerOptions,
     log_format: str,
 ) -> None:
@@ -81,6 +88,7 @@ def hub(
         store,
         token_auth_file,
         AdmissionSwitches(names(enable_admission_plugins), names(disable_admission_plugins)),
+        encryption_provider_config,
         host=host,
         port=port,
         server_names=server.server_names,

@@ -7,7 +7,9 @@ from typing import Final
 
 import click
 
+from clusterspace.cli.options import HubOptions, hub_options
 from clusterspace.cli.output import ExitCode, people_console
+from clusterspace.cli.running import run
 from clusterspace.errors import StoreCorrupt, StoreError
 from clusterspace.roots import installation
 
@@ -82,6 +84,37 @@ def check(place: Path) -> None:
         table.add_row(name, value)
     people_console().print(table, soft_wrap=True)
     click.echo("Every record is as it was written.")
+
+
+@store.command()
+@click.argument("resources", metavar="[RESOURCE]...", nargs=-1)
+@hub_options
+def rewrite(*, resources: tuple[str, ...], hub: HubOptions) -> None:
+    """Write every Secret once more, or every object of RESOURCE: it is encrypted with today's key.
+
+    After a new key was put first in the file of `hub --encryption-provider-config`; once this is
+    done, the old key can leave it.
+
+    \b
+    Examples:
+      clusterspace store rewrite
+      clusterspace store rewrite secrets configmaps widgets.example.com
+    """
+    from rich.progress import Progress
+
+    from clusterspace.roots.encryption import rewrite as write_again
+
+    written: dict[str, int] = {}
+    with Progress(console=people_console(), transient=True) as bars:
+        tasks = {name: bars.add_task(name) for name in resources or ("secrets",)}
+
+        def progress(name: str, done: int, total: int) -> None:
+            bars.update(tasks[name], completed=done, total=total)
+            written[name] = done
+
+        run(lambda: write_again(hub.settings(), tasks, progress))
+    for name, count in written.items():
+        click.echo(f"Wrote {count:,} {name} once more.")
 
 
 @contextmanager

@@ -1,0 +1,485 @@
+"""Encryption at rest: what a store keeps of the resources that an EncryptionConfiguration names.
+
+The configuration is kube-apiserver's, and so is what is written: `k8s:enc:PROVIDER:VERSION:KEY:`
+and the sealed bytes. Of the providers that are listed for a resource the first seals what is
+written, and all open what was. So a key is rolled without anybody noticing:
+
+    keys: [new, old]    everything can be opened; what is written from now on is sealed with `new`
+    store rewrite       everything is written once more
+    keys: [new]         nothing is left that needs `old`
+
+The key of an object is authenticated with it: bytes that are moved to another key do not open.
+"""
+
+import os
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, Self, cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from clusterspace.apiserver.store.interface import (
+    Event,
+    HistorySize,
+    KeyValue,
+    Page,
+    Revision,
+    Sink,
+    Store,
+    Subscription,
+    Watch,
+)
+from clusterspace.errors import (
+    Compacted,
+    StoreError,
+    StoreUnreadable,
+    UnusableConfiguration,
+    WatcherEvicted,
+)
+
+MARK: Final = b"k8s:enc:"
+"""What every sealed value begins with; an object, which is JSON, never does."""
+
+API_VERSION: Final = "apiserver.config.k8s.io/v1"
+KIND: Final = "EncryptionConfiguration"
+_ROOT: Final = "/registry/"
+_NONCE_BYTES: Final = 12
+
+
+class CannotOpen(Exception):
+    """Sealed bytes that a provider cannot open: another key, another place, or damaged."""
+
+
+class Provider(Protocol):
+    """Seals and opens values; `place` is the key they are stored at."""
+
+    @property
+    def prefix(self) -> bytes:
+        """What its values begin with."""
+        ...
+
+    def seal(self, value: bytes, place: bytes) -> bytes:
+        """Return the value as it is stored, its prefix included."""
+        ...
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Return the value of stored bytes that begin with its prefix; CannotOpen."""
+        ...
+
+
+class Identity:
+    """Values as they are."""
+
+    def __init__(self) -> None:
+        self.prefix: Final = b""
+
+    def seal(self, value: bytes, place: bytes) -> bytes:
+        """Return the value."""
+        return value
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Return the value, unless some other provider sealed it."""
+        if sealed.startswith(MARK):
+            raise CannotOpen
+        return sealed
+
+
+class AesGcm:
+    """AES in Galois/Counter mode with one key."""
+
+    def __init__(self, name: str, secret: bytes) -> None:
+        self.prefix: Final = MARK + b"aesgcm:v1:" + name.encode() + b":"
+        self._cipher = AESGCM(secret)
+
+    def seal(self, value: bytes, place: bytes) -> bytes:
+        """Seal with a nonce of its own for every write."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return self.prefix + nonce + self._cipher.encrypt(nonce, value, place)
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Open what was sealed for this very place."""
+        body = sealed[len(self.prefix) :]
+        try:
+            return self._cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], place)
+        except (InvalidTag, ValueError) as error:
+            raise CannotOpen from error
+
+
+class SecretBox:
+    """NaCl's secretbox, XSalsa20 and Poly1305, with one key. It does not authenticate the place."""
+
+    def __init__(self, name: str, secret: bytes) -> None:
+        from nacl.secret import SecretBox as Box  # 30 ms that other hubs need not pay
+
+        self.prefix: Final = MARK + b"secretbox:v1:" + name.encode() + b":"
+        self._box = Box(secret)
+
+    def seal(self, value: bytes, place: bytes) -> bytes:
+        """Seal with a nonce of its own for every write."""
+        return self.prefix + self._box.encrypt(value)
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """Open what was sealed with this key."""
+        from nacl.exceptions import CryptoError
+
+        try:
+            return self._box.decrypt(sealed[len(self.prefix) :])
+        except (CryptoError, ValueError) as error:
+            raise CannotOpen from error
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Some resources, and the providers for them; the first one seals."""
+
+    resources: tuple[str, ...]
+    providers: tuple[Provider, ...]
+
+    def covers(self, group: str, resource: str) -> bool:
+        """Whether the rule is about a resource; the core group is the empty one."""
+        named = {resource if not group else f"{resource}.{group}", f"*.{group}", "*.*"}
+        return not named.isdisjoint(self.resources)
+
+
+class Encryption:
+    """Which provider seals what; without rules everything is kept as it is."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._found: dict[str, tuple[Provider, ...]] = {}
+
+    def seal(self, key: str, value: bytes) -> bytes:
+        """Return the value as it is to be stored at a key."""
+        return self._providers(key)[0].seal(value, _place(key))
+
+    def is_current(self, key: str, stored: bytes) -> bool:
+        """Whether a write would store the value with the same provider and the same key."""
+        prefix = self._providers(key)[0].prefix
+        return stored.startswith(prefix) if prefix else not stored.startswith(MARK)
+
+    def open(self, key: str, stored: bytes) -> bytes:
+        """Return the value of what is stored at a key; StoreUnreadable when no key opens it."""
+        # Kinds that were listed once and are no longer are opened by any provider there is.
+        for provider in (*self._providers(key), *self._everything()):
+            if stored.startswith(provider.prefix):
+                try:
+                    return provider.open(stored, _place(key))
+                except CannotOpen:
+                    continue  # two keys of one name, while one takes the place of the other
+        raise StoreUnreadable(
+            f"{key} is encrypted with {_described(stored)}, and no key of the encryption "
+            "configuration opens it: add the key again, behind those that are there"
+        )
+
+    def _providers(self, key: str) -> tuple[Provider, ...]:
+        group, _, rest = key.removeprefix(_ROOT).partition("/")
+        resource = rest.partition("/")[0]
+        place = f"{group}/{resource}"
+        found = self._found.get(place)
+        if found is None:
+            own = "" if group == "core" else group
+            found = next(
+                (each.providers for each in self._rules if each.covers(own, resource)),
+                (Identity(),),
+            )
+            self._found[place] = found
+        return found
+
+    def _everything(self) -> Iterable[Provider]:
+        return (provider for rule in self._rules for provider in rule.providers)
+
+
+def _place(key: str) -> bytes:
+    return key.encode(errors="surrogatepass")  # the store below says why such a key cannot be
+
+
+def _described(stored: bytes) -> str:
+    """Return provider and key of a sealed value, in words; its bytes are not shown."""
+    kind, _, name = stored[len(MARK) : len(MARK) + 200].split(b":", 3)[:3]
+    return f"{kind.decode(errors='replace')} key {name.decode(errors='replace')!r}"
+
+
+class HistoricStore(Store, Protocol):
+    """A store that says how much of the past it holds."""
+
+    @property
+    def history(self) -> HistorySize:
+        """How much of the past is held."""
+        ...
+
+
+class EncryptedStore:
+    """A store whose values are sealed; whoever reads sees them opened."""
+
+    def __init__(self, store: HistoricStore, encryption: Encryption) -> None:
+        self._store = store
+        self._encryption = encryption
+
+    @classmethod
+    async def over(cls, store: HistoricStore, encryption: Encryption) -> Self:
+        """Return the store opened; StoreUnreadable when there is anything that no key opens."""
+        opened = cls(store, encryption)
+        await opened.replace_keys(encryption)
+        return opened
+
+    async def replace_keys(self, encryption: Encryption) -> None:
+        """Seal and open by another configuration from now on, if it opens all there is.
+
+        StoreUnreadable when it does not; then nothing has changed.
+        """
+        # All of it is looked at, and not only the kinds that are configured: a key that is missing
+        # is found out now, and not by whoever reads a Secret. What is kept of the past may still be
+        # sealed with a key that is gone; who watches from there is told to list again.
+        page = await self._store.range("")
+        for item in page.items:
+            if item.value.startswith(MARK):
+                encryption.open(item.key, item.value)
+        # No await since the last look: nothing can have been sealed with the old ones meanwhile.
+        self._encryption = encryption
+
+    @property
+    def current_revision(self) -> Revision:
+        """The newest revision a read can show."""
+        return self._store.current_revision
+
+    @property
+    def oldest_revision(self) -> Revision:
+        """The oldest revision that can still be read, and watched `after`."""
+        return self._store.oldest_revision
+
+    @property
+    def refuses_writes(self) -> str:
+        """Why writes are refused at present; empty when they are not."""
+        return self._store.refuses_writes
+
+    @property
+    def history(self) -> HistorySize:
+        """How much of the past is held."""
+        return self._store.history
+
+    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+        """Seal the value and set the key; return it opened."""
+        sealed = self._encryption.seal(key, value)
+        return replace(await self._store.put(key, sealed, expected=expected), value=value)
+
+    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+        """Delete the key and return its last value."""
+        return self._opened(await self._store.delete(key, expected=expected))
+
+    async def get(self, key: str, *, at: Revision | None = None) -> KeyValue | None:
+        """Return the key as it is, or was at a revision."""
+        found = await self._store.get(key, at=at)
+        return None if found is None else self._opened_at(at, (found,))[0]
+
+    async def is_stale(self, key: str) -> bool:
+        """Whether the key is not sealed as a write would seal it."""
+        found = await self._store.get(key)
+        return found is not None and not self._encryption.is_current(key, found.value)
+
+    async def range(
+        self,
+        prefix: str,
+        *,
+        start_after: str | None = None,
+        limit: int | None = None,
+        at: Revision | None = None,
+    ) -> Page:
+        """Return the keys with the prefix in order, opened."""
+        page = await self._store.range(prefix, start_after=start_after, limit=limit, at=at)
+        return replace(page, items=self._opened_at(at, page.items))
+
+    async def count(self, prefix: str) -> int:
+        """Return how many keys have the prefix now."""
+        return await self._store.count(prefix)
+
+    def watch(self, prefix: str, *, after: Revision) -> Watch:
+        """Watch the keys with the prefix, opened."""
+        return _OpenedWatch(self._store.watch(prefix, after=after), self._opened_events)
+
+    def subscribe(self, prefix: str, *, after: Revision, sink: Sink) -> Subscription:
+        """Deliver changes above the revision to a sink, opened."""
+        return self._store.subscribe(
+            prefix, after=after, sink=_OpeningSink(sink, self._opened_events)
+        )
+
+    async def compact(self, revision: Revision) -> None:
+        """Forget every older revision."""
+        await self._store.compact(revision)
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._store.close()
+
+    def _opened_at(
+        self, revision: Revision | None, items: tuple[KeyValue, ...]
+    ) -> tuple[KeyValue, ...]:
+        """Open what was read; the past counts as forgotten when its keys are."""
+        try:
+            return tuple(map(self._opened, items))
+        except StoreUnreadable:
+            if revision is None:
+                raise
+            raise Compacted(revision, self.current_revision) from None
+
+    def _opened(self, item: KeyValue) -> KeyValue:
+        if not item.value.startswith(MARK):
+            return item
+        return replace(item, value=self._encryption.open(item.key, item.value))
+
+    def _opened_events(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """Open events; WatcherEvicted when they are of before the keys were replaced."""
+        try:
+            return tuple(
+                Event(
+                    each.type,
+                    self._opened(each.item),
+                    None if each.previous is None else self._opened(each.previous),
+                )
+                for each in events
+            )
+        except StoreUnreadable:
+            why = "the keys of these events are gone from the encryption configuration: list again"
+            raise WatcherEvicted(why) from None
+
+
+_Open = Callable[[tuple[Event, ...]], tuple[Event, ...]]
+
+
+class _OpenedWatch:
+    def __init__(self, watch: Watch, opened: _Open) -> None:
+        self._watch = watch
+        self._opened = opened
+
+    @property
+    def revision(self) -> Revision:
+        return self._watch.revision
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[Event, ...]:
+        return self._opened(await anext(self._watch))
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+class _OpeningSink:
+    def __init__(self, sink: Sink, opened: _Open) -> None:
+        self._sink = sink
+        self._opened = opened
+        self._has_ended = False
+
+    def receive(self, events: tuple[Event, ...]) -> None:
+        if self._has_ended:
+            return  # the subscription below goes on until its owner closes it
+        try:
+            opened = self._opened(events)
+        except WatcherEvicted as reason:
+            self.end(reason)
+        else:
+            self._sink.receive(opened)
+
+    def end(self, reason: StoreError) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._sink.end(reason)
+
+
+# -- the configuration -------------------------------------------------------------------------
+
+
+def read_encryption(document: Any) -> Encryption:
+    """Read an EncryptionConfiguration; UnusableConfiguration names the place of what is wrong."""
+    config = _mapping(document, "the file")
+    found = config.get("apiVersion"), config.get("kind")
+    if found != (API_VERSION, KIND):
+        raise UnusableConfiguration(
+            f"it is no {KIND} of {API_VERSION}: it says {found[0]}, {found[1]}"
+        )
+    _refuse_others(config, ("apiVersion", "kind", "resources"), "the file")
+    rules: list[Rule] = []
+    for index, each in enumerate(_list(config, "resources", "resources")):
+        place = f"resources[{index}]"
+        rule = _mapping(each, place)
+        _refuse_others(rule, ("resources", "providers"), place)
+        named = tuple(str(name) for name in _list(rule, "resources", f"{place}.resources"))
+        _refuse_odd_names(named, f"{place}.resources")
+        listed = _list(rule, "providers", f"{place}.providers")
+        providers = [
+            provider
+            for number, one in enumerate(listed)
+            for provider in _providers_in(one, f"{place}.providers[{number}]")
+        ]
+        rules.append(Rule(named, tuple(providers)))
+    return Encryption(rules)
+
+
+_SIZES: Final[Mapping[str, tuple[int, ...]]] = {"aesgcm": (16, 24, 32), "secretbox": (32,)}
+_MAKERS: Final[Mapping[str, Callable[[str, bytes], Provider]]] = {
+    "aesgcm": AesGcm,
+    "secretbox": SecretBox,
+}
+
+
+def _providers_in(document: Any, place: str) -> list[Provider]:
+    entry = _mapping(document, place)
+    if len(entry) != 1:
+        raise UnusableConfiguration(f"{place}: one provider has to be named, not {len(entry)}")
+    ((kind, settings),) = entry.items()
+    if kind == "identity":
+        return [Identity()]
+    if kind not in _MAKERS:
+        known = ", ".join((*_MAKERS, "identity"))
+        raise UnusableConfiguration(f"{place}: {kind} is not supported here; there are {known}")
+    place = f"{place}.{kind}"
+    providers: list[Provider] = []
+    names: set[str] = set()
+    for index, each in enumerate(_list(_mapping(settings, place), "keys", f"{place}.keys")):
+        at = f"{place}.keys[{index}]"
+        key = _mapping(each, at)
+        _refuse_others(key, ("name", "secret"), at)
+        name = str(key.get("name") or "")
+        if not name or ":" in name or name in names:
+            raise UnusableConfiguration(f"{at}.name: it has to be there, once, and without a colon")
+        names.add(name)
+        try:
+            secret = b64decode(str(key.get("secret") or ""), validate=True)
+        except (NotBase64, ValueError) as error:
+            raise UnusableConfiguration(f"{at}.secret: it is not base64") from error
+        if len(secret) not in _SIZES[kind]:
+            sizes = " or ".join(map(str, _SIZES[kind]))
+            raise UnusableConfiguration(f"{at}.secret: it has {len(secret)} bytes, not {sizes}")
+        providers.append(_MAKERS[kind](name, secret))
+    return providers
+
+
+def _refuse_odd_names(names: tuple[str, ...], place: str) -> None:
+    for index, name in enumerate(names):
+        if not name or name == "*" or name.startswith(".") or "/" in name or name != name.lower():
+            raise UnusableConfiguration(
+                f"{place}[{index}]: {name!r} names no resource: say `secrets`, "
+                "`widgets.example.com`, `*.example.com`, `*.` for the core group, or `*.*`"
+            )
+
+
+def _mapping(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UnusableConfiguration(f"{place}: it has to be a map")
+    return cast("dict[str, Any]", value)
+
+
+def _list(mapping: dict[str, Any], key: str, place: str) -> list[Any]:
+    found = mapping.get(key)
+    if not isinstance(found, list) or not found:
+        raise UnusableConfiguration(f"{place}: it has to be a list with something in it")
+    return cast("list[Any]", found)
+
+
+def _refuse_others(mapping: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+    for key in mapping:
+        if key not in known:
+            raise UnusableConfiguration(f"{place}: there is no field {key}")
