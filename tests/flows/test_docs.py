@@ -26,13 +26,30 @@ SHARED = (
     "guides/member-cluster.md",
     "guides/security-model.md",
     "guides/admission.md",
+    "guides/users-and-logins.md",
+    "guides/hardening.md",
+    "guides/logs-and-audit.md",
+    "guides/alerts.md",
+    "guides/from-karmada.md",
+    "guides/from-kubefleet.md",
+    "guides/troubleshooting.md",
 )
 """Pages that leave the fleet as they found it, or change only what no other page looks at."""
 EXAMPLES = sorted(
     f"../examples/{page.parent.name}/README.md" for page in (ROOT / "examples").glob("*/README.md")
 )
 ALONE = ("guides/backup-and-restore.md",)
-WITHOUT_STEPS = ("README.md", "comparison.md", "fleet-verbs.md", "simulated-member.md")
+ON_A_SERVER = ("guides/install.md", "guides/upgrade.md")
+"""Pages for machines with systemd, users and a registry: what they type is parsed, not run."""
+WITHOUT_STEPS = (
+    "README.md",
+    "comparison.md",
+    "fleet-verbs.md",
+    "guides/sizing.md",
+    "simulated-member.md",
+)
+NEEDS = {"guides/users-and-logins.md": "openssl"}
+"""Programs beside kubectl and our own that a page uses."""
 ELSEWHERE = {
     "architecture.md", "conformance.md", "dependencies.md", "glossary.md", "identities.md",
     "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
@@ -102,6 +119,8 @@ def follow(page: str, directory: Path) -> None:
 
 @pytest.mark.parametrize("page", [*SHARED, *EXAMPLES])
 def test_a_page_works_as_written(page: str, fleet: Path, tmp_path: Path) -> None:
+    if page in NEEDS and shutil.which(NEEDS[page]) is None:
+        pytest.skip(f"{NEEDS[page]} is not on the PATH")
     (tmp_path / ".clusterspace").symlink_to(fleet / ".clusterspace")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
 
@@ -120,7 +139,22 @@ def test_every_page_is_followed_by_a_test() -> None:
     pages = {str(each.relative_to(DOCS)) for each in DOCS.rglob("*.md")}
     ours = {each for each in pages if not each.startswith(("reference/", "decisions/"))}
 
-    assert ours - ELSEWHERE == {*SHARED, *ALONE, *WITHOUT_STEPS}
+    assert ours - ELSEWHERE == {*SHARED, *ALONE, *ON_A_SERVER, *WITHOUT_STEPS}
+
+
+@pytest.mark.parametrize("page", ON_A_SERVER)
+def test_what_a_page_types_on_a_server_can_be_parsed_and_names_files_that_exist(page: str) -> None:
+    """Verbs, options and variables of ours are compared by tests/meta/test_docs.py."""
+    typed = "\n".join(step.commands for step in read_steps(DOCS / page))
+
+    parsed = subprocess.run(["sh", "-n"], input=typed, capture_output=True, text=True, check=False)
+    ours = set(re.findall(r"(?<![\w/])(?:deploy/[\w./-]+|requirements[\w.-]*\.lock)", typed))
+    units = set(re.findall(r"(?<![\w/])clusterspace-(?:hub|fleet|controllers|agent)\b", typed))
+
+    assert (parsed.returncode, parsed.stderr) == (0, "")
+    assert ours
+    assert [each for each in ours if not (ROOT / each).exists()] == []
+    assert [u for u in units if not (ROOT / f"deploy/systemd/{u}.service").exists()] == []
 
 
 @pytest.mark.parametrize("page", WITHOUT_STEPS)

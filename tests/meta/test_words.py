@@ -68,7 +68,8 @@ def test_words_we_gave_up_stay_away(room: str) -> None:
 def known_names() -> frozenset[str]:
     """Return every word that the code, its tests and its settings say anywhere."""
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("tools/*.py")]
-    files += [*ROOT.glob("src/**/*.yaml"), ROOT / "Makefile", ROOT / "pyproject.toml"]
+    files += [*ROOT.glob("src/**/*.yaml"), *ROOT.glob("deploy/**/*.yaml")]
+    files += [ROOT / "Makefile", ROOT / "pyproject.toml"]
     words = (re.findall(r"[A-Za-z_]\w*", each.read_text()) for each in files)
     return frozenset([*chain.from_iterable(words), *(each.stem for each in files), "py"])
 

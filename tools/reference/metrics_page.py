@@ -14,6 +14,11 @@ _INTRODUCTION: Final = """\
 
 `/metrics` of the hub and of the fleet API server, and `controllers --metrics-port N`, serve these
 in Prometheus' format. Names that Karmada has are Karmada's, so that its dashboards work.
+[Alerts](../guides/alerts.md) has rules and a dashboard made of them.
+
+Of each process there are also `process_cpu_seconds_total`, `process_resident_memory_bytes`,
+`process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and
+`process_start_time_seconds`.
 """
 
 
