@@ -72,7 +72,7 @@ RULES = AddressRules(LOOPBACK)
 MASTERS_TRAVEL = MemberIdentities(passes_masters=True)
 QUIET_TURNS = 6
 """Turns of the loop in which a stream that says nothing has said what it had."""
-PATIENCE = 20.0
+PATIENCE = 30.0
 _CANARY = re.compile(rb"canary-[a-z]+-[0-9]+-")
 
 

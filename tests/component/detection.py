@@ -26,7 +26,7 @@ from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.crashes import CrashingClient
 from clusterspace.testing.steps import stop
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOpt
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer
-from clusterspace.errors import AlreadyExists
+from clusterspace.errors import AlreadyExists, Conflict
 from clusterspace.fleet.execution.controller import MemberExecution
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
@@ -34,7 +34,7 @@ from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.steps import until
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 CLUSTER = "west"
 SPACE = execution_namespace(CLUSTER)
 _numbers = itertools.count(1)
@@ -109,11 +109,14 @@ class Site:
         return await self.hub.find(ResourcePath(WORKS, SPACE, name))
 
     async def change_order(self, name: str, change: Callable[[Object], Object]) -> None:
-        """Change the first manifest of a Work."""
-        before = await self.work(name)
-        manifests = [change(manifests_of(before)[0]), *manifests_of(before)[1:]]
-        after = with_value(before, manifests, "spec", "workload", "manifests")
-        await commit(self.hub, ResourcePath(WORKS, SPACE, name), before, after)
+        """Change the first manifest of a Work, whatever the executor reports of it meanwhile."""
+        while True:
+            before = await self.work(name)
+            manifests = [change(manifests_of(before)[0]), *manifests_of(before)[1:]]
+            after = with_value(before, manifests, "spec", "workload", "manifests")
+            with suppress(Conflict):
+                await commit(self.hub, ResourcePath(WORKS, SPACE, name), before, after)
+                return
 
     async def delete_work(self, name: str) -> None:
         work = await self.work(name)

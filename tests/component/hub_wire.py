@@ -30,7 +30,7 @@ from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 10.0
+PATIENCE = 30.0
 START_PATIENCE = 30.0
 """The first start of all compiles everything, perhaps beside other tests."""
 

@@ -41,7 +41,7 @@ from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.stage import running_sim_member
 from clusterspace.testing.steps import until, until_equal
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 APIS = [

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Informer
+from clusterspace.errors import Conflict
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.testing.steps import until
 
-SECONDS = 20.0
+SECONDS = 30.0
 
 
 @dataclass
@@ -84,8 +85,11 @@ class Fleet:
         await self.hub_client.delete(place, DeleteOptions(uid=uid_of(held)))
 
     async def change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
-        held = await self.hub_client.get(place)
-        return await commit(self.hub_client, place, held, edit(held))
+        """Change an object, whoever else writes to it at the same time."""
+        while True:
+            held = await self.hub_client.get(place)
+            with suppress(Conflict):
+                return await commit(self.hub_client, place, held, edit(held))
 
     async def bind(
         self, name: str, placement: Object, *, replicas: int = 2, **spec: Any

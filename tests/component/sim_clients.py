@@ -21,7 +21,7 @@ from clusterspace.sim.api import Mirror
 from clusterspace.sim.containers import Containers, Programs
 from clusterspace.sim.pod_subresources import PodSubresources
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 POD: Object = {
     "apiVersion": "v1",
     "kind": "Pod",

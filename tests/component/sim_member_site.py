@@ -14,7 +14,7 @@ import msgspec
 from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.sim import running_sim
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 RULES = "/api/v1/namespaces/kube-system/configmaps"
 NAMESPACES = "/api/v1/namespaces"
 TOKENS = """\

@@ -214,12 +214,12 @@ async def tell_story(site: Site, name: str, point: CrashPoint | None) -> int:
             resource_path_of(CONFIG_MAPS, template), lambda held: {**held, "data": {"a": "2"}}
         )
         version = resource_version_of(changed)
-        await site.retry_change(
+        await site.change(
             place, lambda held: with_value(held, version, "spec", "resource", "resourceVersion")
         )
         await until_equal(lambda: data_in(site, place), {"member1": {"a": "2"}})
         moved = [{"name": "member2"}]
-        await site.retry_change(place, lambda held: with_value(held, moved, "spec", "clusters"))
+        await site.change(place, lambda held: with_value(held, moved, "spec", "clusters"))
         await until_equal(lambda: leaving(site, place), {"member1"})
         await site.execute_deletions()
         await until_equal(lambda: data_in(site, place), {"member2": {"a": "2"}})

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HOLD = "example.com/copies"
-SECONDS = 20.0
+SECONDS = 30.0
 _numbers = itertools.count(1)
 
 

@@ -35,7 +35,7 @@ from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, 
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, namespace
 from clusterspace.testing.steps import stop, until
 
-SECONDS = 20.0
+SECONDS = 30.0
 CONFIG_MAP_INFO = ResourceInfo("", "v1", "ConfigMap", "configmaps", "configmap", True, ())
 APPLIED = {"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "done"}
 
@@ -157,14 +157,11 @@ class Site:
         return place
 
     async def change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
-        held = await self.hub_client.get(place)
-        return await commit(self.hub_client, place, held, edit(held))
-
-    async def retry_change(self, place: ResourcePath, edit: Callable[[Object], Object]) -> Object:
-        """Change an object that others write to at the same time."""
+        """Change an object, whoever else writes to it at the same time."""
         while True:
+            held = await self.hub_client.get(place)
             with suppress(Conflict):
-                return await self.change(place, edit)
+                return await commit(self.hub_client, place, held, edit(held))
 
     async def delete(self, place: ResourcePath) -> None:
         held = await self.hub_client.get(place)
@@ -196,8 +193,14 @@ class Site:
     async def execute_deletions(self) -> None:
         """Let go of Works that are being deleted, as executors do when the object is gone."""
         for work in await self.hub_client.list_objects(ResourcePath(WORKS)):
-            if work["metadata"].get("deletionTimestamp"):
-                await release(self.hub_client, resource_path_of(WORKS, work), work, WORK_FINALIZER)
+            if not work["metadata"].get("deletionTimestamp"):
+                continue
+            place, live = resource_path_of(WORKS, work), work
+            while live is not None:
+                with suppress(Conflict):  # its controllers write to it as well
+                    await release(self.hub_client, place, live, WORK_FINALIZER)
+                    break
+                live = await self.hub_client.find(place)
 
     async def is_gone(self, place: ResourcePath) -> bool:
         try:

@@ -1047,3 +1047,108 @@ async def test_a_node_writes_itself_and_its_pods_only(compare: Compare) -> None:
         await server.ask("DELETE", f"{nodes}/{one}")
 
     await compare(story)
+
+
+# -- evictions -----------------------------------------------------------------------------------
+
+
+async def test_evictions_take_room_in_their_budget(compare: Compare) -> None:
+    async def story(server: Server) -> None:
+        pods = f"{CORE}/namespaces/NS/pods"
+        budgets = "/apis/policy/v1/namespaces/NS/poddisruptionbudgets"
+
+        async def evict(name: str, **options: Any) -> None:
+            body = of("policy/v1", "Eviction", name, **options)
+            await server.tell("POST", f"{pods}/{name}/eviction", body)
+
+        async def run(name: str, *, ready: bool = True, app: str = "web") -> None:
+            made = pod(name)
+            made["metadata"]["labels"] = {"app": app}
+            await server.make(pods, made)
+            condition = {"type": "Ready", "status": "True" if ready else "False"}
+            status = {"phase": "Running", "conditions": [condition]}
+            await server.ask("PATCH", f"{pods}/{name}/status", {"status": status}, content=MERGE)
+
+        async def set_status(name: str, **status: Any) -> None:
+            await server.ask("PATCH", f"{budgets}/{name}/status", {"status": status}, content=MERGE)
+
+        async def budget(name: str) -> Any:
+            _, found, _ = await server.ask("GET", f"{budgets}/{name}")
+            status = found["status"]
+            named = sorted(status.get("disruptedPods") or {})
+            reasons = [each["reason"] for each in status.get("conditions") or ()]
+            server.answers.append((name, status.get("disruptionsAllowed"), named, reasons))
+
+        spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
+        await server.make(budgets, of("policy/v1", "PodDisruptionBudget", "web", spec=spec))
+        for name in ("a", "b", "c", "d"):
+            await run(name)
+        await run("unready", ready=False)
+        pending = pod("pending")
+        pending["metadata"]["labels"] = {"app": "web"}
+        await server.make(pods, pending)
+        await evict("pending")
+        await set_status(
+            "web",
+            observedGeneration=1,
+            disruptionsAllowed=2,
+            currentHealthy=4,
+            desiredHealthy=2,
+            expectedPods=5,
+        )
+        await evict("a", deleteOptions={"dryRun": ["All"]})
+        await budget("web")
+        await evict("a")
+        await budget("web")
+        await evict("unready")
+        await evict("b")
+        await budget("web")
+        await evict("c")
+        await set_status("web", currentHealthy=2)
+        await evict("c")
+        await evict("missing")
+        await run("free", app="other")
+        await evict("free")
+        other = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+        await server.make(budgets, of("policy/v1", "PodDisruptionBudget", "second", spec=other))
+        _, answer, _ = await server.ask(
+            "POST", f"{pods}/d/eviction", of("policy/v1", "Eviction", "d")
+        )
+        server.answers.append(("two budgets", answer["code"], answer["message"]))
+
+    await compare(story, sim=False)
+
+
+async def test_of_many_evictions_at_once_no_more_pass_than_a_budget_allows(
+    compare: Compare,
+) -> None:
+    async def story(server: Server) -> None:
+        pods = f"{CORE}/namespaces/NS/pods"
+        budgets = "/apis/policy/v1/namespaces/NS/poddisruptionbudgets"
+        spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
+        await server.make(budgets, of("policy/v1", "PodDisruptionBudget", "web", spec=spec))
+        for number in range(8):
+            made = pod(f"p-{number}")
+            made["metadata"]["labels"] = {"app": "web"}
+            await server.make(pods, made)
+            status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+            place = f"{pods}/p-{number}/status"
+            await server.ask("PATCH", place, {"status": status}, content=MERGE)
+        status = {
+            "observedGeneration": 1,
+            "disruptionsAllowed": 3,
+            "currentHealthy": 5,
+            "desiredHealthy": 2,
+            "expectedPods": 8,
+        }
+        await server.ask("PATCH", f"{budgets}/web/status", {"status": status}, content=MERGE)
+
+        async def evict(number: int) -> int:
+            body = of("policy/v1", "Eviction", f"p-{number}")
+            return (await server.ask("POST", f"{pods}/p-{number}/eviction", body))[0]
+
+        async with asyncio.TaskGroup() as tasks:
+            evicting = [tasks.create_task(evict(number)) for number in range(8)]
+        server.answers.append(sorted(each.result() for each in evicting))
+
+    await compare(story, sim=False)

@@ -84,7 +84,13 @@ async def test_a_member_joins_stops_returns_and_leaves(fleet: Fleet, member: Mem
         member.go_on()
         async with asyncio.timeout(BACK_SECONDS):
             await until_it_is(fleet, ("True", "ClusterReady"), UNTAINTED)
-        assert {"ClusterReady", "ClusterNotReachable", "TaintClusterSucceed"} <= await told(fleet)
+        # Events are written beside what they tell of, and a moment later.
+        reasons = {"ClusterReady", "ClusterNotReachable", "TaintClusterSucceed"}
+
+        async def is_told() -> bool:
+            return reasons <= await told(fleet)
+
+        await until(is_told, explain=lambda: told(fleet))
         await fleet.unjoin("west", member=member.settings)
 
         async def is_clean() -> bool:

@@ -50,7 +50,7 @@ from clusterspace.testing.stage import (
     unregister,
     until_ready,
 )
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import PATIENCE, until
 
 IMAGE = "clusterspace:test"
 KUBECONFIG = manifests.REGISTRATION
@@ -252,7 +252,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
     async with fleet.controllers(), running_agent(member) as agent, as_agent(member) as former:
         await until_ready(fleet, "west")
         await unregister(fleet, "west", member)
-        await asyncio.wait_for(agent, 5)
+        await asyncio.wait_for(agent, PATIENCE)
 
         async def is_refused() -> bool:
             try:

@@ -20,7 +20,7 @@ from clusterspace.testing.builders import NAMESPACES, namespace
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "resource-versions.md"
 CLUSTERS = ("east", "west")
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from clusterspace.client.watch import LineSplitter
 from clusterspace.errors import ClusterError
 from clusterspace.testing.steps import stop
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 
 @dataclass

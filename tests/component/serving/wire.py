@@ -18,7 +18,7 @@ from clusterspace.apiserver.http.listener import HttpServer, server_context
 from clusterspace.apiserver.http.messages import Handler, Request, Response
 from clusterspace.testing.clocks import ManualClock
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """No test waits longer than this for anything."""
 
 

@@ -9,6 +9,7 @@ from clusterspace.apiserver.http.bodies import media_type_of
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_delete_options, read_write_options
+from clusterspace.apiserver.verbs.evictions import evict
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
     ResourceRequest,
@@ -25,7 +26,6 @@ from clusterspace.apiserver.verbs.write import (
     read_patch,
     require_patch_type,
 )
-from clusterspace.apiserver.writing import remove
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest
 from clusterspace.kube import causes, statuses
@@ -171,18 +171,7 @@ async def evict_pod(request: ResourceRequest) -> Response:
     eviction = await _read_object(request, "Eviction")
     delete_options = cast("Object", eviction.get("deleteOptions") or {})
     options = read_delete_options(request.info.query, delete_options)
-    pod = await request.hub.store.get(request.key)
-    if pod is None:
-        raise request.not_found()
-    budgets = request.hub.catalog.get_storage("policy", "poddisruptionbudgets")
-    page = await request.hub.store.range(budgets.prefix(request.info.namespace))
-    for entry in page.items:
-        budget = forms.decode_stored(entry, budgets.form)
-        selector = label_selector_of(find_at(budget, "spec", "selector"))
-        is_spent = (find_at(budget, "status", "disruptionsAllowed") or 0) <= 0
-        if is_spent and selector.matches(forms.labels_in(pod)):
-            raise statuses.too_many_requests()
-    await remove(request.hub, request.served, request.key, options, request.author)
+    await evict(request, options)
     return value_response(request.context, 201, _CREATED, request.representation.media_type)
 
 
