@@ -18,12 +18,13 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import resource_of, served_resources
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.interface import Revision
+from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.writing import (
     SELF,
     Edit,
     begin_new,
     edit_own,
+    is_finished,
     remove,
     write_new,
     write_of,
@@ -37,9 +38,17 @@ from clusterspace.builtins.definitions.acceptance import (
     with_condition,
 )
 from clusterspace.builtins.definitions.reading import Definition, read_definition
-from clusterspace.errors import AlreadyExists, Expired, MalformedSchema, NotFound, StoreError
+from clusterspace.builtins.normal_form import empty_status
+from clusterspace.errors import (
+    AlreadyExists,
+    Expired,
+    MalformedSchema,
+    NotFound,
+    RevisionMismatch,
+    StoreError,
+)
 from clusterspace.kube.managed_fields.managers import track_update
-from clusterspace.kube.objects import Object, metadata_of, name_of
+from clusterspace.kube.objects import Object, metadata_of, name_of, with_metadata
 
 _log = structlog.get_logger(__name__)
 
@@ -90,16 +99,19 @@ class CustomResourceController:
     async def install(self, definitions: Iterable[Object]) -> None:
         """Create our own definitions, or bring those that are there up to date.
 
-        They are not checked as a user's are: they are part of the program, tests show that every
-        rule takes them, and looking through all their schemas would be most of a hub's start.
+        They are not read and checked as a user's are: they are part of the program, tests show
+        that they are in normal form and that every rule takes them, and looking through all their
+        schemas would be most of a hub's start.
         """
         hub, served = self._hub, self._served
+        blank = {"status": empty_status(served.info.group_version_kind)}
         for wanted in definitions:
-            newborn = begin_new(hub, served, served.rules.read(wanted).kube_object, SELF)
+            newborn = begin_new(hub, served, {**wanted, **blank}, SELF)
             write = write_of(hub, served, manager=INSTALLER)
             owned = track_update(None, newborn.kube_object, write)
+            prepared = served.rules.prepare_create(owned, newborn.creation)
             try:
-                await write_new(hub, served, served.rules.prepare_create(owned, newborn.creation))
+                self._remember(await write_new(hub, served, prepared), prepared)
             except AlreadyExists:
                 await self._update(wanted)
 
@@ -163,7 +175,7 @@ class CustomResourceController:
         """Replace what an installed definition says, and leave its status and labels alone."""
         served = self._served
         rules = served.rules
-        meant = rules.default(rules.read(wanted).kube_object)
+        meant = rules.default(wanted)
 
         def edit(old: Object) -> Object:
             return rules.prepare_update({**old, "spec": meant["spec"]}, old, "")
@@ -181,9 +193,11 @@ class CustomResourceController:
             if status == crd_object.get("status"):
                 continue
 
-            def edit(old: Object) -> Object:
-                # Planned again from what is stored now: `stored` may be a moment old.
-                return {**old, "status": plan_status(old, settled, self._hub.clock.now())}
+            def edit(old: Object, planned: Object = status, seen: Object = crd_object) -> Object:
+                # Planned again if something else is stored by now.
+                if old is not seen:
+                    planned = plan_status(old, settled, self._hub.clock.now())
+                return {**old, "status": planned}
 
             written = await self._edit(name_of(crd_object), edit)
             settled[index] = written if written is not None else crd_object
@@ -191,14 +205,31 @@ class CustomResourceController:
 
     async def _edit(self, name: str, edit: Edit) -> Object | None:
         """Change a definition as its controller; None when it is gone."""
-        served = self._served
-        write = write_of(self._hub, served, manager=MANAGER, subresource="status")
+        hub, served = self._hub, self._served
+        write = write_of(hub, served, manager=MANAGER, subresource="status")
         key = served.key("", name)
-        entry = await edit_own(self._hub, served, key, edit, write=write)
+        known = self._decoded.get(key)
+        if known is not None and self._run is at_once:
+            # Most have not changed since they were read. If this one has, the store says so.
+            revision, old = known
+            new = edit(old)
+            if new == old:
+                return old
+            owned = track_update(old, new, write)
+            if not is_finished(owned):
+                stored = forms.encode_stored(owned, served.form)
+                with contextlib.suppress(RevisionMismatch):
+                    entry = await hub.store.put(key, stored, expected=revision)
+                    return self._remember(entry, owned)
+        entry = await edit_own(hub, served, key, edit, write=write)
         if entry is None:
             return None
-        written = forms.decode_stored(entry, served.form)
-        self._decoded[key] = (entry.mod_revision, written)
+        return self._remember(entry, forms.decode_stored(entry, served.form))
+
+    def _remember(self, entry: KeyValue, crd_object: Object) -> Object:
+        """Keep a definition as it was stored, so that nobody has to read it again."""
+        written = with_metadata(crd_object, resourceVersion=str(entry.mod_revision))
+        self._decoded[entry.key] = (entry.mod_revision, written)
         return written
 
     async def _publish(self, settled: list[Object]) -> None:

@@ -18,7 +18,7 @@ from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own, edit_own, remove
 from clusterspace.kube.conditions import find_condition, is_true
-from clusterspace.kube.objects import find_at, metadata_of, with_metadata
+from clusterspace.kube.objects import find_at, metadata_of, name_of, with_metadata
 from clusterspace.testing.clocks import ManualClock
 
 NAME = "things.probe.io"
@@ -222,6 +222,14 @@ async def test_versions_are_read_without_what_they_do_not_know(hub, clock):
     assert forms.decode_stored(entry, first.form)["spec"] == {"size": 1}
     shown = forms.decode_stored(entry, other.form)
     assert (shown["apiVersion"], shown["spec"]) == ("probe.io/v2", {})
+
+
+@pytest.mark.parametrize("definition", definitions(), ids=name_of)
+def test_our_own_kinds_are_written_in_normal_form(hub, definition):
+    reading = _crds(hub).rules.read(definition)
+
+    assert reading.unknown_fields == ()
+    assert {**reading.kube_object, "status": None} == {**definition, "status": None}
 
 
 async def test_our_own_kinds_are_installed_and_brought_up_to_date(hub, clock):
