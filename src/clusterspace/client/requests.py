@@ -499,7 +499,7 @@ def transport_error(cluster: str, error: Exception) -> ClusterError:
         # Its text as a whole would tell the URL as well.
         return ClusterMisbehaved(cluster, f"did not speak HTTP: {_short(error.message)}")
     if isinstance(error, aiohttp.InvalidURL):
-        return ClusterMisbehaved(cluster, "its address is none that a request can be made of")
+        return ClusterMisbehaved(cluster, "its address cannot be used in a URL")
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError | ssl.SSLError):
         return ClusterUnreachable(cluster, _connect_problem(error), was_sent=False)
     if isinstance(error, aiohttp.ClientPayloadError):

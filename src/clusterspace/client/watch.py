@@ -202,7 +202,7 @@ def read_event(cluster: str, line: bytes) -> RawEvent:
             return RawEvent(event_type, item, ends_initial_events=is_end)
         status: Any = msgspec.json.decode(frame.object)
     except (*UNREADABLE, ValueError) as error:
-        raise unreadable(cluster, "the watch sent something that is no event", error) from error
+        raise unreadable(cluster, "the watch sent something that is not an event", error) from error
     if not isinstance(status, dict):
         raise unreadable(cluster, "the watch sent an error that is no Status")
     raise api_error(cluster, cast("Object", status), 500)

@@ -92,7 +92,7 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         async with _open_member(request, hub_client) as member:
             live = await member.get(path)
             if is_managed(live):
-                why = f"{path} in {request.cluster} is not to be had: {owner_text(live)}"
+                why = f"{path} in {request.cluster} cannot be taken over: {owner_text(live)}"
                 raise CannotPromote(why)
             promotion = plan_promotion(live, request.cluster, request.policy_name)
             planned, taken_over = plan_update(expected_manifest(promotion.template), live), live

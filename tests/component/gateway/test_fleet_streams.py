@@ -172,7 +172,7 @@ async def test_a_port_is_forwarded_to_a_client_that_names_no_protocol(site: Site
             f"{POD}/{run('ls')}",
             ("Connection: Upgrade", "Upgrade: h2c"),
             400,
-            "unable to upgrade: 'h2c' is not passed on",
+            "unable to upgrade: 'h2c' is not supported",
         ),
     ],
 )

@@ -278,7 +278,7 @@ async def tunnel(context: RequestContext, passage: Passage, inner: RequestInfo) 
     protocol = next((each for each in PROTOCOLS if each.lower() == asked), None)
     if protocol is None:
         spoken = " and ".join(PROTOCOLS)
-        raise BadRequest(f"unable to upgrade: {asked[:64]!r} is not passed on, {spoken} are")
+        raise BadRequest(f"unable to upgrade: {asked[:64]!r} is not supported, {spoken} are")
     await _require_create(context, passage, inner)
     request = ApiRequest(
         context.info.method,
@@ -342,7 +342,7 @@ async def _require_create(context: RequestContext, passage: Passage, inner: Requ
     try:
         status = msgspec.json.decode(answer.body, type=_Review).status
     except UNREADABLE as error:
-        raise unreadable(passage.cluster, "its review is none", error) from error
+        raise unreadable(passage.cluster, "its review cannot be read", error) from error
     if status is None or not status.allowed:
         raise refusal(context.user, inner)
 

@@ -585,7 +585,7 @@ class Directory:
             return Link(HUB, self._hub.connection)
         settings = self._settings.get(cluster)
         if settings is None:
-            raise ClusterError(cluster, "is no member of the fleet")
+            raise ClusterError(cluster, "is not a member of the fleet")
         if isinstance(settings, ClusterError):
             raise settings
         return Link(cluster, await self._connections.get(settings))

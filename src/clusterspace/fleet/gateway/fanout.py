@@ -217,7 +217,7 @@ class FleetContext:
         def translate(version: str) -> str:
             own = versions.version_in(version, cluster, known)
             if own is None:
-                raise Expired(f"the resourceVersion does not speak of cluster {cluster}")
+                raise Expired(f"the resourceVersion has no version for cluster {cluster}")
             return own
 
         return translate
@@ -450,7 +450,7 @@ async def ask_for_list(
             naming = context.route.naming_in(link.cluster)
             listed = read_cluster_list(reply.body, naming, context.api_version)
             if token and listed.metadata.continue_token == token:
-                raise ClusterMisbehaved(link.cluster, "its list goes on and on", code=200)
+                raise ClusterMisbehaved(link.cluster, "its list does not end", code=200)
             if needs_version and not listed.metadata.resource_version:
                 raise ClusterMisbehaved(link.cluster, "its list has no resourceVersion", code=200)
         except ClusterMisbehaved as nonsense:

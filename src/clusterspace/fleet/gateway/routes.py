@@ -267,7 +267,7 @@ def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetReque
         raw_path = _without(raw_path, place, place + 2)
         info = read_request(method, raw_path, raw_query)
         if _clusterspaces_at(_segments_of(info)):
-            raise BadRequest(f"the path says {_CLUSTERSPACES} twice")
+            raise BadRequest(f"the path contains {_CLUSTERSPACES} twice")
     return _fleet_info(info, raw_path, cluster)
 
 
@@ -365,7 +365,7 @@ def route_for(
         ways.append(f"the namespace {qualify(own.namespace, 'CLUSTER')}")
     ways.append(f"{_CLUSTERSPACES}/CLUSTER in the URL")
     what = statuses.quoted(name) if name else f"the new object in {own.resource}"
-    raise BadRequest(f"{what} is in no cluster by itself; say which one: use {' or '.join(ways)}")
+    raise BadRequest(f"{what} does not name a cluster; to name one, use {' or '.join(ways)}")
 
 
 class _Carrier(Enum):

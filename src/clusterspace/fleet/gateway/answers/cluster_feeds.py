@@ -264,7 +264,7 @@ class ClusterFeed:
                 seconds += self._clock.monotonic() - started
                 is_too_long = seconds > self._context.fleet.limits.walk_seconds
                 if token and (token == page.metadata.continue_token or is_too_long):
-                    raise AnswerOverrun(self.cluster, "its list goes on and on", code=200)
+                    raise AnswerOverrun(self.cluster, "its list does not end", code=200)
                 await self._send(page)
         except Expired:
             # The cluster forgot the first page while we read the others. All at once, next time.

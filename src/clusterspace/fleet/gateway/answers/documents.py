@@ -176,7 +176,7 @@ class Documents:
             case ["version"]:
                 version = discovery.merge_releases(await self._versions.of(links, troubles))
                 if version is None:
-                    raise statuses.unavailable("no cluster tells its version")
+                    raise statuses.unavailable("no cluster could be asked for its version")
                 return indented_response(http, 200, version)
             case ["openapi", "v2"]:
                 return await _pass_on(context, links[0], http.request.path)

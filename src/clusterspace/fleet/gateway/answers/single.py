@@ -402,7 +402,7 @@ async def _look(context: FleetContext, link: Link, name: str) -> Reply:
             found = _Named()
         if (found.metadata.name, found.api_version) == (info.name, context.api_version):
             return reply
-        why = "answered with something else than was asked for"
+        why = "answered with another object than was asked for"
         failure = ClusterMisbehaved(reply.cluster, why, code=reply.status)
         return Reply(reply.cluster, failure=failure)
     try:

@@ -103,7 +103,7 @@ def read_event(line: bytes, naming: Naming, columns: Sequence[Object] = ()) -> E
         listed = ClusterList(naming, headed.kind, headed.api_version, items=items)
         return Event(change, Item(headed.metadata, listed))
     except _UNREADABLE as error:
-        why = f"the watch sent something that is no event: {error}"
+        why = f"the watch sent something that is not an event: {error}"
         raise ClusterMisbehaved(naming.cluster, why, code=200) from error
 
 
@@ -145,7 +145,7 @@ def _require_version(head: Head) -> None:
     # It becomes a part of ours, on every event that follows: one without bounds would make all of
     # them too long for a URL.
     if not VERSION.fullmatch(head.resource_version):
-        raise ValueError("an object whose resourceVersion is none")
+        raise ValueError("an object whose resourceVersion is not valid")
 
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

@@ -344,7 +344,7 @@ def _nobody(missing: Sequence[_Missing]) -> ApiError:
         if len(refused) == 1:
             return Forbidden(first.message, first.details)
         who = _enumerated([each.cluster for each in refused])
-        return Forbidden(f"{first.message} (so in each of the clusters {who})", first.details)
+        return Forbidden(f"{first.message} (in each of the clusters {who})", first.details)
     if lacking := list(_api_errors(by_loss[_Loss.LACKS])):
         return next((each for each in lacking if not isinstance(each, NotServed)), lacking[0])
     if by_loss[_Loss.OUT_OF_REACH]:

@@ -229,11 +229,11 @@ def _nonsense_in(answer: _Answer, api_version: str, size: int) -> str:
     """
     metadata = answer.metadata or _Metadata()
     if metadata.version and not VERSION.fullmatch(metadata.version):
-        return "its resourceVersion is none"
+        return "its resourceVersion is not valid"
     token = metadata.token
     is_plain = token.isascii() and token.isprintable() and " " not in token
     if len(token) > _LONGEST_TOKEN or not is_plain:
-        return "its continue token is none"
+        return "its continue token is not valid"
     if token and not (answer.rows or answer.items):
         return "it has nothing and says that it goes on"
     if len(answer.column_definitions or ()) > _MOST_COLUMNS:

@@ -196,7 +196,7 @@ def test_all_who_refuse_are_named() -> None:
     error = listed(bad("m1", REFUSING), bad("m2", REFUSING)).error
 
     assert isinstance(error, Forbidden)
-    assert error.message == f"{REFUSING.message} (so in each of the clusters m1, m2)"
+    assert error.message == f"{REFUSING.message} (in each of the clusters m1, m2)"
     assert error.details == REFUSING.details
 
 

@@ -135,10 +135,10 @@ def test_an_answer_that_is_no_list_is_told_before_anything_is_written(body: byte
 @pytest.mark.parametrize(
     ("metadata", "beside", "why"),
     [
-        ({"resourceVersion": "9" * 200}, {}, "its resourceVersion is none"),
-        ({"resourceVersion": "70/12"}, {}, "its resourceVersion is none"),
-        ({"resourceVersion": "7", "continue": "x" * 5000}, {}, "its continue token is none"),
-        ({"resourceVersion": "7", "continue": "a b"}, {}, "its continue token is none"),
+        ({"resourceVersion": "9" * 200}, {}, "its resourceVersion is not valid"),
+        ({"resourceVersion": "70/12"}, {}, "its resourceVersion is not valid"),
+        ({"resourceVersion": "7", "continue": "x" * 5000}, {}, "its continue token is not valid"),
+        ({"resourceVersion": "7", "continue": "a b"}, {}, "its continue token is not valid"),
         ({"resourceVersion": "7", "continue": "x"}, {}, "says that it goes on"),
         ({"resourceVersion": "7"}, {"kind": "Pod"}, "it is a Pod"),
         ({"resourceVersion": "7"}, {"apiVersion": "evil/v1"}, "it is of evil/v1, not of v1"),
