@@ -12,6 +12,9 @@ import yaml
 from prometheus_client import ProcessCollector
 from tools.reference.metrics_page import find_metrics
 
+from clusterspace.controllers.controller import AttemptResult
+from clusterspace.telemetry import metrics
+
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"
 RULES = MONITORING / "rules.yaml"
@@ -27,6 +30,8 @@ BY_PROMETHEUS = {"job", "instance"}
 """Labels that whoever scrapes adds."""
 FUNCTIONS = {"absent", "histogram_quantile", "increase", "rate"}
 AGGREGATIONS = {"count", "max", "min", "sum"}
+VALUES = {"verb": metrics.VERBS, "result": {each.value for each in AttemptResult}}
+"""Labels with few values, and which these are."""
 JOBS = {"clusterspace-hub", "clusterspace-fleet", "clusterspace-controllers"}
 
 _TOKENS = re.compile(
@@ -121,6 +126,10 @@ def check_matchers(series: str, tokens: list[tuple[str, str]], place: int) -> in
         if operator[1] not in ("=", "!=", "=~", "!~") or value[0] != "text":
             raise WrongExpression(f"{series} is matched by {operator[1]} {value[1]}")
         check_job(label[1], operator[1], value[1].strip('"'))
+        if label[1] in VALUES:
+            strange = set(value[1].strip('"').split("|")) - VALUES[label[1]]
+            if strange:
+                raise WrongExpression(f"{label[1]} is never {sorted(strange)}")
     return end + 1
 
 
@@ -245,6 +254,7 @@ def test_what_is_measured_of_a_process_is_on_the_page() -> None:
         "rate(apiserver_request_total[5 minutes])",
         "sum(rate(apiserver_request_total[5m])",
         'up{job="clusterspace-hubs"} == 0',
+        'rate(apiserver_request_total{verb="POST"}[5m])',
         "sum cluster_ready_state",
     ],
 )
