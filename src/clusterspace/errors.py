@@ -54,6 +54,7 @@
     ├── StaysHome                    an object that does not leave the hub, or not this way
     ├── TaskFailed                   a task that must never end has ended
     ├── ComponentFailed              a component of a local fleet that does not start
+    ├── PortTaken                    a port that somebody else listens on
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
     ├── UnknownPlugin                a flag names an admission plug-in that cannot be switched
@@ -504,6 +505,10 @@ class ComponentFailed(ClusterspaceError):
     def __init__(self, component: str, why: str, log: str) -> None:
         super().__init__(f"{component} did not start: {why} (its log: {log})")
         self.component = component
+
+
+class PortTaken(ClusterspaceError):
+    """Somebody else listens on the port; the sentence says which flag chooses another."""
 
 
 class AlreadyRunning(ClusterspaceError):

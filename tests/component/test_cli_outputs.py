@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner
 
+from clusterspace import __version__
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
 from clusterspace.client.requests import ResourcePath
+from clusterspace.fleet.membership.overview import row_of
 from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.steps import until
 
 WEST = {
     "apiVersion": CLUSTERS.api_version,
@@ -62,6 +66,88 @@ async def test_tokens_in_every_form(kubeconfig: Path) -> None:
     assert (told["token_id"], told["cluster_name"], told["state"]) == (token_id, "east", "unused")
     assert await shown(kubeconfig, "token", "list", "-o", "name") == f"{token_id}\n"
     assert token_id in await shown(kubeconfig, "token", "list")
+
+
+async def test_watching_clusters_into_a_file_writes_them_as_they_change(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "seen"
+    command = [sys.executable, "-m", "clusterspace", "clusters", "--watch"]
+    with file.open("wb") as output:
+        watching = await asyncio.create_subprocess_exec(
+            *command, "--kubeconfig", str(kubeconfig), stdout=output
+        )
+    try:
+        await until(lambda: "west" in file.read_text())
+        await shown(kubeconfig, "cordon", "west")
+        await until(lambda: "unschedulable" in file.read_text())
+        assert file.read_text().count("NAME") == 1
+    finally:
+        watching.terminate()
+        await watching.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("maintenance=today:NoSchedule",), "tainted"),
+        (("maintenance-",), "untainted"),
+        (("maintenance-",), "not changed"),
+    ],
+)
+async def test_a_taint_that_is_removed_is_not_said_to_be_set(
+    kubeconfig: Path, words: tuple[str, ...], said: str
+) -> None:
+    if said == "untainted":
+        await shown(kubeconfig, "taint", "west", "maintenance=today:NoSchedule")
+
+    assert await shown(kubeconfig, "taint", "west", *words) == f"cluster west {said}\n"
+
+
+async def test_the_version_is_said_with_the_hubs(kubeconfig: Path) -> None:
+    told = await shown(kubeconfig, "version")
+
+    assert told.startswith(f"clusterspace {__version__} (Python ")
+    assert "hub v1." in told
+    document = json.loads(await shown(kubeconfig, "version", "-o", "json"))
+    assert document["clusterspace"] == __version__
+    assert document["hub"].startswith("v1.")
+
+
+def test_a_version_is_said_where_there_is_no_hub(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["version", "--kubeconfig", str(tmp_path / "none")])
+
+    assert told.exit_code == 0
+    assert "hub unknown: " in told.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("up", "--hub-port", "99999"), ("up", "--fleet-port", "-1"), ("hub", "--port", "99999")],
+)
+def test_a_port_that_is_none_is_said_in_a_sentence(words: tuple[str, ...]) -> None:
+    told = CliRunner().invoke(main, list(words))
+
+    assert told.exit_code == 2
+    assert f"Invalid value for '{words[1]}'" in told.output
+
+
+def test_a_narrow_terminal_shows_clusters_without_pictures() -> None:
+    cluster = {
+        "metadata": {"name": "west"},
+        "spec": {"syncMode": "Push"},
+        "status": {
+            "kubernetesVersion": "v1.35.0+clusterspace.0.1.0",
+            "resourceSummary": {
+                "allocatable": {"cpu": "24", "memory": "96Gi"},
+                "allocated": {"cpu": "6"},
+            },
+        },
+    }
+
+    row = row_of(cluster, None, 0.0, has_bars=False)
+
+    assert (row.version, row.cpu, row.memory) == ("v1.35.0", "25% of 24", "0% of 96Gi")
 
 
 def test_watching_is_for_tables_only() -> None:

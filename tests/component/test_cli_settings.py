@@ -86,7 +86,7 @@ def test_a_value_that_cannot_be_used_is_shown_all_the_same() -> None:
         ("hub: {prot: 1}", "hub.prot: there is no such option; did you mean port?"),
         ("hubb: {port: 1}", "hubb: there is no such command; did you mean hub?"),
         ("token: {creat: {ttl: 60}}", "token.creat: there is no such command"),
-        ("hub: {port: many}", "hub.port: 'many' is not a valid integer."),
+        ("hub: {port: many}", "hub.port: 'many' is not a valid port."),
         ("hub: {store: paper}", "hub.store: 'paper' is not one of 'sqlite', 'memory'."),
         ("hub: {port: [1, 2]}", "hub.port: it takes one value"),
         ("hub: {port: {a: 1}}", "hub.port: a text, a number, true or false is needed"),

@@ -4,8 +4,9 @@ import socket
 
 import pytest
 
-from clusterspace.errors import AlreadyRunning, UnusableDirectory
+from clusterspace.errors import AlreadyRunning, PortTaken, UnusableDirectory
 from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
+from clusterspace.testing.hubs import free_port
 
 RECORD = RunRecord(1, 2.0, True, (ComponentRecord("hub", "ready", 7, 0, 5443, "hub.log"),))
 
@@ -45,6 +46,29 @@ def test_a_free_port_stays_the_same_from_start_to_start(tmp_path):
 
     assert first == second
     assert second["fleet"] == 7443
+
+
+def test_ports_that_were_chosen_once_are_those_of_the_next_start(tmp_path):
+    usual = {"hub": free_port(), "fleet": free_port()}
+    files, chosen = prepared(tmp_path), free_port()
+
+    assert files.choose_ports({"hub": None, "fleet": None}, first=usual) == usual
+    assert files.choose_ports({"hub": chosen, "fleet": None}, first=usual)["hub"] == chosen
+    assert files.choose_ports({"hub": None, "fleet": None}, first=usual)["hub"] == chosen
+
+
+def test_a_port_that_is_taken_names_the_flag_that_chooses_another(tmp_path):
+    files, usual = prepared(tmp_path), {"hub": free_port(), "fleet": free_port()}
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+
+        with pytest.raises(PortTaken, match=f"port {taken} is in use: .* --fleet-port"):
+            files.choose_ports({"hub": None, "fleet": taken}, first=usual)
+
+    # It is not remembered.
+    assert files.choose_ports({"hub": None, "fleet": None}, first=usual) == usual
 
 
 def test_a_port_that_somebody_else_took_meanwhile_is_given_up(tmp_path):

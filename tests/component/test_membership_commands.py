@@ -1,6 +1,7 @@
 """The commands people type, against a running hub: what they print and how they end."""
 
 import asyncio
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator
@@ -11,10 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from clusterspace.cli.commands.clusters import clusters, cordon, taint, uncordon
-from clusterspace.cli.commands.controllers import controllers
 from clusterspace.cli.commands.membership import join, unjoin, unregister
 from clusterspace.cli.commands.tokens import token
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import CannotJoin
+from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.processes import serving_metrics
+from clusterspace.testing.hubs import hub_for_test
 from clusterspace.testing.stage import Fleet, running_fleet
 from clusterspace.testing.steps import until
 
@@ -128,10 +133,20 @@ async def test_unregister_asks_for_the_members_kubeconfig_unless_forced(fleet: F
     assert refused.exit_code == 2
 
 
-def test_controllers_without_a_hub_say_so() -> None:
-    ended = CliRunner().invoke(controllers, ["--hub-kubeconfig", "/nowhere"])
-
-    assert ended.output.splitlines()[-1] == "Error: /nowhere: there is no such file"
+async def test_controllers_without_a_hub_say_so_and_wait() -> None:
+    waiting = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "clusterspace", "controllers", "--hub-kubeconfig", "/nowhere"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert waiting.stderr is not None
+    try:
+        said = (await waiting.stderr.readline()).decode()
+        assert "waiting" in said
+        assert "/nowhere: there is no such file" in said
+        assert waiting.returncode is None
+    finally:
+        waiting.terminate()
+        await waiting.communicate()
 
 
 async def test_metrics_are_served_and_nothing_else() -> None:
@@ -151,3 +166,10 @@ def _code_of(url: str) -> int:
     except urllib.error.HTTPError as refused:
         refused.close()
         return refused.code
+
+
+async def test_a_join_that_reaches_nobody_names_the_address_it_tried(tmp_path: Path) -> None:
+    nobody = ConnectionSettings(cluster="west", server="https://127.0.0.1:1")
+    async with hub_for_test(tmp_path) as hub:
+        with pytest.raises(CannotJoin, match=r"refused the connection at https://127\.0\.0\.1:1"):
+            await join_cluster(JoinRequest("west", nobody), hub, lambda _: None)

@@ -19,7 +19,13 @@ from clusterspace.client.resources import DeleteOptions
 from clusterspace.errors import CannotPromote
 from clusterspace.fleet.execution.promotion import Effect, plan_promotion
 from clusterspace.fleet.execution.prune import is_paused
-from clusterspace.kube.objects import annotations_of, name_of, resource_version_of, uid_of
+from clusterspace.kube.objects import (
+    annotations_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+    with_metadata,
+)
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.roots import workloads
 from clusterspace.roots.clients import hub_settings
@@ -27,8 +33,10 @@ from clusterspace.roots.workloads import PromoteRequest, Prospect
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    NAMESPACES,
     config_map,
     deployment,
+    namespace,
 )
 from clusterspace.testing.steps import until
 
@@ -101,6 +109,33 @@ async def test_what_is_on_the_hub_already_is_left_as_it_is(site: Site, tmp_path:
     assert "is on the hub already" in told.output
     assert resource_version_of(await site.hub.get(WEB)) == resource_version_of(present)
     assert await site.hub.list_objects(ResourcePath(PROPAGATION_POLICIES)) == []
+
+
+async def test_a_dry_run_fails_where_the_promotion_would(site: Site, tmp_path: Path) -> None:
+    await site.member.create(WEB.collection, deployment("web"), site.foreign)
+    present = await site.hub.create(WEB.collection, deployment("web", replicas=7))
+
+    told = await promote_web(tmp_path, "--dry-run")
+
+    assert told.exit_code == 1
+    assert "is on the hub already" in told.output
+    assert resource_version_of(await site.hub.get(WEB)) == resource_version_of(present)
+    assert await site.hub.list_objects(ResourcePath(PROPAGATION_POLICIES)) == []
+
+
+async def test_a_dry_run_fails_where_the_hub_has_no_such_namespace(
+    site: Site, tmp_path: Path
+) -> None:
+    inside = ResourcePath(DEPLOYMENTS, "yard")
+    await site.member.create(ResourcePath(NAMESPACES), namespace("yard"))
+    await site.member.create(
+        inside, with_metadata(deployment("web"), namespace="yard"), site.foreign
+    )
+
+    told = await promote_web(tmp_path, "--dry-run", "-n", "yard")
+
+    assert told.exit_code == 1
+    assert "namespace yard does not exist on the hub: create it there first" in told.output
 
 
 async def test_an_interrupted_promotion_can_be_repeated(site: Site, tmp_path: Path) -> None:

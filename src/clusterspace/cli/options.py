@@ -33,6 +33,15 @@ def _with(options: Sequence[Option], command: Command) -> Command:
     return command
 
 
+class _Port(click.IntRange):
+    """A TCP port, or 0 for a free one."""
+
+    name = "port"
+
+
+PORT: Final = _Port(0, 65535)
+
+
 class _Cidr(click.ParamType[IPv4Network | IPv6Network]):
     """A range of addresses, such as 127.0.0.0/8."""
 
@@ -215,7 +224,11 @@ def listen_options(*, port: int, data_dir: Path | None, kept: str) -> Option:
             "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
         ),
         click.option(
-            "--port", default=port, show_default=True, help="Port to listen on; 0: a free one."
+            "--port",
+            default=port,
+            show_default=True,
+            type=PORT,
+            help="Port to listen on; 0: a free one.",
         ),
     )
     return functools.partial(_with, options)

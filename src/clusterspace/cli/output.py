@@ -81,8 +81,8 @@ def output_option(*more: str, default: str = Output.TABLE.value) -> Callable[[Co
     )
 
 
-def show(listing: Listing, output: str) -> None:
-    """Show a listing in the form asked for."""
+def show(listing: Listing, output: str, *, has_head: bool = True) -> None:
+    """Show a listing in the form asked for; without a head, more lines of one shown before."""
     form = Output(output)
     if form in (Output.JSON, Output.YAML):
         click.echo(document_text(listing.document, form), nl=False)
@@ -92,7 +92,7 @@ def show(listing: Listing, output: str) -> None:
     elif not listing.lines and listing.nothing:
         click.echo(listing.nothing, err=True)
     else:
-        people_console().print(table_of(listing, is_wide=form is Output.WIDE))
+        people_console().print(table_of(listing, is_wide=form is Output.WIDE, has_head=has_head))
 
 
 def document_text(document: object, form: Output) -> str:
@@ -104,13 +104,20 @@ def document_text(document: object, form: Output) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-def table_of(listing: Listing, *, is_wide: bool = False) -> "Table":
+def table_of(listing: Listing, *, is_wide: bool = False, has_head: bool = True) -> "Table":
     """Return the listing as a table for people."""
     from rich.table import Table
     from rich.text import Text
 
     wide = listing.wide_columns if is_wide else ()
-    table = Table(*listing.columns, *wide, box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        *listing.columns,
+        *wide,
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        show_header=has_head,
+    )
     for line in listing.lines:
         cells = (*line.cells, *line.wide_cells) if is_wide else line.cells
         # As texts, for what a cell says in brackets is no markup.

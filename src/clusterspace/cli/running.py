@@ -31,7 +31,11 @@ def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 def serve(
-    work: Callable[[], Coroutine[Any, Any, None]], log_format: str, *, port: int | None = None
+    work: Callable[[], Coroutine[Any, Any, None]],
+    log_format: str,
+    *,
+    port: int | None = None,
+    port_flag: str = "--port",
 ) -> None:
     """Run a server or controllers in this process until they end; logs go to standard error."""
     from clusterspace.aio import event_loop
@@ -43,9 +47,8 @@ def serve(
     except (ClusterspaceError, OSError) as error:
         sentence = sentence_of(error)
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            sentence = (
-                f"port {port} is in use: stop what listens there, or choose another with --port"
-            )
+            remedy = f"stop what listens there, or choose another with {port_flag}"
+            sentence = f"port {port} is in use: {remedy}"
         raise click.ClickException(sentence) from error
 
 

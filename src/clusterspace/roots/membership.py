@@ -12,7 +12,15 @@ from clusterspace.apis.member_clusters import FORCE_LEAVE, has_member_cluster
 from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import ApiError, CannotLeave, ClusterError
+from clusterspace.errors import (
+    ApiError,
+    CannotJoin,
+    CannotLeave,
+    ClusterError,
+    ClusterspaceError,
+    ClusterTimeout,
+    ClusterUnreachable,
+)
 from clusterspace.fleet.membership import leave, manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.membership.leave import (
@@ -49,7 +57,10 @@ async def join_cluster(
 
     async with open_client(hub) as hub_client, open_client(request.member) as member:
         joining = PushJoin(request, hub_client, member, open_client, report)
-        found = await joining.preflight()
+        try:
+            found = await joining.preflight()
+        except (ClusterUnreachable, ClusterTimeout) as error:
+            raise _at_address(error, request.name, request.member) from error
         if is_dry_run:
             for step in steps_of(request.name, found):
                 progress(f"would {step}")
@@ -143,7 +154,10 @@ async def register_cluster(
         progress(sentence)
 
     async with open_client(member) as member_client:
-        await PullJoin(request, member_client, open_client, report).register()
+        try:
+            await PullJoin(request, member_client, open_client, report).register()
+        except (ClusterUnreachable, ClusterTimeout) as error:
+            raise _at_address(error, request.name, member) from error
     progress(f"cluster {request.name} is registered")
 
 
@@ -205,6 +219,14 @@ async def unregister_cluster(
             # unregistering again finds the cluster unknown, and takes it down.
             await remove_from_member()
     progress(f"cluster {name} is unregistered")
+
+
+def _at_address(error: ClusterError, name: str, member: ConnectionSettings) -> ClusterspaceError:
+    """Return an error with the address that was tried, if it is about the member."""
+    if error.cluster != name:
+        return error
+    tried = f"{error.why} at {member.server}"
+    return CannotJoin(name, f"{tried}, where its kubeconfig says it is; is that reached from here?")
 
 
 # -- what is reported of both ------------------------------------------------------------------

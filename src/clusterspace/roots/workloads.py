@@ -8,9 +8,10 @@ go where nobody wants it.
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.apis.clusters import conditions_of, is_pull
+from clusterspace.apis.clusters import WORKS, conditions_of, is_pull
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
@@ -25,6 +26,7 @@ from clusterspace.fleet.execution.promotion import (
     expected_manifest,
     plan_promotion,
 )
+from clusterspace.fleet.execution.provenance import work_key_of
 from clusterspace.fleet.execution.prune import (
     APPROVED_UNTIL,
     is_paused,
@@ -48,6 +50,8 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.roots.clients import command_rules, open_client
 from clusterspace.roots.membership import Progress
+
+_FOR_REAL: Final = WriteOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,11 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         async with _open_member(request, hub_client) as member:
             live = await member.get(path)
             if is_managed(live):
-                why = f"{path} in {request.cluster} cannot be taken over: {owner_text(live)}"
-                raise CannotPromote(why)
+                space, work = work_key_of(live)
+                is_ours = work and await hub_client.find(ResourcePath(WORKS, space, work))
+                owner = f"Work {space}/{work} of this hub keeps it already"
+                why = owner if is_ours else owner_text(live)
+                raise CannotPromote(f"{path} in {request.cluster} cannot be taken over: {why}")
             promotion = plan_promotion(live, request.cluster, request.policy_name)
             planned, taken_over = plan_update(expected_manifest(promotion.template), live), live
             if planned is not None:
@@ -103,15 +110,30 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
     return Prospect(path, promotion, effect_of(live, taken_over))
 
 
+async def rehearse(request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings) -> None:
+    """Raise what `promote` would; nothing is written, not even for a moment."""
+    async with open_client(hub) as hub_client:
+        await _refuse_unfit(hub_client, request, prospect)
+        dry = WriteOptions(is_dry_run=True)
+        await _write_policy(hub_client, request, prospect.promotion, dry)
+        await hub_client.create(prospect.path.collection, prospect.promotion.template, dry)
+
+
+async def _refuse_unfit(
+    hub_client: ClusterClient, request: PromoteRequest, prospect: Prospect
+) -> None:
+    if prospect.effect.on_pods and not request.allows_restarts:
+        raise CannotPromote(f"{prospect.effect.on_pods}; --allow-restarts says that this is fine")
+    if await hub_client.find(prospect.path) is not None:
+        raise CannotPromote(f"{prospect.path} is on the hub already; nothing was changed")
+
+
 async def promote(
     request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings, progress: Progress
 ) -> None:
     """Write template and policy; CannotPromote when pods would notice, unless that is allowed."""
-    if prospect.effect.on_pods and not request.allows_restarts:
-        raise CannotPromote(f"{prospect.effect.on_pods}; --allow-restarts says that this is fine")
     async with open_client(hub) as hub_client:
-        if await hub_client.find(prospect.path) is not None:
-            raise CannotPromote(f"{prospect.path} is on the hub already; nothing was changed")
+        await _refuse_unfit(hub_client, request, prospect)
         written = await _write_policy(hub_client, request, prospect.promotion)
         # A crash right here leaves a policy that selects nothing; promoting again finds it.
         try:
@@ -145,14 +167,18 @@ async def _open_member(
 
 
 async def _write_policy(
-    hub_client: ClusterClient, request: PromoteRequest, promotion: Promotion
+    hub_client: ClusterClient,
+    request: PromoteRequest,
+    promotion: Promotion,
+    options: WriteOptions = _FOR_REAL,
 ) -> _Written | None:
     """Write the policy, or find it as an interrupted promotion left it."""
     if not request.creates_policy:
         return None
     path = promotion.policy_path
     try:
-        return _Written(await hub_client.create(path.collection, promotion.policy), is_new=True)
+        made = await hub_client.create(path.collection, promotion.policy, options)
+        return _Written(made, is_new=True)
     except AlreadyExists as error:
         present = await hub_client.get(path)
         spec = promotion.policy["spec"]

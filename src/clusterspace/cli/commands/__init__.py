@@ -12,5 +12,5 @@ clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 store.py        `store`: back up, restore and check the hub's data
-config.py       `config`, `completion`
+config.py       `config`, `version`, `completion`
 """

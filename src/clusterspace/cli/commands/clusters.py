@@ -1,6 +1,8 @@
 """`clusterspace clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`: members of the fleet."""
 
 import asyncio
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _REFRESH_SECONDS: Final = 2.0
 _WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
+_WIDTH_FOR_BARS: Final = 110
+"""A terminal that is narrower has no room for pictures."""
 _COLOURS: Final = {"True": "green", "False": "red", "Unknown": "yellow", "Leaving": "yellow"}
 
 
@@ -42,8 +46,6 @@ def clusters(*, watch: bool, output: str, hub: HubOptions) -> None:
       clusterspace clusters -o wide
       clusterspace clusters -o name
     """
-    from rich.live import Live
-
     from clusterspace.roots.clients import open_client
 
     is_wide = output == Output.WIDE.value
@@ -55,16 +57,58 @@ def clusters(*, watch: bool, output: str, hub: HubOptions) -> None:
             if not watch:
                 show(await _listing(client), output)
                 return
-            first = table_of(await _listing(client), is_wide=is_wide)
-            with Live(first, console=people_console(), auto_refresh=False) as screen:
-                while True:
-                    await asyncio.sleep(_REFRESH_SECONDS)
-                    screen.update(table_of(await _listing(client), is_wide=is_wide), refresh=True)
+            if people_console().is_terminal:
+                await _watch_on_screen(client, is_wide=is_wide)
+            else:
+                await _watch_in_pipe(client, output)
 
     try:
         run(work)
     except KeyboardInterrupt:
         return
+
+
+async def _watch_on_screen(client: "ClusterClient", *, is_wide: bool) -> None:
+    """Draw the table over and over in its place."""
+    from rich.live import Live
+
+    first = table_of(await _listing(client), is_wide=is_wide)
+    with Live(first, console=people_console(), auto_refresh=False) as screen:
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            screen.update(table_of(await _listing(client), is_wide=is_wide), refresh=True)
+
+
+async def _watch_in_pipe(client: "ClusterClient", output: str) -> None:
+    """Print the table once, and then the lines that changed, as they change."""
+    seen: dict[str, Line] = {}
+    is_first = True
+    while True:
+        listing = await _listing(client)
+        # How long ago an agent was heard changes all the time, and is no change.
+        lines = {each.name: each for each in listing.lines}
+        changed = [
+            each
+            for name, each in lines.items()
+            if name not in seen or _without_heartbeat(seen[name]) != _without_heartbeat(each)
+        ]
+        gone = [
+            replace(seen[name], cells=(*seen[name].cells[:2], "Gone", *seen[name].cells[3:]))
+            for name in seen
+            if name not in lines
+        ]
+        if changed or gone or is_first:
+            show(replace(listing, lines=(*changed, *gone)), output, has_head=not seen)
+            sys.stdout.flush()
+        seen, is_first = lines, False
+        await asyncio.sleep(_REFRESH_SECONDS)
+
+
+def _without_heartbeat(line: Line) -> tuple[str, ...]:
+    from clusterspace.fleet.membership.overview import COLUMNS
+
+    place = COLUMNS.index("HEARTBEAT")
+    return (*line.cells[:place], *line.cells[place + 1 :])
 
 
 @click.command()
@@ -119,7 +163,10 @@ def taint(*, name: str, taints: tuple[str, ...], hub: HubOptions) -> None:
     except ClusterspaceError as error:
         raise click.BadParameter(str(error), param_hint="TAINTS") from error
     changed = _edit_taints(name, edit, hub)
-    click.echo(f"cluster {name} {'tainted' if changed else 'not changed'}")
+    done = "tainted" if edit.added and not edit.removed else "untainted"
+    if edit.added and edit.removed:
+        done = "modified"
+    click.echo(f"cluster {name} {done if changed else 'not changed'}")
 
 
 def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
@@ -142,20 +189,22 @@ def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
     return run(work)
 
 
-async def _listing(client: "ClusterClient") -> Listing:
+async def _listing(client: "ClusterClient", *, has_bars: bool | None = None) -> Listing:
     from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
     from clusterspace.client.requests import ResourcePath
     from clusterspace.fleet.membership.manifests import LEASES
     from clusterspace.fleet.membership.overview import COLUMNS, row_of
     from clusterspace.kube.objects import find_at, name_of, without_value
 
-    now = client.connection.clock.now()
+    now, console = client.connection.clock.now(), people_console()
+    if has_bars is None:
+        has_bars = not console.is_terminal or console.width >= _WIDTH_FOR_BARS
     leases = await client.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))
     lease_of = {name_of(each): each for each in leases}
     found = await client.list_objects(ResourcePath(CLUSTERS))
     lines: list[Line] = []
     for each in found:
-        row = row_of(each, lease_of.get(name_of(each)), now)
+        row = row_of(each, lease_of.get(name_of(each)), now, has_bars=has_bars)
         provider, region, endpoint, identity = (
             str(find_at(each, "spec", field) or "")
             for field in ("provider", "region", "apiEndpoint", "id")

@@ -1,15 +1,31 @@
-"""`clusterspace config` and `completion`: what every setting is, and what the Tab key offers."""
+"""`clusterspace config`, `version`, `completion`: what is set, which version, what Tab offers."""
 
+import asyncio
 import os
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
+from clusterspace import __version__
 from clusterspace.cli.completion import PROGRAM, VARIABLE
-from clusterspace.cli.output import Line, Listing, output_option, show
+from clusterspace.cli.options import HubOptions, hub_options
+from clusterspace.cli.output import (
+    Line,
+    Listing,
+    Output,
+    document_text,
+    output_option,
+    show,
+)
+from clusterspace.cli.running import sentence_of
 from clusterspace.cli.settings import CommandPath
+
+if TYPE_CHECKING:
+    from clusterspace.client.settings import ConnectionSettings
+
+_HUB_SECONDS: Final = 3.0
 
 _HIDDEN: Final = "[hidden]"
 
@@ -108,6 +124,56 @@ def _text_of(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, cast("tuple[object, ...]", value)))
     return str(value)
+
+
+@click.command()
+@click.option("--client", is_flag=True, help="Do not ask the hub.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to show it.",
+)
+@hub_options
+def version(*, client: bool, output: str, hub: HubOptions) -> None:
+    """Say which version this is, and which the hub has.
+
+    \b
+    Examples:
+      clusterspace version
+      clusterspace version --client
+      clusterspace version -o json
+    """
+    import platform
+
+    from clusterspace.errors import ClusterspaceError
+
+    document = {"clusterspace": __version__, "python": platform.python_version()}
+    lines = [f"clusterspace {__version__} (Python {document['python']})"]
+    if not client:
+        try:
+            settings = hub.settings()
+            document["hub"] = asyncio.run(_hub_version(settings))
+            lines.append(f"hub {document['hub']} at {settings.server}")
+        except (ClusterspaceError, OSError) as error:
+            lines.append(f"hub unknown: {sentence_of(error)}")
+    if output == "text":
+        click.echo("\n".join(lines))
+    else:
+        click.echo(document_text(document, Output(output)), nl=False)
+
+
+async def _hub_version(settings: "ConnectionSettings") -> str:
+    import msgspec
+
+    from clusterspace.client.requests import ApiRequest
+    from clusterspace.roots.clients import open_client
+
+    async with open_client(settings) as hub:
+        answer = await hub.connection.ask(ApiRequest("GET", "/version", seconds=_HUB_SECONDS))
+    return str(msgspec.json.decode(answer.body, type=dict[str, Any]).get("gitVersion", "unknown"))
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterspace.cli.options import (
+    PORT,
     MemberOptions,
     Networks,
     hub_kubeconfig_option,
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--metrics-port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
 )
 @member_cidrs_option
@@ -139,7 +140,7 @@ def controllers(
         )
         await serve_until_stopped(settings)
 
-    serve(work, log_format, port=metrics_port)
+    serve(work, log_format, port=metrics_port, port_flag="--metrics-port")
 
 
 @click.command()

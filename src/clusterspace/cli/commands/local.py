@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from clusterspace.cli.options import Networks, local_data_dir_option, member_cidrs_option
+from clusterspace.cli.options import PORT, Networks, local_data_dir_option, member_cidrs_option
 from clusterspace.cli.running import sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
@@ -35,9 +35,15 @@ _DEMO_COMMANDS: Final = (
 
 @click.command()
 @local_data_dir_option
-@click.option("--hub-port", default=5443, show_default=True, help="Port of the hub; 0: a free one.")
 @click.option(
-    "--fleet-port", default=7443, show_default=True, help="Port of the unified view; 0: a free one."
+    "--hub-port",
+    type=PORT,
+    help="Port of the hub; 0: a free one.  [default: as last time, at first 5443]",
+)
+@click.option(
+    "--fleet-port",
+    type=PORT,
+    help="Port of the unified view; 0: a free one.  [default: as last time, at first 7443]",
 )
 @click.option(
     "--federation",
@@ -58,8 +64,8 @@ _DEMO_COMMANDS: Final = (
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready.")
 def up(
     data_dir: Path,
-    hub_port: int,
-    fleet_port: int,
+    hub_port: int | None,
+    fleet_port: int | None,
     members: int,
     member_cidrs: Networks,
     *,
@@ -155,7 +161,14 @@ def _detach(files: "LocalFiles", arguments: list[str]) -> None:
             stderr=output,
             start_new_session=True,
         )
+    click.echo(f"starting in the background; the log is {log}", err=True)
+    shown: set[str] = set()
     while not files.is_ready_for_people():
+        record = files.read_record()
+        for part in record.components if record is not None else ():
+            if part.state == "ready" and part.name not in shown:
+                shown.add(part.name)
+                click.echo(f"✓ {part.name:12} 127.0.0.1:{part.port}", err=True)
         if process.poll() is not None:
             said = log.read_text(errors="replace").strip().splitlines()
             raise click.ClickException((said or ["nothing was said"])[-1].removeprefix("Error: "))

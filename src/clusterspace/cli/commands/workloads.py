@@ -34,7 +34,11 @@ from clusterspace.cli.running import run
     default=True,
     help="Write a policy that places it on its cluster.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would change there, and do nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what would change there, or why it would fail, and do nothing.",
+)
 @click.option("--allow-restarts", is_flag=True, help="Go on even if pods restart or go.")
 @click.option(
     "-o",
@@ -97,6 +101,7 @@ def promote(
         if not prospect.effect.fields:
             click.echo("  nothing would change but labels and annotations")
         click.echo(f"  {prospect.effect.on_pods or 'no pod would restart'}")
+        run(lambda: workloads.rehearse(request, prospect, settings))
     else:
         run(lambda: workloads.promote(request, prospect, settings, click.echo))
 

@@ -50,8 +50,11 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 
-def row_of(cluster: Object, lease: Object | None, now: float) -> Row:
-    """Return the row of one cluster; `lease` is its heartbeat, if it has one."""
+def row_of(cluster: Object, lease: Object | None, now: float, *, has_bars: bool = True) -> Row:
+    """Return the row of one cluster; `lease` is its heartbeat, if it has one.
+
+    Without bars it is short enough for a narrow terminal.
+    """
     summary = find_at(cluster, "status", "nodeSummary")
     nodes = NONE
     if summary is not None:
@@ -64,23 +67,25 @@ def row_of(cluster: Object, lease: Object | None, now: float) -> Row:
         name=name_of(cluster),
         mode=str(find_at(cluster, "spec", "syncMode") or NONE),
         ready="Leaving" if is_being_deleted(cluster) else ready_status(cluster) or "Unknown",
-        version=str(find_at(cluster, "status", "kubernetesVersion") or NONE),
+        version=str(find_at(cluster, "status", "kubernetesVersion") or NONE).partition("+")[0],
         nodes=nodes,
-        cpu=usage_bar(cluster, "cpu"),
-        memory=usage_bar(cluster, "memory"),
+        cpu=usage_bar(cluster, "cpu", has_bar=has_bars),
+        memory=usage_bar(cluster, "memory", has_bar=has_bars),
         heartbeat=_heartbeat(cluster, lease, now),
         taints=", ".join(taints) or NONE,
     )
 
 
-def usage_bar(cluster: Object, resource: str) -> str:
-    """Return how much of a resource is asked for, as a bar with its share."""
+def usage_bar(cluster: Object, resource: str, *, has_bar: bool = True) -> str:
+    """Return how much of a resource is asked for, as a bar with its share, or as that alone."""
     offered = find_at(cluster, "status", "resourceSummary", "allocatable", resource)
     if not offered:
         return NONE
     asked = find_at(cluster, "status", "resourceSummary", "allocated", resource) or "0"
     total, used = parse_quantity(str(offered)), parse_quantity(str(asked))
     share = used.nanos / total.nanos if total else 0.0
+    if not has_bar:
+        return f"{share:.0%} of {total}"
     filled = min(round(share * _BAR), _BAR)
     return f"{_FULL * filled}{_EMPTY * (_BAR - filled)} {share:4.0%} of {total}"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
-from clusterspace.errors import AlreadyRunning, UnusableDirectory
+from clusterspace.errors import AlreadyRunning, PortTaken, UnusableDirectory
 from clusterspace.roots.installation import Installation, write_private
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
 
@@ -150,12 +150,24 @@ class LocalFiles:
         """Write down what runs."""
         write_private(self._record_file, msgspec.json.encode(record))
 
-    def choose_ports(self, requested: Mapping[str, int]) -> dict[str, int]:
-        """Return a port for each component: the requested, else the last one, else a free one."""
+    def choose_ports(
+        self, requested: Mapping[str, int | None], first: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Return a port for each component: the requested, else the last one, else a free one.
+
+        For None it is the last one, or the one it has at first: what people have written down must
+        not change under them. PortTaken when somebody else listens on one that people know.
+        """
         last: dict[str, int] = {}
         with suppress(FileNotFoundError):
             last = msgspec.json.decode(self._ports_file.read_bytes(), type=Ports).chosen
-        chosen = {name: port or _free_port(last.get(name)) for name, port in requested.items()}
+        chosen: dict[str, int] = {}
+        for name, port in requested.items():
+            usual = last.get(name) or (first or {}).get(name)
+            chosen[name] = usual if port is None and usual else port or _free_port(last.get(name))
+            if name in (first or {}) and not _is_free(chosen[name]):
+                remedy = f"stop what listens there, or choose another with --{name}-port"
+                raise PortTaken(f"port {chosen[name]} is in use: {remedy}")
         write_private(self._ports_file, msgspec.json.encode(Ports({**last, **chosen})))
         return chosen
 
@@ -175,6 +187,17 @@ class LocalFiles:
     @property
     def _ports_file(self) -> Path:
         return self.directory / "ports.json"
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on a port of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _free_port(last: int | None) -> int:

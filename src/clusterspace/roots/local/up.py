@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 _HUB: Final = "hub"
 _FLEET: Final = "fleet"
 _CONTROLLERS: Final = "controllers"
+_FIRST_PORTS: Final = {_HUB: 5443, _FLEET: 7443}
 _MASTERS: Final = "--impersonate-masters"
 """Whoever starts a fleet on their own machine is the administrator of all of it."""
 
@@ -36,8 +37,10 @@ class UpSettings:
     """The settings a local fleet is started with."""
 
     data_dir: Path
-    hub_port: int = 5443
-    fleet_port: int = 7443
+    hub_port: int | None = None
+    fleet_port: int | None = None
+    """0 is a free one, or the one of last time; not to say any is the one of last time, too, and
+    at first the one that everybody knows."""
     members: int = 0
     federation: bool = True
     member_cidrs: tuple[Network, ...] = ()
@@ -208,7 +211,8 @@ async def run_until_stopped(
     files.prepare()
     with files.locked():
         requested = {_HUB: settings.hub_port, _FLEET: settings.fleet_port, _CONTROLLERS: 0}
-        ports = files.choose_ports({**requested, **dict.fromkeys(settings.member_names, 0)})
+        everyone = {**requested, **dict.fromkeys(settings.member_names, 0)}
+        ports = files.choose_ports(everyone, first=_FIRST_PORTS)
         fleet = LocalFleet(
             ComponentCommands(settings, files, ports), clock, hurry=hurry, on_change=on_change
         )
