@@ -575,5 +575,9 @@ class StoreCorrupt(StoreError):
     """A record does not match its checksum."""
 
 
+class CannotOpen(StoreError):
+    """Sealed bytes that a key does not open: another key, another place, or damaged."""
+
+
 class StoreUnreadable(StoreError):
     """The file is not a store, or was written by a newer version."""

@@ -48,11 +48,12 @@ async def follow_encryption(file: Path, store: EncryptedStore, clock: Clock) -> 
 
     A file that cannot be used, or that lacks a key something is encrypted with, changes nothing.
     """
-    known = _content(file)
+    known, trouble = _content(file), ""
     while True:
         await clock.sleep(LOOK_SECONDS)
         found = _content(file)
         if found == known:
+            trouble = await _refresh(store, trouble)
             continue
         known = found
         try:
@@ -61,6 +62,19 @@ async def follow_encryption(file: Path, store: EncryptedStore, clock: Clock) -> 
             _log.error("encryption keys are as before", reason=str(error))
         else:
             _log.info("encryption keys are replaced", file=str(file))
+
+
+async def _refresh(store: EncryptedStore, known_trouble: str) -> str:
+    """Ask services for another key; return what the trouble is, which is said when it is new."""
+    try:
+        if await store.refresh_keys():
+            _log.info("a key management service has another key, which is used from now on")
+    except StoreUnreadable as error:
+        if str(error) != known_trouble:
+            # What there is can be read and written on: the keys for it are in memory.
+            _log.warning("encryption keys are not asked for", reason=str(error))
+        return str(error)
+    return ""
 
 
 async def rewrite(

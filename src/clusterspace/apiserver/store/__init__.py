@@ -9,6 +9,7 @@ commits.py     the thread that writes, and the writes that share an fsync
 files.py       the SQLite file: who may open it, when it counts as written, what damage hides
 records.py     one change as a row with its checksum; rows replayed into an index
 encryption.py  values sealed and opened on their way, by kube-apiserver's configuration
+kms.py         keys that a key management service wraps, over its plug-in's socket
 compaction.py  when to forget, and how far
 backups.py     files beside a running store: checked, copied, restored
 

@@ -12,6 +12,7 @@ The key of an object is authenticated with it: bytes that are moved to another k
 """
 
 import os
+import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,9 @@ from clusterspace.apiserver.store.interface import (
     Subscription,
     Watch,
 )
+from clusterspace.apiserver.store.kms import KmsPlugin, KmsProvider
 from clusterspace.errors import (
+    CannotOpen,
     Compacted,
     StoreError,
     StoreUnreadable,
@@ -47,10 +50,8 @@ API_VERSION: Final = "apiserver.config.k8s.io/v1"
 KIND: Final = "EncryptionConfiguration"
 _ROOT: Final = "/registry/"
 _NONCE_BYTES: Final = 12
-
-
-class CannotOpen(Exception):
-    """Sealed bytes that a provider cannot open: another key, another place, or damaged."""
+_MOST_LOOKS: Final = 10
+"""A service that has another key each time it is asked is not waited for in vain."""
 
 
 class Provider(Protocol):
@@ -69,12 +70,47 @@ class Provider(Protocol):
         """Return the value of stored bytes that begin with its prefix; CannotOpen."""
         ...
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether it would seal the value the same way now."""
+        ...
 
-class Identity:
+    async def prepare(self, sealed: Iterable[bytes]) -> bool:
+        """Make ready for opening these values and for sealing; False when it was already."""
+        ...
+
+    async def refresh(self) -> bool:
+        """Ask whether there is another key by now, and take it; return whether there was."""
+        ...
+
+
+class LocalKey:
+    """A provider that has its key, and asks nobody for it."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix: Final = prefix
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether it sealed the value."""
+        return sealed.startswith(self.prefix)
+
+    async def prepare(self, sealed: Iterable[bytes]) -> bool:
+        """Do nothing: the key is there."""
+        return False
+
+    async def refresh(self) -> bool:
+        """Do nothing: a key that is configured does not change."""
+        return False
+
+
+class Identity(LocalKey):
     """Values as they are."""
 
     def __init__(self) -> None:
-        self.prefix: Final = b""
+        super().__init__(b"")
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether no other provider sealed the value."""
+        return not sealed.startswith(MARK)
 
     def seal(self, value: bytes, place: bytes) -> bytes:
         """Return the value."""
@@ -87,11 +123,11 @@ class Identity:
         return sealed
 
 
-class AesGcm:
+class AesGcm(LocalKey):
     """AES in Galois/Counter mode with one key."""
 
     def __init__(self, name: str, secret: bytes) -> None:
-        self.prefix: Final = MARK + b"aesgcm:v1:" + name.encode() + b":"
+        super().__init__(MARK + b"aesgcm:v1:" + name.encode() + b":")
         self._cipher = AESGCM(secret)
 
     def seal(self, value: bytes, place: bytes) -> bytes:
@@ -108,13 +144,13 @@ class AesGcm:
             raise CannotOpen from error
 
 
-class SecretBox:
+class SecretBox(LocalKey):
     """NaCl's secretbox, XSalsa20 and Poly1305, with one key. It does not authenticate the place."""
 
     def __init__(self, name: str, secret: bytes) -> None:
         from nacl.secret import SecretBox as Box  # 30 ms that other hubs need not pay
 
-        self.prefix: Final = MARK + b"secretbox:v1:" + name.encode() + b":"
+        super().__init__(MARK + b"secretbox:v1:" + name.encode() + b":")
         self._box = Box(secret)
 
     def seal(self, value: bytes, place: bytes) -> bytes:
@@ -157,8 +193,16 @@ class Encryption:
 
     def is_current(self, key: str, stored: bytes) -> bool:
         """Whether a write would store the value with the same provider and the same key."""
-        prefix = self._providers(key)[0].prefix
-        return stored.startswith(prefix) if prefix else not stored.startswith(MARK)
+        return self._providers(key)[0].is_current(stored)
+
+    async def prepare(self, stored: Iterable[bytes]) -> bool:
+        """Make ready for opening these values; False when all providers were already."""
+        sealed = [each for each in stored if each.startswith(MARK)]
+        return any([await each.prepare(sealed) for each in self._everything()])
+
+    async def refresh(self) -> bool:
+        """Ask services whether they have another key by now; return whether one had."""
+        return any([await each.refresh() for each in self._everything()])
 
     def open(self, key: str, stored: bytes) -> bytes:
         """Return the value of what is stored at a key; StoreUnreadable when no key opens it."""
@@ -234,11 +278,21 @@ class EncryptedStore:
         # is found out now, and not by whoever reads a Secret. What is kept of the past may still be
         # sealed with a key that is gone; who watches from there is told to list again.
         page = await self._store.range("")
+        for _ in range(_MOST_LOOKS):
+            if not await encryption.prepare(each.value for each in page.items):
+                break
+            # A service was waited for, and somebody may have written meanwhile, with a key that
+            # these providers have not seen.
+            page = await self._store.range("")
         for item in page.items:
             if item.value.startswith(MARK):
                 encryption.open(item.key, item.value)
-        # No await since the last look: nothing can have been sealed with the old ones meanwhile.
+        # Nobody was waited for since the last look: nothing has been sealed with the old ones.
         self._encryption = encryption
+
+    async def refresh_keys(self) -> bool:
+        """Ask services whether they have another key by now; return whether one had."""
+        return await self._encryption.refresh()
 
     @property
     def current_revision(self) -> Revision:
@@ -432,8 +486,10 @@ def _providers_in(document: Any, place: str) -> list[Provider]:
     ((kind, settings),) = entry.items()
     if kind == "identity":
         return [Identity()]
+    if kind == "kms":
+        return [_kms(_mapping(settings, f"{place}.kms"), f"{place}.kms")]
     if kind not in _MAKERS:
-        known = ", ".join((*_MAKERS, "identity"))
+        known = ", ".join((*_MAKERS, "kms", "identity"))
         raise UnusableConfiguration(f"{place}: {kind} is not supported here; there are {known}")
     place = f"{place}.{kind}"
     providers: list[Provider] = []
@@ -455,6 +511,26 @@ def _providers_in(document: Any, place: str) -> list[Provider]:
             raise UnusableConfiguration(f"{at}.secret: it has {len(secret)} bytes, not {sizes}")
         providers.append(_MAKERS[kind](name, secret))
     return providers
+
+
+def _kms(settings: dict[str, Any], place: str) -> Provider:
+    _refuse_others(settings, ("apiVersion", "name", "endpoint", "timeout", "cachesize"), place)
+    if settings.get("apiVersion") != "v2":
+        raise UnusableConfiguration(f"{place}.apiVersion: it has to be v2; v1 is not supported")
+    name, endpoint = str(settings.get("name") or ""), str(settings.get("endpoint") or "")
+    if not name or ":" in name:
+        raise UnusableConfiguration(f"{place}.name: it has to be there, without a colon")
+    if not endpoint.startswith("unix://"):
+        raise UnusableConfiguration(f"{place}.endpoint: it has to be a socket, as unix:///PATH")
+    timeout = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", str(settings.get("timeout") or "3s"))
+    seconds = 0.0 if timeout is None else float(timeout[1]) * _UNITS[timeout[2]]
+    if seconds <= 0:
+        raise UnusableConfiguration(f"{place}.timeout: it has to be a time such as 3s")
+    prefix = MARK + b"kms:v2:" + name.encode() + b":"
+    return KmsProvider(name, KmsPlugin(name, endpoint, seconds), prefix)
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 def _refuse_odd_names(names: tuple[str, ...], place: str) -> None:
