@@ -25,6 +25,7 @@
     │   ├── UnsupportedMediaType     415  UnsupportedMediaType
     │   ├── Invalid                  422  Invalid; every cause at once
     │   │   └── InapplicablePatch    422  a patch that can be read but not carried out here
+    │   │       └── PatchTestFailed  422  one that asks for another value than there is
     │   ├── TooManyRequests          429  TooManyRequests
     │   ├── UnmergeablePatch         500  a strategic merge patch Kubernetes has no reason for
     │   ├── HttpViolation            4xx, 505: a message that breaks HTTP or a limit of the server
@@ -58,6 +59,7 @@
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
     ├── UnknownPlugin                a flag names an admission plug-in that cannot be switched
+    ├── UnknownApi                   a flag names an API that cannot be switched
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
     ├── CommandRefused               what a simulated shell says when a command cannot be done
     └── StoreError                   what the revision log cannot do
@@ -290,6 +292,12 @@ class InapplicablePatch(Invalid):
         )
         self.problem = problem
         self.place = place
+        self.words = problem
+        """What Kubernetes says to those whom it tells what was wrong."""
+
+
+class PatchTestFailed(InapplicablePatch):
+    """A `test` of a JSON patch found another value: whoever wrote it wants nothing changed then."""
 
 
 class TooManyRequests(ApiError):
@@ -483,6 +491,10 @@ class StreamBroken(ClusterspaceError):
 
 class UnknownPlugin(ClusterspaceError):
     """A flag names an admission plug-in that cannot be switched; it says which can."""
+
+
+class UnknownApi(ClusterspaceError):
+    """A flag names an API that cannot be switched on or off; it says which can."""
 
 
 class CommandRefused(ClusterspaceError):

@@ -815,6 +815,223 @@ VALIDATING: Final[Sequence[Case]] = (
 )
 
 
+def apply(expression: str, **more: Any) -> Json:
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+    return {"mutations": [mutation], **more}
+
+
+def patch(expression: str, **more: Any) -> Json:
+    return {
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        **more,
+    }
+
+
+def mutating(
+    name: str, spec: Json, asks: Sequence[Ask] = (), match: Json | None = None, **more: Any
+) -> Case:
+    return Case(f"m-{name}", spec, asks, match or {}, is_mutating=True, **more)
+
+
+ADD_B: Final = "[JSONPatch{op: 'add', path: '/data/b', value: '2'}]"
+ONE_SIDECAR: Final = (
+    "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{"
+    "containers: [Object.spec.template.spec.containers{name: 'side', image: 'side:1'}]}}}}"
+)
+
+MUTATING: Final[Sequence[Case]] = (
+    mutating("apply", apply("Object{data: {'b': '2'}}"), [new()]),
+    mutating(
+        "apply-labels",
+        apply("Object{metadata: Object.metadata{labels: {'a': object.data.a}}}"),
+        [new()],
+    ),
+    mutating(
+        "apply-list", apply(ONE_SIDECAR), [Ask("POST", DEPLOYMENTS, deployment())], ON_DEPLOYMENTS
+    ),
+    mutating(
+        "apply-merges-element",
+        apply(ONE_SIDECAR.replace("'side', image", "'main', image")),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "apply-atomic",
+        apply("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'a': 'b'}}}}"),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "apply-unknown",
+        apply("Object{spec: Object.spec{nothing: 1}}"),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "apply-wrong-type",
+        apply("Object{spec: Object.spec{replicas: 'many'}}"),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "apply-wrong-name",
+        apply("Object{spec: Object.other{replicas: 3}}"),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "apply-replicas",
+        apply("Object{spec: Object.spec{replicas: object.spec.replicas + 2}}"),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating("patch", patch(ADD_B), [new()]),
+    mutating(
+        "patch-escape",
+        patch(
+            "[JSONPatch{op: 'add', path: '/metadata/labels', value: {}}, JSONPatch{op: 'add', "
+            "path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c'), value: 'x'}]"
+        ),
+        [new()],
+    ),
+    mutating(
+        "patch-object",
+        patch(
+            "[JSONPatch{op: 'add', path: '/spec/strategy', "
+            "value: Object.spec.strategy{type: 'Recreate'}}]"
+        ),
+        [Ask("POST", DEPLOYMENTS, deployment())],
+        ON_DEPLOYMENTS,
+    ),
+    mutating(
+        "patch-test",
+        patch(
+            "[JSONPatch{op: 'test', path: '/data/a', value: 'x'}, "
+            "JSONPatch{op: 'add', path: '/data/b', value: '2'}]"
+        ),
+        [new()],
+    ),
+    mutating("patch-unknown", patch("[JSONPatch{op: 'add', path: '/wrong', value: 1}]"), [new()]),
+    *(
+        mutating(f"patch-missing-{index}", patch(f"[JSONPatch{{{operation}}}]"), [new()])
+        for index, operation in enumerate(
+            (
+                "op: 'remove', path: '/data/none'",
+                "op: 'replace', path: '/data/none', value: 1",
+                "op: 'add', path: '/none/b', value: 1",
+                "op: 'move', from: '/data/none', path: '/data/b'",
+                "op: 'sing', path: '/data/b'",
+            )
+        )
+    ),
+    mutating(
+        "patch-several",
+        {
+            "mutations": [
+                *patch(ADD_B)["mutations"],
+                *patch("[JSONPatch{op: 'add', path: '/data/c', value: object.data.b + '!'}]")[
+                    "mutations"
+                ],
+            ]
+        },
+        [new()],
+    ),
+    mutating("error", apply("Object{data: {'b': object.data.none}}"), [new()]),
+    mutating(
+        "error-ignored",
+        apply("Object{data: {'b': object.data.none}}", failurePolicy="Ignore"),
+        [new()],
+    ),
+    mutating(
+        "condition",
+        apply(
+            "Object{data: {'b': '2'}}",
+            matchConditions=[{"name": "n", "expression": "object.metadata.name == 'n'"}],
+        ),
+        [new(), new("n")],
+    ),
+    mutating(
+        "condition-fails",
+        apply(
+            "Object{data: {'b': '2'}}",
+            matchConditions=[{"name": "n", "expression": "object.data.none == ''"}],
+        ),
+        [new()],
+    ),
+    mutating(
+        "variables",
+        apply(
+            "Object{data: {'b': variables.twice}}",
+            variables=[{"name": "twice", "expression": "object.data.a + object.data.a"}],
+        ),
+        [new()],
+    ),
+    mutating(
+        "params",
+        apply("Object{data: {'b': params.data.most}}", **PARAM_KIND),
+        [new()],
+        bindings=[by_name("limits")],
+        before=PARAMS,
+    ),
+    mutating(
+        "params-gone",
+        apply("Object{data: {'b': params.data.most}}", **PARAM_KIND),
+        [new()],
+        bindings=[by_name("none")],
+    ),
+    mutating(
+        "params-unknown",
+        apply("Object{}", paramKind={"apiVersion": "example.com/v1", "kind": "Nothing"}),
+        [new()],
+        bindings=[by_name("none")],
+    ),
+    mutating(
+        "update",
+        apply("Object{metadata: Object.metadata{annotations: {'was': oldObject.data.a}}}"),
+        [new(), Ask("PATCH", f"{MAPS}/m", {"data": {"a": "2"}}, MERGE)],
+        ON_CHANGE,
+    ),
+    mutating(
+        "unborn",
+        apply(
+            "Object{data: {'uid': string(has(object.metadata.uid)), "
+            "'time': string(has(object.metadata.creationTimestamp))}}"
+        ),
+        [new()],
+    ),
+    mutating(
+        "dry-run", apply("Object{data: {'b': string(request.dryRun)}}"), [new(query="?dryRun=All")]
+    ),
+    mutating("dear", apply("Object{data: {'b': string(" + DEAR + ")}}"), [new()]),
+    mutating("bad-return", apply("{'data': 1}"), bindings=[]),
+    mutating("bad-patch-return", patch("[{'op': 'add'}]"), bindings=[]),
+    mutating("bad-type", apply("Thing{a: 1}"), bindings=[]),
+    mutating("bad-op", patch("[JSONPatch{op: 1, path: '/a'}]"), bindings=[]),
+    mutating(
+        "bad-both",
+        {
+            "mutations": [
+                {
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {"expression": ADD_B},
+                    "applyConfiguration": {"expression": "Object{}"},
+                },
+                {"patchType": "JSONPatch"},
+                {"patchType": "Other"},
+            ]
+        },
+        bindings=[],
+    ),
+    mutating(
+        "bad-operations",
+        apply("Object{}"),
+        match=matching(rule("", "v1", ["configmaps"], ["DELETE"])),
+        bindings=[],
+    ),
+    mutating("bad-empty", {"mutations": [], "reinvocationPolicy": "Maybe"}, bindings=[]),
+)
+
+
 def _placed(value: Any, namespace: str) -> Any:
     return json.loads(json.dumps(value).replace("_NS_", namespace))
 

@@ -88,10 +88,6 @@ class WebhookServer:
                 answer |= {"apiVersion": "admission.k8s.io/v9"}
             case "/slow":
                 await asyncio.sleep(3)
-            case "/html":
-                return web.Response(text="<html></html>", content_type="text/html")
-            case "/error":
-                return web.Response(status=500, text="broken")
             case "/no-type":
                 response |= {"patch": _encoded(PATCHES["/add-b"])}
             case "/type-alone":
@@ -324,6 +320,8 @@ WEBHOOKS: Final[Sequence[WebhookCase]] = (
         is_mutating=True,
         before=WEB,
     ),
+    WebhookCase("nothing-there", [hook("/nothing-there")], [new()], is_mutating=True),
+    WebhookCase("no-patch", [hook("/no-patch")], [new()], is_mutating=True),
     WebhookCase("unknown-field", [hook("/unknown-field")], [new()], is_mutating=True),
     # -- refused configurations
     WebhookCase(

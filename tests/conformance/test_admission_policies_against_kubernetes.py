@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance import admission_policies, admission_webhooks
-from tests.conformance.admission_policies import VALIDATING
+from tests.conformance.admission_policies import MUTATING, VALIDATING
 from tests.conformance.admission_webhooks import WEBHOOKS
 
 from clusterspace.client.connection import Connection
 from clusterspace.testing.hubs import client_for_test, hub_for_test, real_server_for_test
 
 HERE = Path(__file__).parent
+BETA = frozenset({"admissionregistration.k8s.io/v1beta1"})
 GATES = (
     "--feature-gates=MutatingAdmissionPolicy=true",
     "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
@@ -25,7 +26,10 @@ GATES = (
 async def different_answers(connection: Connection) -> dict[str, Any]:
     """Play every case; return what was answered and recorded where the two differ."""
     answers = {
-        "policies": await admission_policies.play(connection, VALIDATING),
+        "policies": {
+            **await admission_policies.play(connection, VALIDATING),
+            **await admission_policies.play(connection, MUTATING),
+        },
         "webhooks": await admission_webhooks.play(connection, WEBHOOKS),
     }
     different: dict[str, Any] = {}
@@ -38,7 +42,10 @@ async def different_answers(connection: Connection) -> dict[str, Any]:
 
 
 async def test_the_hub_answers_as_kubernetes_did(tmp_path: Path) -> None:
-    async with hub_for_test(tmp_path) as settings, client_for_test(settings) as client:
+    async with (
+        hub_for_test(tmp_path, optional_apis=BETA) as settings,
+        client_for_test(settings) as client,
+    ):
         assert await different_answers(client.connection) == {}
 
 

@@ -1,6 +1,6 @@
 """The built-in resources with their rules, from the facts in `builtins`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from typing import Final, cast
 
@@ -14,7 +14,7 @@ from clusterspace.builtins.definitions.checks import validate_definition, valida
 from clusterspace.builtins.printers.cells import Cell, PrintedColumn, Printer
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.builtins.resource_model import NAME, NAMESPACE, BuiltinResource
-from clusterspace.builtins.resources import all_resources
+from clusterspace.builtins.resources import all_resources, optional_resources
 from clusterspace.builtins.schemas import schema_for
 from clusterspace.builtins.strategies.creation import Creation
 from clusterspace.builtins.strategies.prepare import (
@@ -199,9 +199,9 @@ _RULES: Final[dict[tuple[str, str], Callable[[GroupVersionKind], BuiltinRules]]]
 }
 
 
-def builtin_resources() -> Iterable[Served]:
-    """Return every built-in resource, in the order of discovery."""
-    return (served_builtin(resource) for resource in all_resources())
+def builtin_resources(asked: Collection[str] = ()) -> Iterable[Served]:
+    """Return every built-in resource, and those of the optional versions that are asked for."""
+    return (served_builtin(each) for each in (*all_resources(), *optional_resources(asked)))
 
 
 def served_builtin(resource: BuiltinResource) -> Served:

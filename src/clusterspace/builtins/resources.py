@@ -1,7 +1,7 @@
 """The table of every resource the hub serves out of the box: what Kubernetes 1.35 calls stable."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -410,6 +410,23 @@ _ADMISSION: Final = (
     ),
 )
 
+_MUTATING_POLICIES: Final = (
+    Row(
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+        namespaced=False,
+        categories=_EXTENSIONS,
+        has_generation=True,
+    ),
+    Row(
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        namespaced=False,
+        categories=_EXTENSIONS,
+        has_generation=True,
+    ),
+)
+
 _EXTENSION_KINDS: Final = (
     Row(
         "CustomResourceDefinition",
@@ -513,6 +530,11 @@ NAMED_GROUPS: Final = (
 
 _TABLE: Final = (CORE_V1, *NAMED_GROUPS)
 
+OPTIONAL_GROUPS: Final = (
+    GroupRows(GroupVersion("admissionregistration.k8s.io", "v1beta1"), _MUTATING_POLICIES),
+)
+"""What Kubernetes serves of its own only when it is asked to, with `--runtime-config`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiGroup:
@@ -531,6 +553,16 @@ class ApiGroup:
 def all_resources() -> tuple[BuiltinResource, ...]:
     """Return every resource in the order of discovery: group, then version, then plural."""
     return tuple(resource_of(served.group_version, row) for served in _TABLE for row in served.rows)
+
+
+def optional_resources(asked: Collection[str]) -> tuple[BuiltinResource, ...]:
+    """Return the resources of these versions, written `group/version`, that are not there else."""
+    return tuple(
+        resource_of(served.group_version, row)
+        for served in OPTIONAL_GROUPS
+        for row in served.rows
+        if served.group_version.api_version in asked
+    )
 
 
 @cache

@@ -75,6 +75,7 @@ MAX_OPERATIONS: Final = 10_000
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
 """kube-apiserver's limit on what all `copy` operations of one patch add, as encoded JSON."""
 
+_NOTHING_AT: Final = "there is nothing at"
 _OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 _HAVE_SOURCE: Final = frozenset({"move", "copy"})
 _MAY_NAME_THE_DOCUMENT: Final = frozenset({"replace", "test"})
@@ -113,10 +114,36 @@ def apply_json_patch(document: Object, operations: tuple[Operation, ...]) -> Obj
     draft = _Draft(document)
     try:
         for operation in operations:
-            draft.carry_out(operation)
+            try:
+                draft.carry_out(operation)
+            except errors.InapplicablePatch as error:
+                error.words = _words_for(operation, error.problem)
+                raise
     except RecursionError as error:
         raise errors.InapplicablePatch("the patched object is nested too deeply") from error
     return draft.document
+
+
+def _words_for(operation: Operation, problem: str) -> str:
+    """Return what Kubernetes says of an operation that finds nothing where it should be done."""
+    if not problem.startswith(_NOTHING_AT):
+        return problem
+    path = write_pointer(operation.path)
+    match operation.name:
+        case "remove":
+            key = operation.path[-1]
+            return (
+                f"error in remove for path: '{path}': "
+                f"Unable to remove nonexistent key: {key}: missing value"
+            )
+        case "move":
+            key = operation.source[-1]
+            return (
+                f"error in move for path: '{key}': "
+                f"Unable to remove nonexistent key: {key}: missing value"
+            )
+        case name:
+            return f'{name} operation does not apply: doc is missing path: "{path}": missing value'
 
 
 def _read_operation(raw: Any, place: str) -> Operation:
@@ -127,7 +154,9 @@ def _read_operation(raw: Any, place: str) -> Operation:
     fields = cast("Object", raw)
     name = _read_text(fields, "op", place)
     if name not in _OPERATIONS:
-        raise errors.InapplicablePatch(f"there is no operation {name!r}", place=f"{place}.op")
+        unknown = errors.InapplicablePatch(f"there is no operation {name!r}", place=f"{place}.op")
+        unknown.words = f"Unexpected kind: {name}"
+        raise unknown
     path = _read_steps(fields, "path", place)
     source = _read_steps(fields, "from", place) if name in _HAVE_SOURCE else ()
     if not path and name not in _MAY_NAME_THE_DOCUMENT:
@@ -237,7 +266,7 @@ class _Draft:
             is_same = _encoder.encode(found) == _encoder.encode(value)
         if not is_same:
             problem = "the value is not the one the test asks for"
-            raise errors.InapplicablePatch(problem, place=write_pointer(path))
+            raise errors.PatchTestFailed(problem, place=write_pointer(path))
 
     def _get(self, path: Steps) -> Any:
         value: Any = self.document
@@ -280,7 +309,7 @@ def _key_in(container: Any, path: Steps, depth: int) -> str | int:
 
 def _nothing_at(path: Steps, depth: int) -> errors.InapplicablePatch:
     place = write_pointer(path[: depth + 1])
-    return errors.InapplicablePatch(f"there is nothing at {place}", place=place)
+    return errors.InapplicablePatch(f"{_NOTHING_AT} {place}", place=place)
 
 
 # JSON merge patch. One rule is kube-apiserver's and not the RFC's: nulls in objects inside a list

@@ -100,7 +100,14 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
-        hub = build_state(store, clock, access, rules, switches=settings.admission)
+        hub = build_state(
+            store,
+            clock,
+            access,
+            rules,
+            switches=settings.admission,
+            optional_apis=settings.optional_apis,
+        )
         controller = CustomResourceController(hub)
         is_whole = True
         try:

@@ -1,7 +1,7 @@
 """What the verbs of an API server work on, and what is in it before anybody asks."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
@@ -56,13 +56,14 @@ def build_state(
     *,
     unenforced: UnenforcedKinds | None = None,
     switches: AdmissionSwitches | None = None,
+    optional_apis: Collection[str] = (),
 ) -> HubState:
     """Build what verbs work on; a server with warnings of its own (`unenforced`) is no hub."""
     rules, warnings = members or AddressRules(), unenforced or UnenforcedKinds()
     plugins = hub_plugins(access, rules, warnings, is_hub=unenforced is None)
     return HubState(
         store=store,
-        catalog=Catalog(builtin_resources()),
+        catalog=Catalog(builtin_resources(optional_apis)),
         feeds=Feeds(store),
         clock=clock,
         random=SystemRandom(),

@@ -1,6 +1,6 @@
 """What the servers are started with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -9,14 +9,32 @@ from clusterspace.apiserver.admission.plugins import AdmissionSwitches
 from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.guards import AuditPolicy
 from clusterspace.apiserver.http.users import MemberIdentities
+from clusterspace.builtins.resources import OPTIONAL_GROUPS
 from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import UnknownApi
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
 ReadSettings: TypeAlias = Callable[[], ConnectionSettings]
 """Reads a kubeconfig; it may block, and it may fail while the file is being replaced."""
+
+
+def read_optional_apis(given: Iterable[str]) -> frozenset[str]:
+    """Read kube-apiserver's `--runtime-config`; UnknownApi for what cannot be switched here."""
+    known = [str(each.group_version.api_version) for each in OPTIONAL_GROUPS]
+    asked: set[str] = set()
+    for entry in given:
+        name, _, value = entry.partition("=")
+        if name not in known or value not in ("", "true", "false"):
+            raise UnknownApi(
+                f"--runtime-config: {entry} cannot be switched here; "
+                f"what can is {', '.join(f'{each}=true' for each in known)}"
+            )
+        if value != "false":
+            asked.add(name)
+    return frozenset(asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +63,8 @@ class HubSettings(ServerSettings):
     admission: AdmissionSwitches = field(default_factory=AdmissionSwitches)
     encryption_file: Path | None = None
     """kube-apiserver's EncryptionConfiguration; followed while the hub runs."""
+    optional_apis: frozenset[str] = frozenset()
+    """Versions of built-in groups that are served only on demand, written `group/version`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ async def hub_for_test(
     name: str = "hub",
     tokens: str = "",
     identities: MemberIdentities = MASTERS_TRAVEL,
+    optional_apis: frozenset[str] = frozenset(),
 ) -> AsyncGenerator[ConnectionSettings]:
     """Run a hub on the memory store in this event loop, over loopback TLS.
 
@@ -79,6 +80,7 @@ async def hub_for_test(
         member_cidrs=LOOPBACK,
         token_auth_file=token_file,
         identities=identities,
+        optional_apis=optional_apis,
     )
     async with running_hub(settings):
         yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)

@@ -50,7 +50,11 @@ class Followed(Generic[Built]):
             at = self._changes
             found: list[list[Object]] = []
             for plural in self._plurals:
-                served = hub.catalog.get_storage(GROUP, plural)
+                try:
+                    served = hub.catalog.get_storage(GROUP, plural)
+                except KeyError:
+                    found.append([])  # of a version that this server was not asked to serve
+                    continue
                 page = await hub.store.range(served.prefix())
                 found.append([forms.decode_stored(entry, served.form) for entry in page.items])
             built = self._build(found)

@@ -22,6 +22,7 @@ from clusterspace.apiserver.admission.clusters import (
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard
 from clusterspace.apiserver.admission.limit_ranges import LimitRanger
+from clusterspace.apiserver.admission.mutating_policies import MutatingPolicies
 from clusterspace.apiserver.admission.nodes import NodeRestriction
 from clusterspace.apiserver.admission.pod_security import PodSecurity
 from clusterspace.apiserver.admission.pods import (
@@ -139,6 +140,7 @@ def hub_plugins(
         PermanentIds(),
         unenforced,  # last: a warning is for who has not been refused
         # What the objects of users say, in kube-apiserver's order.
+        MutatingPolicies(access.authorizer),
         MutatingWebhooks(access.authorizer),
         ValidatingPolicies(access.authorizer),
         ValidatingWebhooks(access.authorizer),

@@ -17,6 +17,7 @@ from clusterspace.apiserver.state import Admission, HubState, Operation
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.verbs.subresources import scale_of
 from clusterspace.errors import BadRequest
+from clusterspace.kube import statuses
 from clusterspace.kube.cel.libraries.authorization import (
     Authorizer,
     Decision,
@@ -90,10 +91,13 @@ async def in_version(kube_object: Object, served: Served, other: Served) -> Obje
     return {**converted, "metadata": metadata}
 
 
-async def with_changed(admission: Admission, seen: Reviewed, changed: Object) -> Object:
+async def with_changed(
+    admission: Admission, seen: Reviewed, changed: Object, *, is_strict: bool = False
+) -> Object:
     """Return the object of a request as somebody changed what they saw of it.
 
-    It is read and given its defaults like what a client sends; which object it is stays.
+    It is read and given its defaults like what a client sends; which object it is stays. Fields
+    that the kind does not know are dropped, or refused when it `is_strict`.
     """
     own, scale = admission.served, seen.served.scale
     if admission.subresource == "scale" and scale is not None:
@@ -108,7 +112,16 @@ async def with_changed(admission: Admission, seen: Reviewed, changed: Object) ->
         )
     kept = {name: before[name] for name in _UNBORN if name in before}
     completed = {**changed, "metadata": {**given, **kept}}
-    return await admission.run(lambda: own.rules.default(own.rules.read(completed).kube_object))
+    try:
+        reading = await admission.run(lambda: own.rules.read(completed))
+    except BadRequest as error:
+        # Who changed it is to blame, not the client.
+        why = f"json: {error.message.rpartition(': json: ')[2]}"
+        raise statuses.internal(why) from error
+    if is_strict and reading.unknown_fields:
+        unknown = ", ".join(f'unknown field "{each}"' for each in reading.unknown_fields)
+        raise statuses.internal(f"strict decoding error: {unknown}")
+    return await admission.run(lambda: own.rules.default(reading.kube_object))
 
 
 def request_of(admission: Admission, served: Served) -> Object:

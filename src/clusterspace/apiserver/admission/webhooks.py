@@ -45,6 +45,7 @@ from clusterspace.errors import (
     ClusterspaceError,
     ClusterTimeout,
     ClusterUnreachable,
+    InapplicablePatch,
 )
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
@@ -193,6 +194,8 @@ class _Webhooks(Plugin):
             said = _read_answer(
                 answer, uid, version, is_mutating=isinstance(self, MutatingWebhooks)
             )
+        except _UndecodablePatch as error:
+            raise _CallFailed(webhook, str(error)) from error
         except _Unusable as error:
             raise _CallFailed(webhook, f"received invalid webhook response: {error}") from error
         for key, value in cast("Object", said.get("auditAnnotations") or {}).items():
@@ -313,6 +316,10 @@ class _Unusable(Exception):
     """An answer of a webhook that cannot be taken."""
 
 
+class _UndecodablePatch(Exception):
+    """A patch of a webhook that is none."""
+
+
 def _require_known(webhook: Webhook, answer: Any) -> None:
     """Refuse a review in a version that does not exist, as Kubernetes' decoder does."""
     review = cast("Object", answer) if isinstance(answer, dict) else {}
@@ -361,7 +368,8 @@ def _read_answer(answer: Any, uid: str, version: str, *, is_mutating: bool) -> O
     try:
         return {**shown, "patch": msgspec.json.decode(base64.b64decode(str(patch), validate=True))}
     except (binascii.Error, ValueError, *UNREADABLE) as error:
-        raise _Unusable(f"received undecodable patch in webhook response: {error}") from error
+        why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        raise _UndecodablePatch(f"received undecodable patch in webhook response: {why}") from error
 
 
 async def _patched(
@@ -382,6 +390,8 @@ async def _patched(
 
     try:
         patched = await admission.run(apply)
+    except InapplicablePatch as error:
+        raise statuses.internal(error.words) from error
     except ApiError as error:
         raise statuses.internal(error.message) from error
     return await with_changed(admission, seen, patched)

@@ -26,6 +26,8 @@ from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.cel.parser import RESERVED
 from clusterspace.kube.cel.requests import (
+    CONFIGURATION,
+    PATCHES,
     TEXT,
     TEXT_OR_NULL,
     TRUTH,
@@ -268,6 +270,67 @@ def _check_validation(validation: Object, place: str, declared: Declarations) ->
     elif "\n" in message.strip() or "\r" in message.strip():
         yield causes.invalid(at(place, "message"), message, "must not contain line breaks")
     yield from supported("reason", *_REASONS)(validation, place)
+
+
+_MUTABLE: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+_PATCH_TYPES: Final = ("ApplyConfiguration", "JSONPatch")
+
+
+def check_mutating_policy(policy: Object) -> Iterator[Cause]:
+    """Check a MutatingAdmissionPolicy."""
+    spec = struct_in(policy, "spec")
+    has_params = spec.get("paramKind") is not None
+    declared = Declarations(has_params=has_params)
+    yield from _check_policy_head(spec)
+    for rule in structs_in(spec.get("matchConstraints") or {}, "resourceRules"):
+        for operation in texts_in(rule, "operations"):
+            if operation not in _MUTABLE:
+                place = "spec.matchConstraints.resourceRules.operations"
+                yield causes.not_supported(place, operation, _MUTABLE)
+    yield from _check_conditions(spec, "spec", has_params=has_params)
+    yield from _check_variables(spec, declared)
+    mutations = structs_in(spec, "mutations")
+    if not mutations:
+        yield causes.required("spec.mutations", "mutations must contain at least one item")
+    for index, mutation in enumerate(mutations):
+        yield from _check_mutation(mutation, f"spec.mutations[{index}]", declared)
+    if not spec.get("reinvocationPolicy"):
+        yield causes.required("spec.reinvocationPolicy")
+    else:
+        yield from supported("reinvocationPolicy", "IfNeeded", "Never")(spec, "spec")
+
+
+def _check_mutation(mutation: Object, place: str, declared: Declarations) -> Iterator[Cause]:
+    given = str(mutation.get("patchType") or "")
+    if not given:
+        yield causes.required(at(place, "patchType"))
+        return
+    if given not in _PATCH_TYPES:
+        yield causes.not_supported(at(place, "patchType"), given, _PATCH_TYPES)
+        return
+    own, other = "applyConfiguration", "jsonPatch"
+    if given == "JSONPatch":
+        own, other = other, own
+    patch = mutation.get(own)
+    if patch is None:
+        why = f"must be specified when patchType is {given}"
+        yield causes.required(at(place, own), why)
+    else:
+        text = str(patch.get("expression") or "").strip()
+        field = at(at(place, own), "expression")
+        if not text:
+            yield causes.required(field)
+        else:
+            results = PATCHES if given == "JSONPatch" else CONFIGURATION
+            yield from _fault(field, declared.compile(text, results))
+    if mutation.get(other) is not None:
+        why = f"must not be specified when patchType is {given}"
+        yield causes.invalid(at(place, other), f"{{{other}}}", why)
+
+
+def check_mutating_binding(binding: Object) -> Iterator[Cause]:
+    """Check a MutatingAdmissionPolicyBinding."""
+    return _check_binding_head(struct_in(binding, "spec"))
 
 
 def _check_binding_head(spec: Object) -> Iterator[Cause]:

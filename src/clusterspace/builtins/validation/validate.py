@@ -177,6 +177,12 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
     (_ADMISSION, "ValidatingWebhookConfiguration"): _Rules(
         always=admission.check_validating_webhooks, takes_any_finalizer=True
     ),
+    (_ADMISSION, "MutatingAdmissionPolicy"): _Rules(
+        always=admission.check_mutating_policy, takes_any_finalizer=True
+    ),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _Rules(
+        always=admission.check_mutating_binding, takes_any_finalizer=True
+    ),
     (_ADMISSION, "ValidatingAdmissionPolicy"): _Rules(
         always=admission.check_policy, takes_any_finalizer=True
     ),

@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="An EncryptionConfiguration: what is stored encrypted, with which keys. It is followed.",
 )
+@click.option(
+    "--runtime-config",
+    default="",
+    metavar="GROUP/VERSION=true",
+    help="APIs that are served only on demand: admissionregistration.k8s.io/v1beta1 "
+    "(MutatingAdmissionPolicy).",
+)
 @server_options
 def hub(
     *,
@@ -62,6 +69,7 @@ def hub(
     enable_admission_plugins: str,
     disable_admission_plugins: str,
     encryption_provider_config: Path | None,
+    runtime_config: str,
     server: ServerOptions,
     log_format: str,
 ) -> None:
@@ -78,7 +86,7 @@ def hub(
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
     from clusterspace.roots.hub import serve_until_stopped
-    from clusterspace.roots.settings import AdmissionSwitches, HubSettings
+    from clusterspace.roots.settings import AdmissionSwitches, HubSettings, read_optional_apis
 
     def names(text: str) -> tuple[str, ...]:
         return tuple(each.strip() for each in text.split(",") if each.strip())
@@ -89,6 +97,7 @@ def hub(
         token_auth_file,
         AdmissionSwitches(names(enable_admission_plugins), names(disable_admission_plugins)),
         encryption_provider_config,
+        read_optional_apis(names(runtime_config)),
         host=host,
         port=port,
         server_names=server.server_names,

@@ -22,6 +22,7 @@ from clusterspace.kube.cel.types import (
     LIST,
     MAP,
     OPTIONAL,
+    STRING,
     TYPE,
     UNKNOWN,
     Bindings,
@@ -40,6 +41,7 @@ from clusterspace.kube.cel.values import (
     EvaluationFailed,
     Meter,
     Optional,
+    StructValue,
     kind_of,
     no_overload,
 )
@@ -50,6 +52,10 @@ _UNDECLARED: Final = "undeclared reference to '{}' (in container '')"
 
 VARIABLES_TYPE: Final = "kubernetes.variables"
 """The type of a policy's `variables`, each of which is evaluated when it is first looked at."""
+
+OBJECT_TYPE: Final = "Object"
+PATCH_TYPE: Final = "JSONPatch"
+"""What policies that change objects write out: `Object.spec{…}` has the type of its name."""
 
 _SIZED: Final = ("string", "bytes", "list", "map", "dyn")
 """Types whose values are paid for by their size."""
@@ -104,9 +110,14 @@ _CHECKED_LITERALS: Final = ("matches", "duration", "timestamp")
 """Functions whose last argument, when written out, must be one they can read."""
 
 
-def compile_expression(text: str, variables: Mapping[str, Type]) -> Program:
-    """Return the program of an expression about these variables; CompileFailed if there is none."""
-    compiler = Compiler(variables)
+def compile_expression(
+    text: str, variables: Mapping[str, Type], *, has_patch_types: bool = False
+) -> Program:
+    """Return the program of an expression about these variables; CompileFailed if there is none.
+
+    With `has_patch_types` it may write out objects and patches: `Object{…}`, `JSONPatch{…}`.
+    """
+    compiler = Compiler(variables, has_patch_types=has_patch_types)
     code = compiler.code(parse(text))
     if compiler.faults:
         raise CompileFailed(text, compiler.faults)
@@ -123,7 +134,8 @@ class Compiler:
     `self.a.all(x, self.b.all(y, x < y))` self has slot 0, oldSelf 1, x 2 and y 3.
     """
 
-    def __init__(self, variables: Mapping[str, Type]) -> None:
+    def __init__(self, variables: Mapping[str, Type], *, has_patch_types: bool = False) -> None:
+        self._has_patch_types = has_patch_types
         self.faults: list[Fault] = []
         self.used: set[str] = set()
         self.slot_count = len(variables)
@@ -168,8 +180,30 @@ class Compiler:
                     map_of(key_type, value_type),
                     lambda frame: {key(frame): value(frame) for key, value in pairs},
                 )
+            case syntax.StructLiteral():
+                return self._struct(node)
             case syntax.Macro():
                 return _macro_code(self, node)
+
+    def _struct(self, node: syntax.StructLiteral) -> Code:
+        """Compile an object written out; only policies that change objects know types for it."""
+        name = node.name
+        is_object = name == OBJECT_TYPE or name.startswith(f"{OBJECT_TYPE}.")
+        if not self._has_patch_types or not (is_object or name == PATCH_TYPE):
+            return self.fault(node.at, _UNDECLARED.format(name))
+        fields = [(each, at, self.code(value)) for each, at, value in node.fields]
+        for each, at, code in fields:
+            if is_object or each == "value":
+                continue
+            if each not in ("op", "path", "from"):
+                self.fault(at, f"undefined field '{each}'")
+            elif not fits(STRING, code.type, {}):
+                why = f"expected type of field '{each}' is 'string' but provided type is"
+                self.fault(at, f"{why} '{code.type}'")
+        runs = [(each, code.run) for each, _, code in fields]
+        return Code(
+            Type(name), lambda frame: StructValue(name, {each: run(frame) for each, run in runs})
+        )
 
     def fault(self, at: int, message: str) -> Code:
         """Remember a fault and go on."""

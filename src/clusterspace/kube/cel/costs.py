@@ -33,6 +33,7 @@ from clusterspace.kube.cel.syntax import (
     Name,
     Node,
     Select,
+    StructLiteral,
 )
 from clusterspace.kube.schemas.model import Schema
 
@@ -186,6 +187,9 @@ class _Estimator:
                 value = _largest([each.shape for each in parts[1::2]])
                 shape = Shape("map", most=len(node.entries), element=value)
                 return _Estimated(self._total(parts, _MAP), shape)
+            case StructLiteral():
+                parts = [self.estimate(value) for _, _, value in node.fields]
+                return _Estimated(self._total(parts, _MAP), UNKNOWN)
             case Macro():
                 return self._macro(node)
             case Call():

@@ -212,6 +212,18 @@ def parse(text: str) -> Node:
     return tree
 
 
+def _type_name(node: Node) -> str:
+    """Return the dotted name that a chain of fields spells; empty when it is something else."""
+    match node:
+        case syntax.Name():
+            return node.name
+        case syntax.Select(is_optional=False):
+            outer = _type_name(node.operand)
+            return f"{outer}.{node.field}" if outer else ""
+        case _:
+            return ""
+
+
 class _Parser:
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self._text = text
@@ -279,7 +291,13 @@ class _Parser:
 
     def _members(self, operand: Node) -> Node:
         """Read what follows an operand: fields, calls of methods and indexes."""
-        while self._peek().is_sign(".", "["):
+        while self._peek().is_sign(".", "[", "{"):
+            if self._peek().is_sign("{"):
+                name = _type_name(operand)
+                if not name:
+                    return operand  # for whoever comes next to refuse
+                operand = self._struct(name)
+                continue
             sign = self._take()
             is_optional = self._peek().is_sign("?")
             if is_optional:
@@ -300,6 +318,23 @@ class _Parser:
             else:
                 operand = syntax.Select(operand, name.text, sign.at, is_optional=is_optional)
         return operand
+
+    def _struct(self, name: str) -> Node:
+        """Read the fields of an object that is written out."""
+        opening, fields = self._take(), list[tuple[str, int, Node]]()
+        while not self._peek().is_sign("}"):
+            field = self._take()
+            if field.kind != NAME:
+                why = f"Syntax error: mismatched input '{field.text}' expecting IDENTIFIER"
+                raise self._fault(field.at, why)
+            colon = self._peek().at
+            self._expect(":")
+            fields.append((field.text, colon, self.expression()))
+            if not self._peek().is_sign(","):
+                break
+            self._take()
+        self._expect("}")
+        return syntax.StructLiteral(name, tuple(fields), opening.at)
 
     def _method(self, target: Node, name: Token, args: tuple[Node, ...], at: int) -> Node:
         shape = _MACROS.get(name.text)

@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusterspace.kube.cel.compiler import VARIABLES_TYPE, Program, compile_expression
+from clusterspace.kube.cel.compiler import (
+    OBJECT_TYPE,
+    PATCH_TYPE,
+    VARIABLES_TYPE,
+    Program,
+    compile_expression,
+)
 from clusterspace.kube.cel.libraries.authorization import AUTHORIZER, RESOURCE_CHECK
 from clusterspace.kube.cel.syntax import CompileFailed
 from clusterspace.kube.cel.types import (
@@ -126,6 +132,8 @@ TRUTH: Final = (BOOL,)
 TEXT: Final = (STRING,)
 TEXT_OR_NULL: Final = (STRING, NULL)
 ANYTHING: Final[tuple[Type, ...]] = ()
+CONFIGURATION: Final = (Type(OBJECT_TYPE),)
+PATCHES: Final = (list_of(Type(PATCH_TYPE)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +178,8 @@ class Declarations:
         if self._has_variables:
             types[VARIABLES] = Type(VARIABLES_TYPE, fields=dict(self._fields))
         try:
-            program = compile_expression(text, types)
+            is_patch = results in (CONFIGURATION, PATCHES)
+            program = compile_expression(text, types, has_patch_types=is_patch)
         except CompileFailed as failed:
             return Expression(text, fault=f"compilation failed: {failed}")
         if results and program.type not in results:

@@ -109,6 +109,16 @@ class MapLiteral:
 
 
 @dataclass(frozen=True, slots=True)
+class StructLiteral:
+    """An object of a named type written out: `Object.spec{replicas: 3}`."""
+
+    name: str
+    fields: tuple[tuple[str, int, "Node"], ...]
+    """Each with the place of its colon."""
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Macro:
     """A walk through a list or map: `operand.kind(variables…, steps…)`."""
 
@@ -119,7 +129,18 @@ class Macro:
     at: int
 
 
-Node: TypeAlias = Literal | Name | Select | Has | Call | Junction | ListLiteral | MapLiteral | Macro
+Node: TypeAlias = (
+    Literal
+    | Name
+    | Select
+    | Has
+    | Call
+    | Junction
+    | ListLiteral
+    | MapLiteral
+    | StructLiteral
+    | Macro
+)
 
 
 def children_of(node: Node) -> tuple[Node, ...]:
@@ -137,6 +158,8 @@ def children_of(node: Node) -> tuple[Node, ...]:
             return node.elements
         case MapLiteral():
             return tuple(part for entry in node.entries for part in entry)
+        case StructLiteral():
+            return tuple(value for _, _, value in node.fields)
         case Macro():
             return (node.operand, *node.steps)
 

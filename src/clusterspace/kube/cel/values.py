@@ -80,6 +80,16 @@ class Optional:
 NONE: Final = Optional()
 
 
+class StructValue(dict[str, Any]):
+    """An object of a named type, written out in an expression."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.type_name = type_name
+
+
 class Meter:
     """The budget that is left.
 
@@ -117,6 +127,7 @@ _KINDS: Final[dict[type, str]] = {
     Duration: "duration",
     Optional: "optional_type",
     Type: "type",
+    StructValue: "Object",
     Quantity: "kubernetes.Quantity",
 }
 

@@ -257,14 +257,19 @@ def _annotations(kube_object: Object) -> dict[str, Any]:
 
 def check_fits(kube_object: Object, schema: Schema, what: str) -> None:
     """Raise the error Kubernetes gives for an object that does not fit: a 500 with no reason."""
-    mistakes = list(_mistakes(kube_object, schema, keeps_unknown=False))
-    if not mistakes:
+    listed = find_mistakes(kube_object, schema)
+    if not listed:
         return
-    listed = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
     group, _, version = str(kube_object.get("apiVersion") or "").rpartition("/")
     written = f"{group}/{version}, Kind={kube_object.get('kind') or ''}"
     identity = f"{namespace_of(kube_object)}/{name_of(kube_object)}; {written}"
     raise ApiError(f"failed to create typed {what} object ({identity}): {listed}")
+
+
+def find_mistakes(kube_object: Object, schema: Schema) -> str:
+    """Return where an object does not fit its schema, as one text; empty when it does."""
+    mistakes = list(_mistakes(kube_object, schema, keeps_unknown=False))
+    return "\n  ".join(("errors:", *mistakes)) if len(mistakes) > 1 else "".join(mistakes)
 
 
 def _mistakes(value: Any, schema: Schema, *, keeps_unknown: bool) -> Iterator[str]:

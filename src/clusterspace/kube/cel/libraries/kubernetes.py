@@ -383,3 +383,10 @@ LIBRARY.functions(
         for each in _FORMATS.values()
     }
 )
+
+
+# Keys in the paths of JSON patches.
+
+LIBRARY.functions(
+    {"jsonpatch.escapeKey(string) -> string": lambda key: key.replace("~", "~0").replace("/", "~1")}
+)
