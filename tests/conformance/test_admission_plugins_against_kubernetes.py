@@ -994,6 +994,36 @@ async def test_a_hub_warns_of_what_only_members_can_have(hub: ClusterClient) -> 
     assert "privileged" in warning
 
 
+async def test_a_hub_fills_in_no_defaults_that_are_a_clusters_own(hub: ClusterClient) -> None:
+    server = Server(hub, f"room-{next(_rooms)}")
+    await server.make(f"{CORE}/namespaces", of("v1", "Namespace", server.namespace))
+    mark = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    await server.make(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        of("storage.k8s.io/v1", "StorageClass", "main", provisioner="p.example", metadata=mark),
+    )
+    await server.make(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        of("scheduling.k8s.io/v1", "PriorityClass", "main", value=9, globalDefault=True),
+    )
+    await server.make(
+        f"{CORE}/namespaces/NS/limitranges",
+        limit_range("some", {"type": "Container", "default": {"cpu": "1"}}),
+    )
+
+    made = await server.make(f"{CORE}/namespaces/NS/persistentvolumeclaims", claim("data"))
+    new = await server.make(f"{CORE}/namespaces/NS/pods", pod("new"))
+    running = pod("running", annotations={"work.karmada.io/conflict-resolution": "overwrite"})
+    taken_over = await server.make(f"{CORE}/namespaces/NS/pods", running)
+
+    assert "storageClassName" not in made["spec"]
+    assert (new["spec"]["priority"], "priorityClassName" in new["spec"]) == (0, False)
+    assert new["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+    assert taken_over["spec"]["containers"][0]["resources"] == {}
+    await server.ask("DELETE", "/apis/storage.k8s.io/v1/storageclasses/main")
+    await server.ask("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/main")
+
+
 async def test_a_hub_copies_no_pull_secrets_into_templates(hub: ClusterClient) -> None:
     server = Server(hub, f"room-{next(_rooms)}")
     await server.make(f"{CORE}/namespaces", of("v1", "Namespace", server.namespace))

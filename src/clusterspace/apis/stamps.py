@@ -33,6 +33,8 @@ WORK_ID: Final = "work.karmada.io/permanent-id"
 WORK_NAMESPACE: Final = "work.karmada.io/namespace"
 WORK_NAME: Final = "work.karmada.io/name"
 CONFLICT_RESOLUTION: Final = "work.karmada.io/conflict-resolution"
+OVERWRITE: Final = "overwrite"
+"""Its value on what takes over an object that is on a member already."""
 
 TEMPLATE_UID: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION: Final = "resourcetemplate.karmada.io/generation"

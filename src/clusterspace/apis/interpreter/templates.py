@@ -268,9 +268,9 @@ def pruned(template: Object) -> Object:
         case kinds.CLAIM:
             return _without_annotation(bare, _SELECTED_NODE)
         case kinds.POD:
-            # Each cluster mounts a token of its own, and has its own number for a PriorityClass: it
-            # refuses a pod that comes with the number of another one.
-            for field in ("priority", "preemptionPolicy"):
+            # Each cluster mounts a token of its own and has its own numbers for PriorityClasses and
+            # RuntimeClasses: it refuses a pod that comes with those of another one.
+            for field in ("overhead", "preemptionPolicy", "priority"):
                 bare = without_value(bare, "spec", field)
             return without_token_volume(bare)
         case _:
@@ -318,7 +318,12 @@ _RETAINED: Final[Mapping[Any, tuple[tuple[str, ...], ...]]] = {
     kinds.JOB: (("spec", "selector", "matchLabels"), ("spec", "template", "metadata", "labels")),
     kinds.SERVICE: (("spec", "clusterIP"), ("spec", "healthCheckNodePort")),
     # Where a Pod runs and what was mounted into it is decided on the member.
-    kinds.POD: (("spec", "nodeName"), ("spec", "serviceAccountName"), ("spec", "volumes")),
+    kinds.POD: (
+        ("spec", "nodeName"),
+        ("spec", "overhead"),
+        ("spec", "serviceAccountName"),
+        ("spec", "volumes"),
+    ),
     kinds.CLAIM: (("spec", "volumeName"),),
     kinds.VOLUME: (("spec", "claimRef"),),
 }

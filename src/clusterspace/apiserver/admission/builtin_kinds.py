@@ -117,10 +117,17 @@ class DefaultIngressClass(Plugin):
 
     name = "DefaultIngressClass"
 
+    def __init__(self, *, is_hub: bool = False) -> None:
+        self._is_hub = is_hub
+
     async def mutate(self, hub: HubState, admission: Admission) -> Object:
         """Fill in the class, unless the Ingress has one, under its present name or the old one."""
         ingress = admission.new
-        if not admission.is_create or not admission.is_of("networking.k8s.io", "Ingress"):
+        if (
+            self._is_hub
+            or not admission.is_create
+            or not admission.is_of("networking.k8s.io", "Ingress")
+        ):
             return ingress
         if find_at(ingress, "spec", "ingressClassName") is not None:
             return ingress

@@ -7,7 +7,7 @@ kind; so are claims, which have no defaults.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
-from clusterspace.apiserver.admission.pods import refused
+from clusterspace.apiserver.admission.pods import is_taken_over, refused
 from clusterspace.apiserver.identity.following import list_objects
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.builtins.resource_lists import ResourceList, effective
@@ -34,10 +34,16 @@ class LimitRanger(Plugin):
 
     name = "LimitRanger"
 
+    def __init__(self, *, is_hub: bool = False) -> None:
+        self._is_hub = is_hub
+
     async def mutate(self, hub: HubState, admission: Admission) -> Object:
         """Fill in the defaults of the containers of a new pod."""
         pod = admission.new
         if not admission.is_of("", "Pod") or not _is_limited(admission):
+            return pod
+        # A pod that runs on a member is what it is: it could not be taken over if it were changed.
+        if self._is_hub and is_taken_over(admission):
             return pod
         for limit_range in await _ranges_for(hub, admission):
             pod = with_defaults(pod, limit_range)

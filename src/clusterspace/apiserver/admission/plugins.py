@@ -107,19 +107,19 @@ def kubernetes_plugins(*, is_hub: bool) -> tuple[Plugin, ...]:
     """
     return (
         NamespaceLifecycle(),
-        LimitRanger(),
+        LimitRanger(is_hub=is_hub),
         ServiceAccount(is_hub=is_hub),
         NodeRestriction(),
         TaintNodesByCondition(),
         PodSecurity(is_hub=is_hub),
         Priority(is_hub=is_hub),
         DefaultTolerationSeconds(),
-        DefaultStorageClass(),
+        DefaultStorageClass(is_hub=is_hub),
         StorageObjectInUseProtection(),
         PersistentVolumeClaimResize(),
-        RuntimeClass(),
+        RuntimeClass(is_hub=is_hub),
         CertificateSubjects(),
-        DefaultIngressClass(),
+        DefaultIngressClass(is_hub=is_hub),
     )
 
 

@@ -1,12 +1,14 @@
 """What a new pod gets by the classes it names: its priority, its runtime; and how long it stays.
 
-Of the plug-ins here and in `service_accounts`, `limit_ranges` and `pod_security`, a cluster that
-runs pods refuses what it could not run. A hub runs none: its pods are templates for members, and a
-class or an account that only members have is no mistake. There it is a warning.
+Of the plug-ins here and in `service_accounts`, `limit_ranges`, `storage` and `pod_security`, a
+cluster that runs pods refuses what it could not run, and fills in what is its own default. A hub
+runs none: its pods are templates for members, which have classes, accounts and defaults of their
+own. There a class or an account that is missing is a warning, and no default class is filled in.
 """
 
 from typing import Final, cast
 
+from clusterspace.apis.stamps import CONFLICT_RESOLUTION, OVERWRITE
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.state import Admission, HubState, Plugin
@@ -18,7 +20,7 @@ from clusterspace.builtins.strategies.creation import (
 from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
-from clusterspace.kube.objects import Object, find_at, name_of, with_value
+from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, with_value
 
 PREEMPTS: Final = "PreemptLowerPriority"
 
@@ -26,6 +28,11 @@ PREEMPTS: Final = "PreemptLowerPriority"
 def refused(admission: Admission, why: str) -> Forbidden:
     """Return the refusal of a write, in the words every plug-in of Kubernetes uses."""
     return statuses.forbidden(admission.served.info.group_resource, name_of(admission.new), why)
+
+
+def is_taken_over(admission: Admission) -> bool:
+    """Whether an object was copied from a member where it runs, to be taken over as it is."""
+    return annotations_of(admission.new).get(CONFLICT_RESOLUTION) == OVERWRITE
 
 
 def is_pod(admission: Admission) -> bool:
@@ -59,7 +66,7 @@ class Priority(Plugin):
         name = str(spec.get("priorityClassName") or "")
         value, policy = SYSTEM_PRIORITIES.get(name, 0), PREEMPTS
         if not name:
-            default = await self._default(hub)
+            default = None if self._is_hub else await self._default(hub)
             if default is not None:
                 name, value = name_of(default), int(default.get("value") or 0)
                 policy = default.get("preemptionPolicy") or PREEMPTS
@@ -133,9 +140,14 @@ class RuntimeClass(Plugin):
 
     name = "RuntimeClass"
 
+    def __init__(self, *, is_hub: bool = False) -> None:
+        self._is_hub = is_hub
+
     async def mutate(self, hub: HubState, admission: Admission) -> Object:
-        """Merge the class into a new pod."""
+        """Merge the class into a new pod; one that runs on a member has had it merged there."""
         if not is_pod(admission) or not admission.is_create:
+            return admission.new
+        if self._is_hub and is_taken_over(admission):
             return admission.new
         pod = admission.new
         runtime = await self._class_of(hub, admission)

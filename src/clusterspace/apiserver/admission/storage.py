@@ -36,10 +36,13 @@ class DefaultStorageClass(Plugin):
 
     name = "DefaultStorageClass"
 
+    def __init__(self, *, is_hub: bool = False) -> None:
+        self._is_hub = is_hub
+
     async def mutate(self, hub: HubState, admission: Admission) -> Object:
         """Fill in the class; a claim that names the empty one has chosen."""
         claim = admission.new
-        if not admission.is_create or not _is_claim(admission):
+        if self._is_hub or not admission.is_create or not _is_claim(admission):
             return claim
         if _CLASS_ANNOTATION in annotations_of(claim):
             return claim

@@ -50,7 +50,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupKind, GroupVersionKind
 from clusterspace.kube.schemas.model import ANYTHING, Schema
 
-OVERWRITE: Final = "overwrite"
+OVERWRITE: Final = stamps.OVERWRITE
 MANAGED: Final = "true"
 
 _NAMESPACE: Final = GroupKind("", "Namespace")
