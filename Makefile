@@ -47,6 +47,7 @@ format: .venv/development ## Rewrite the sources in the one format, with safe fi
 
 robustness: .venv/development ## The slow suites: hundreds of crashes, new random examples
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=explore $(ARGS)
 
 conformance: .venv/development ## Other projects' suites where their binaries are found; writes docs/conformance.md
 	@$(BIN)/python -m tools.conformance $(ARGS)

@@ -24,8 +24,9 @@ import structlog
 
 from clusterspace.roots.processes import LIFELINE
 
-# A red run must be repeatable by whoever looks at it next; new examples are the slow suite's job.
-hypothesis.settings.register_profile("default", derandomize=True, deadline=None)
+# A red run must be repeatable by whoever looks at it next, and is over soon; new examples, and
+# many of them, are the slow suite's job (`make robustness`).
+hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("default")
 
