@@ -17,6 +17,8 @@ class UnreliableDisk(apsw.VFS):
         super().__init__(name, base="")
         self.name = name
         self.syncs = 0
+        self.is_held = False
+        """Whether somebody waits for `may_sync`."""
         self.fail_at_sync: int | None = None
         self.is_full = False
         self.may_sync = threading.Event()
@@ -38,7 +40,9 @@ class UnreliableFile(apsw.VFSFile):
         self._disk = disk
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
-        self._disk.may_sync.wait(timeout=10)
+        self._disk.is_held = not self._disk.may_sync.is_set()
+        self._disk.may_sync.wait(timeout=30)
+        self._disk.is_held = False
         self._disk.syncs += 1
         if self._disk.syncs == self._disk.fail_at_sync:
             raise apsw.IOError("injected: the disk failed")

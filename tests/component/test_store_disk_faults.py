@@ -14,6 +14,7 @@ from clusterspace.apiserver.store.backups import inspect
 from clusterspace.apiserver.store.commits import STORE_FAILED
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.errors import StoreClosed, StoreFull
+from clusterspace.testing.steps import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ async def test_nothing_is_answered_or_shown_before_it_is_synced(
     disk.may_sync.clear()
     syncs = disk.syncs
     writing = asyncio.create_task(store.put("/a", b"body"))
-    await asyncio.sleep(0.1)
+    await until(lambda: disk.is_held)
 
     assert not writing.done()
     assert await store.get("/a") is None
@@ -63,7 +64,7 @@ async def test_writes_that_wait_share_one_sync(store: SqliteStore, disk: Unrelia
     await store.put("/warm", b"")  # the first commit into a new log also syncs the log's head
     disk.may_sync.clear()
     first = asyncio.create_task(store.put("/first", b""))
-    await asyncio.sleep(0.1)
+    await until(lambda: disk.is_held)
     others = [asyncio.create_task(store.put(f"/{number}", b"")) for number in range(100)]
     await asyncio.sleep(0)
     syncs = disk.syncs

@@ -1,6 +1,6 @@
 """The executor on a real kube-apiserver: what it notes of owners is what our decisions rest on."""
 
-import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from clusterspace.kube.objects import (
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, deployment
 from clusterspace.testing.faults import FaultProxy, fault_proxy
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 KUBECTL = WriteOptions(field_manager="kubectl-client-side-apply")
@@ -103,8 +104,12 @@ async def test_each_kind_is_written_once_and_then_left_in_peace(tmp_path: Path) 
         first = len(on.writes())
         async with executing(on.site, member=on.member):
             # A new life compares everything once; what it finds is what it would have written.
-            await asyncio.sleep(1.5)
-        again = [each for each in on.writes()[first:] if "/events" not in each]
+            # An order that comes after them shows that it is at work.
+            decoy = await on.site.order(work_of(_named("v1", "LimitRange", spec={"limits": []})))
+            await on.site.applied(name_of(decoy))
+            await settled()
+        written = on.writes()[first:]
+        again = [each for each in written if not re.search("/events|/limitranges", each)]
         stored = [await on.site.work(name_of(each)) for each in works]
 
     assert again == []

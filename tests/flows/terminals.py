@@ -53,11 +53,13 @@ class Terminal:
             self._end(self._others.pop(), signal.SIGTERM)
 
     def _compare(self, step: Step) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline, pause = time.monotonic() + PATIENCE_SECONDS, 0.2
         while problem := self._find_problem(step):
             if not _only_looks(step.commands) or time.monotonic() > deadline:
                 raise AssertionError(f"{step.where}: {problem}")
-            time.sleep(0.3)
+            # Each look is a process or two, which take their time from what is waited for.
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
 
     def _find_problem(self, step: Step) -> str | None:
         code, printed = self._run(step.commands)
