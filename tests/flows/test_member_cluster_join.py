@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.component.invited_members import Invited, edit_at
 from tests.flows.members import SIM_FIRST, running_member
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.member_clusters import member_namespace
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions, ListOptions
+from clusterspace.client.settings import AuthInfo
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import CannotJoin, Forbidden, Invalid
 from clusterspace.fleet.membership.manifests import (
@@ -23,10 +26,11 @@ from clusterspace.fleet.membership.manifests import (
 )
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
+from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
 from clusterspace.testing.faults import Drop, fault_proxy
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.stage import Side, register, running_agent, running_fleet
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 
 @pytest.fixture
@@ -319,3 +323,19 @@ async def test_a_cluster_deleted_by_hand_comes_back_for_its_membercluster_is_sti
 
         await until(is_another)
         await invited.until_joined()
+
+
+async def test_an_agent_whose_token_ended_takes_the_next_one_from_its_kubeconfig(
+    invited: Invited, tmp_path: Path
+) -> None:
+    await invited.invite()
+    member = await invited.fleet.add_sim("west")
+    good = await invited.identity_settings()
+    ended = replace(good, identity=AuthInfo(token="it-ended-after-24-hours"))
+    settings = AgentSettings(member.settings, Invitation("west", ended, lambda: good))
+    async with invited.controllers():
+        running = asyncio.create_task(run_agent(settings, SystemClock()))
+        try:
+            await invited.until_condition("Joined", "True")
+        finally:
+            await stop(running)

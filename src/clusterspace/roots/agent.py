@@ -20,7 +20,7 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
 from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
@@ -42,6 +42,7 @@ from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, 
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect
 from clusterspace.roots.processes import answer_of, process_identity, stop_event
+from clusterspace.roots.settings import ReadSettings
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +55,8 @@ class Invitation:
 
     cluster_name: str
     hub: ConnectionSettings
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from: a token ends, and the next one is put there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,11 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         stack.push_async_callback(member.connection.close)
         renewal: RegistrationRenewal | None = None
         if settings.invitation is not None:
-            name = settings.invitation.cluster_name
-            hub = connect(
-                settings.invitation.hub,
-                clock,
-                guard=election.fence(settings.invitation.hub.cluster),
-            )
+            name, first = settings.invitation.cluster_name, settings.invitation.hub
+            read_hub = settings.invitation.read_hub or (lambda: first)
+            known_as = KubeconfigCredentials(read_hub, first, clock)
+            fence = election.fence(first.cluster)
+            hub = connect(first, clock, credentials=known_as, guard=fence)
         else:
             registration = await answer_of(
                 lambda: _find_registration(member),
@@ -124,6 +126,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         # Beside the leading: one that waits for the lease notices, too, that it is not wanted.
         async with Supervisor(clock, report) as tasks:
             keep_all(tasks, {"lead": lead})
+            # One that was invited stays: its member may be invited again.
             await (renewal.run() if renewal is not None else asyncio.Event().wait())
         _log.info("the registration is gone: the agent ends", cluster=name)
 
@@ -137,7 +140,10 @@ async def _find_registration(member: ClusterClient) -> Registration:
 
 
 def _agent_tasks(
-    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
+    settings: AgentSettings,
+    hub: ClusterClient,
+    name: str,
+    member: ClusterClient,
 ) -> Tasks:
     """Return everything one agent does: two clocks for the hub to see, and two controllers."""
     clock, random = hub.connection.clock, SystemRandom()

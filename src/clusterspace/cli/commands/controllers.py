@@ -205,7 +205,11 @@ def serve_agent(
         invitation: Invitation | None = None
         if invited_by is not None:
             invited, file = invited_by
-            invitation = Invitation(invited, await read_when_there(lambda: hub_settings(file)))
+
+            def read_hub() -> "ConnectionSettings":
+                return hub_settings(file)
+
+            invitation = Invitation(invited, await read_when_there(read_hub), read_hub)
         await serve_until_stopped(AgentSettings(cluster, invitation, status_seconds=status_seconds))
 
     serve(work, log_format)

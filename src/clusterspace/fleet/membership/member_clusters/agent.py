@@ -232,7 +232,10 @@ class MembershipAgent(Reconciler):
             obstacle = f"the hub cannot be asked: {error}"
         if not obstacle:
             await self._write(internal, with_heartbeat(internal, (left(generation),), now))
-            _log.info("left the fleet", cluster=name_of(internal))
+            _log.info(
+                "left the fleet; this agent waits to be invited again, until it is stopped",
+                cluster=name_of(internal),
+            )
             return Done()
         started = self._clock.monotonic()
         if self._leaving_since is None or self._leaving_since[0] != uid_of(internal):
