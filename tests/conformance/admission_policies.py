@@ -715,6 +715,14 @@ VALIDATING: Final[Sequence[Case]] = (
         matching(rule("", "v1", ["configmaps"], ["*"])),
     ),
     Case("invalid-first", check("false"), [new("Not_Valid")]),
+    Case(
+        "optional",
+        check(
+            "request.userInfo.extra[?'example.com/none'][0].orValue('') == '' && "
+            "object.?data[?'a'].orValue('') == '1' && object.?data['none'].hasValue()"
+        ),
+        [new()],
+    ),
     # -- audit annotations
     Case(
         "annotated",

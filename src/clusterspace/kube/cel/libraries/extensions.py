@@ -403,6 +403,8 @@ def _optional_value(entries: dict[Any, Any], key: Any) -> Optional:
 @LIBRARY.function(
     "_[?_](optional_type(list(A)), int) -> optional_type(A)",
     "_[?_](optional_type(map(K, V)), K) -> optional_type(V)",
+    "_[_](optional_type(list(A)), int) -> optional_type(A)",
+    "_[_](optional_type(map(K, V)), K) -> optional_type(V)",
 )
 def _member_of_optional(collection: Optional, index: Any) -> Optional:
     if not collection.is_present:
