@@ -100,3 +100,23 @@ async def test_a_member_that_drops_everything_can_still_be_healed(client: Client
 
     assert await client.fault([]) == 201
     assert "default" in await client.names()
+
+
+async def test_the_connection_of_a_watch_that_has_ended_serves_the_next_request(
+    client: Client,
+) -> None:
+    watch = f"{NAMESPACES}?watch=true&timeoutSeconds=1&resourceVersion=0"
+    reader = await client.send("GET", watch)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+    assert b"chunked" in head.lower()
+    async with asyncio.timeout(PATIENCE):
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            await reader.readexactly(size + 2)
+        assert await reader.readexactly(2) == b"\r\n"
+
+    # A second last chunk would be taken for the beginning of this answer.
+    lines = ("GET /version HTTP/1.1", "Host: x", f"Authorization: Bearer {client.token}", "", "")
+    client.writers[-1].write("\r\n".join(lines).encode())
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), PATIENCE)
+
+    assert answer == b"HTTP/1.1 200 OK\r\n"

@@ -195,10 +195,11 @@ _MESSAGE: Final = "this fault was asked for"
 class FrozenStream(Stream):
     """A stream that can fall silent: what is written meanwhile is kept, and sent when it thaws."""
 
-    __slots__ = ("__weakref__", "_kept", "info", "is_frozen")
+    __slots__ = ("__weakref__", "_inner", "_kept", "info", "is_frozen")
 
     def __init__(self, inner: Stream, info: RequestInfo, *, is_frozen: bool) -> None:
         super().__init__(inner._wire, has_body=inner._has_body)
+        self._inner = inner
         self.info = info
         self.is_frozen = is_frozen
         self._kept: list[bytes] = []
@@ -218,6 +219,18 @@ class FrozenStream(Stream):
             self._kept.append(framed)
             return
         super().write_framed(framed)
+
+    def end(self) -> None:
+        """Finish the answer; one that is silent is cut, for nobody hears its end.
+
+        The server ends the stream it knows, which is the inner one, when the handler has returned:
+        ended here, it has no second last chunk to send.
+        """
+        if self.is_frozen:
+            self.abort()
+            return
+        self._is_open = False
+        self._inner.end()
 
     def thaw(self) -> None:
         """Send what was kept, and keep no more."""
