@@ -58,6 +58,7 @@
     ├── PortTaken                    a port that somebody else listens on
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
+    ├── UnusableConfiguration        a configuration file that says what cannot be
     ├── UnknownPlugin                a flag names an admission plug-in that cannot be switched
     ├── UnknownApi                   a flag names an API that cannot be switched
     ├── StreamBroken                 a peer that breaks the stream protocol it upgraded to
@@ -71,6 +72,7 @@
         ├── StoreFull                no room on the disk; reads go on
         ├── StoreClosed              the store was closed while the call waited
         ├── StoreCorrupt             a record does not match its checksum
+        ├── CannotOpen               sealed bytes that a key does not open
         └── StoreUnreadable          not a store file, or one written by a newer version
 
 Reasons of our own would be a second vocabulary for what Kubernetes clients already understand,
