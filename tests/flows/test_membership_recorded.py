@@ -1,24 +1,38 @@
 """What a join leaves on both sides is what Karmada leaves there; differences are written down."""
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.corpus import load_scenario
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
+from clusterspace.fleet.membership.taints import CORDON
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NAME = "member1"
 
 
-@pytest.fixture
-async def joined(tmp_path: Path) -> AsyncGenerator[tuple[Fleet, Side]]:
-    async with running_fleet(tmp_path) as fleet, fleet.controllers():
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def joined(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncGenerator[tuple[Fleet, Side]]:
+    """Run the fleet that most tests of this file look at, and change nothing in."""
+    async with joined_fleet(tmp_path_factory.mktemp("fleet")) as found:
+        yield found
+
+
+@asynccontextmanager
+async def joined_fleet(directory: Path) -> AsyncGenerator[tuple[Fleet, Side]]:
+    async with running_fleet(directory) as fleet, fleet.controllers():
         member = await fleet.add_member(NAME)
         await fleet.join(NAME, member)
 
@@ -108,25 +122,23 @@ async def test_the_member_gives_the_same_rights(joined: tuple[Fleet, Side]) -> N
         assert ours["subjects"] == expected["subjects"]
 
 
-async def test_leaving_takes_the_same_from_the_hub(joined: tuple[Fleet, Side]) -> None:
-    fleet, _ = joined
+async def test_leaving_takes_the_same_from_the_hub(tmp_path: Path) -> None:
     steps = load_scenario("karmada", "unjoin")["steps"]
     after = [step["objects"]["items"] for step in steps if step.get("see") == "hub: ns"][-1]
     theirs = {name_of(each) for each in after}
     assert "karmada-cluster" in theirs
     assert "karmada-es-member2" not in theirs
 
-    await fleet.unjoin(NAME)
+    async with joined_fleet(tmp_path) as (fleet, _):
+        await fleet.unjoin(NAME)
 
-    ours = await fleet.hub.names_of(ResourcePath(manifests.NAMESPACES))
-    assert {each for each in ours if each.startswith("karmada-")} == {"karmada-cluster"}
-    assert await fleet.hub.names_of(manifests.cluster_path("")) == set()
-    assert await fleet.hub.names_of(ResourcePath(manifests.SECRETS, "karmada-cluster")) == set()
+        ours = await fleet.hub.names_of(ResourcePath(manifests.NAMESPACES))
+        assert {each for each in ours if each.startswith("karmada-")} == {"karmada-cluster"}
+        assert await fleet.hub.names_of(manifests.cluster_path("")) == set()
+        assert await fleet.hub.names_of(ResourcePath(manifests.SECRETS, "karmada-cluster")) == set()
 
 
-async def test_a_cordon_leaves_the_same_taint(joined: tuple[Fleet, Side]) -> None:
-    from clusterspace.fleet.membership.taints import CORDON
-
+async def test_a_cordon_leaves_the_same_taint() -> None:
     steps = load_scenario("karmada", "taints_and_cordon")["steps"]
     clusters = [step["objects"] for step in steps if _is_cluster(step.get("objects"))]
 

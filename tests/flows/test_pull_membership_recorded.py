@@ -6,10 +6,10 @@ Karmada gives the reason for each difference named here.
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.corpus import load_scenario
 
 from clusterspace.client.requests import ResourcePath
@@ -26,6 +26,8 @@ from clusterspace.testing.stage import (
 )
 from clusterspace.testing.steps import until
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 NAME = "member3"
 ONLY_THEIRS_IN_SPEC = {"secretRef", "impersonatorSecretRef", "insecureSkipTLSVerification"}
 """The hub holds no way into a Pull cluster; theirs was recorded without an authority to check."""
@@ -40,9 +42,11 @@ class Registered:
     while_ready: Object
 
 
-@pytest.fixture
-async def registered(tmp_path: Path) -> AsyncGenerator[Registered]:
-    async with running_fleet(tmp_path) as fleet, fleet.controllers(monitor=SOON_UNKNOWN):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def registered(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Registered]:
+    """Run the fleet that all tests of this file look at; none of them changes anything."""
+    directory = tmp_path_factory.mktemp("fleet")
+    async with running_fleet(directory) as fleet, fleet.controllers(monitor=SOON_UNKNOWN):
         member = await fleet.add_member(NAME)
         await register(fleet, NAME, member)
 
