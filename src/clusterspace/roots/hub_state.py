@@ -18,6 +18,7 @@ from clusterspace.apiserver.access.default_roles import (
 )
 from clusterspace.apiserver.admission.clusters import tie_all
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches, hub_plugins
+from clusterspace.apiserver.admission.type_checking import PolicyTypeChecks
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
@@ -106,6 +107,7 @@ def housekeeping(hub: HubState, definitions: CustomResourceController, store: Co
         "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
         "flow schemas": FlowSchemaStatus(hub).run,
+        "type checks of policies": PolicyTypeChecks(hub).run,
         "resource quotas": QuotaController(hub).run,
         "role aggregation": RoleAggregator(hub).run,
         "storage protection": StorageProtection(hub).run,

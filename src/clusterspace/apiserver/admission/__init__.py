@@ -15,6 +15,7 @@ quotas.py         ResourceQuotas: counted before anything is stored
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy
+type_checking.py  what is wrong with a policy's expressions if objects are of the kinds it names
 mutating_policies.py  MutatingAdmissionPolicy: expressions that change what is written
 webhooks.py       programs elsewhere that change or refuse what is written
 policies.py       what policies share: bindings, parameters, conditions, the evaluation
