@@ -29,7 +29,8 @@ from clusterspace.errors import (
 )
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.roots.encryption import LOOK_SECONDS, follow_encryption, load_encryption, rewrite
+from clusterspace.roots.config_files import LOOK_SECONDS
+from clusterspace.roots.encryption import encryption_tasks, load_encryption, rewrite
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
@@ -255,7 +256,7 @@ async def test_a_changed_file_counts_and_a_bad_one_does_not(
     file.write_text(json.dumps(config("a")))
     store = await EncryptedStore.over(MemoryStore(), load_encryption(file))
     await store.put(KEY, b"{}")
-    following = asyncio.create_task(follow_encryption(file, store, clock))
+    following = asyncio.create_task(encryption_tasks(file, store, clock)["encryption keys"]())
     await settle()
 
     stale: list[bool] = []

@@ -16,7 +16,8 @@ from clusterspace.apiserver.store.encryption import EncryptedStore, Encryption, 
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import StoreUnreadable, UnusableConfiguration
 from clusterspace.kube.protobuf.wire import read_fields, write_bytes_field
-from clusterspace.roots.encryption import LOOK_SECONDS, follow_encryption
+from clusterspace.roots.config_files import LOOK_SECONDS
+from clusterspace.roots.encryption import follow_services
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.steps import stop, until
 
@@ -134,11 +135,10 @@ async def test_values_open_after_a_start_with_one_question_to_the_service(
 async def test_a_rolled_key_of_the_service_is_used_and_what_is_older_is_stale(
     service: Service, tmp_path: Path
 ) -> None:
-    clock, file = ManualClock(), tmp_path / "keys.yaml"
-    file.write_text("as it was")
+    clock = ManualClock()
     store = await EncryptedStore.over(MemoryStore(), keys(tmp_path))
     await store.put(KEY, b"old")
-    following = asyncio.create_task(follow_encryption(file, store, clock))
+    following = asyncio.create_task(follow_services(store, clock))
     await settle()
 
     service.roll()

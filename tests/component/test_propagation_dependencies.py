@@ -218,10 +218,13 @@ async def test_one_parent_that_overwrites_is_enough_and_the_disagreement_is_told
             held = await hub_client.find(rb(space, "settings-configmap"))
             return find_at(held, "spec", "conflictResolution") == "Overwrite"
 
+        async def is_told() -> bool:
+            await life.events.flush()
+            events = await hub_client.list_objects(ResourcePath(EVENTS, space))
+            return "DependencyPolicyConflict" in {event["reason"] for event in events}
+
         await until(overwrites)
-        await life.events.flush()
-    events = await hub_client.list_objects(ResourcePath(EVENTS, space))
-    assert "DependencyPolicyConflict" in {event["reason"] for event in events}
+        await until(is_told)
 
 
 @pytest.mark.parametrize("write", range(1, 9))

@@ -21,6 +21,7 @@ Shared:
 
     settings.py     what the servers are started with
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
+    config_files.py files of the operator: read, and followed while a process runs
     encryption.py   the keys of what is stored: read, followed, put to use by `store rewrite`
     installation.py the files of a data directory: authority, certificates, store
     kubeconfigs.py  kubeconfigs we write

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
 import structlog
-import yaml
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.store.encryption import EncryptedStore, Encryption, read_encryption
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath, resource_path_of
@@ -18,63 +17,44 @@ from clusterspace.errors import (
     NotFound,
     NotServed,
     StoreUnreadable,
-    UnusableConfiguration,
 )
 from clusterspace.roots.clients import open_client
+from clusterspace.roots.config_files import LOOK_SECONDS, follow_file, read_document
 
 _log = structlog.get_logger(__name__)
-
-LOOK_SECONDS: Final = 10.0
-"""How soon a changed file counts; kube-apiserver takes a minute."""
 
 
 def load_encryption(file: Path | None) -> Encryption:
     """Read an EncryptionConfiguration; without a file nothing is encrypted."""
-    if file is None:
-        return Encryption()
-    try:
-        return read_encryption(yaml.safe_load(file.read_text()))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnusableConfiguration(f"{file} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        # What the parser cites of the file could be a key.
-        raise UnusableConfiguration(f"{file} is no YAML") from error
-    except UnusableConfiguration as error:
-        raise UnusableConfiguration(f"{file}: {error}") from None
+    return Encryption() if file is None else read_document(file, read_encryption)
 
 
-async def follow_encryption(file: Path, store: EncryptedStore, clock: Clock) -> None:
-    """Take the keys of the file whenever it changes, until cancelled.
+def encryption_tasks(file: Path, store: EncryptedStore, clock: Clock) -> Tasks:
+    """Return the tasks that take other keys: of the file when it changes, of services by asking."""
 
-    A file that cannot be used, or that lacks a key something is encrypted with, changes nothing.
-    """
-    known, trouble = _content(file), ""
+    async def take() -> None:
+        await store.replace_keys(load_encryption(file))
+
+    return {
+        "encryption keys": lambda: follow_file(file, clock, take, "encryption keys"),
+        "key management": lambda: follow_services(store, clock),
+    }
+
+
+async def follow_services(store: EncryptedStore, clock: Clock) -> None:
+    """Ask key management services for another key over and over, until cancelled."""
+    trouble = ""
     while True:
         await clock.sleep(LOOK_SECONDS)
-        found = _content(file)
-        if found == known:
-            trouble = await _refresh(store, trouble)
-            continue
-        known = found
         try:
-            await store.replace_keys(load_encryption(file))
-        except (UnusableConfiguration, StoreUnreadable) as error:
-            _log.error("encryption keys are as before", reason=str(error))
-        else:
-            _log.info("encryption keys are replaced", file=str(file))
-
-
-async def _refresh(store: EncryptedStore, known_trouble: str) -> str:
-    """Ask services for another key; return what the trouble is, which is said when it is new."""
-    try:
-        if await store.refresh_keys():
-            _log.info("a key management service has another key, which is used from now on")
-    except StoreUnreadable as error:
-        if str(error) != known_trouble:
-            # What there is can be read and written on: the keys for it are in memory.
-            _log.warning("encryption keys are not asked for", reason=str(error))
-        return str(error)
-    return ""
+            if await store.refresh_keys():
+                _log.info("a key management service has another key, which is used from now on")
+            trouble = ""
+        except StoreUnreadable as error:
+            if str(error) != trouble:
+                # What there is can be read and written on: the keys for it are in memory.
+                _log.warning("encryption keys are not asked for", reason=str(error))
+            trouble = str(error)
 
 
 async def rewrite(
@@ -111,11 +91,3 @@ async def _write_again(client: ClusterClient, path: ResourcePath) -> None:
         except NotFound:
             pass
         return
-
-
-def _content(file: Path) -> bytes | None:
-    """Return what is in the file; None when it cannot be read just now."""
-    try:
-        return file.read_bytes()
-    except OSError:
-        return None

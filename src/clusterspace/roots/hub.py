@@ -26,6 +26,7 @@ from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
+from clusterspace.apiserver.identity.oidc import OidcTokens, read_issuers
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.encryption import EncryptedStore
@@ -38,7 +39,8 @@ from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
-from clusterspace.roots.encryption import follow_encryption, load_encryption
+from clusterspace.roots.config_files import follow_file, read_document
+from clusterspace.roots.encryption import encryption_tasks, load_encryption
 from clusterspace.roots.hub_state import (
     bootstrap,
     build_state,
@@ -119,7 +121,10 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             await controller.load()
             await access.role_cache.load()
         keys = Keys(authority.pair, installation.signing_key())
-        identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
+        issuers = OidcTokens((), clock)
+        if settings.authentication_file is not None:
+            issuers.replace(read_document(settings.authentication_file, read_issuers))
+        identity = Authentication(hub, keys, read_tokens(settings.token_auth_file), issuers)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
@@ -168,8 +173,14 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run})
         if isinstance(store, EncryptedStore) and (file := settings.encryption_file) is not None:
-            follow = partial(follow_encryption, file, store, clock)
-            keep_all(tasks, {"encryption keys": follow})
+            keep_all(tasks, encryption_tasks(file, store, clock))
+        if (file := settings.authentication_file) is not None:
+
+            async def take_issuers() -> None:
+                issuers.replace(read_document(file, read_issuers))
+
+            follow = partial(follow_file, file, clock, take_issuers, "issuers")
+            keep_all(tasks, {"issuers": follow})
         if not is_whole:
             tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
 

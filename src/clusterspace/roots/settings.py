@@ -61,6 +61,8 @@ class HubSettings(ServerSettings):
     store: str = "sqlite"
     token_auth_file: Path | None = None
     admission: AdmissionSwitches = field(default_factory=AdmissionSwitches)
+    authentication_file: Path | None = None
+    """kube-apiserver's AuthenticationConfiguration; followed while the hub runs."""
     encryption_file: Path | None = None
     """kube-apiserver's EncryptionConfiguration; followed while the hub runs."""
     optional_apis: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ authentication.py          request to user; all verbs and tasks of this package,
 bearer_tokens.py           every kind of bearer token, static ones among them; TokenReview
 service_account_tokens.py  service-account tokens: asked for (TokenRequest), signed, read, checked
 service_accounts.py        `default` and `kube-root-ca.crt` in every namespace; Secrets with a token
+oidc.py                    tokens of issuers: their keys, their claims, whom they mean
 bootstrap_tokens.py        the first credential of a new cluster: read, checked, spent, removed
 agents.py                  agents of clusters: their names, and whose certificates no longer count
 nodes.py                   who is a node, and for which accounts it may have tokens

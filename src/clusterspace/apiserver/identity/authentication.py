@@ -26,6 +26,7 @@ from clusterspace.apiserver.identity.config_maps import (
     ClusterInfo,
     TokenTracking,
 )
+from clusterspace.apiserver.identity.oidc import OidcTokens
 from clusterspace.apiserver.identity.service_account_tokens import (
     ServiceAccountTokens,
     SigningKey,
@@ -94,13 +95,21 @@ class Keys:
 class Authentication:
     """Everything about credentials, for the process that runs it."""
 
-    def __init__(self, hub: HubState, keys: Keys, static_tokens: StaticTokens) -> None:
+    def __init__(
+        self,
+        hub: HubState,
+        keys: Keys,
+        static_tokens: StaticTokens,
+        issuers: OidcTokens | None = None,
+    ) -> None:
         self._hub = hub
         self._keys = keys
         self._accounts = ServiceAccountTokens(hub, keys.tokens)
         self._bootstrap = BootstrapTokens(hub)
         self._revocations = Revocations(hub)
-        self._bearers = BearerTokens((self._accounts, self._bootstrap, static_tokens))
+        # Issuers last: theirs are the only tokens for which somebody else may have to be asked.
+        kinds = (self._accounts, self._bootstrap, static_tokens)
+        self._bearers = BearerTokens((*kinds, *(() if issuers is None else (issuers,))))
 
     def authenticator(self) -> HubAuthenticator:
         """Return who finds out who asks."""

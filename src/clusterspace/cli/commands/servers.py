@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     help="Admission plug-ins that are not asked; rules that protect the fleet always are.",
 )
 @click.option(
+    "--authentication-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An AuthenticationConfiguration: whose OIDC tokens count, and for whom. It is followed.",
+)
+@click.option(
     "--encryption-provider-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -68,6 +74,7 @@ def hub(
     token_auth_file: Path | None,
     enable_admission_plugins: str,
     disable_admission_plugins: str,
+    authentication_config: Path | None,
     encryption_provider_config: Path | None,
     runtime_config: str,
     server: ServerOptions,
@@ -96,6 +103,7 @@ def hub(
         store,
         token_auth_file,
         AdmissionSwitches(names(enable_admission_plugins), names(disable_admission_plugins)),
+        authentication_config,
         encryption_provider_config,
         read_optional_apis(names(runtime_config)),
         host=host,

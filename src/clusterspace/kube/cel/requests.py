@@ -71,7 +71,7 @@ _KIND: Final = _object_type(
 _RESOURCE: Final = _object_type(
     "kubernetes.GroupVersionResource", group=STRING, version=STRING, resource=STRING
 )
-_USER: Final = _object_type(
+USER_TYPE: Final = _object_type(
     "kubernetes.UserInfo",
     username=STRING,
     uid=STRING,
@@ -89,7 +89,7 @@ REQUEST_TYPE: Final = _object_type(
     name=STRING,
     namespace=STRING,
     operation=STRING,
-    userInfo=_USER,
+    userInfo=USER_TYPE,
     dryRun=BOOL,
     options=DYN,
 )
