@@ -2,15 +2,15 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.cli.main import main
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import AuthInfo
 from clusterspace.kube.objects import Object
@@ -29,8 +29,23 @@ from clusterspace.testing.steps import stop, until
 NOW = 1_800_000_000.0
 
 
+@dataclass(frozen=True)
+class Result:
+    exit_code: int
+    output: str
+
+
 async def clusterspace(*words: str) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, main, list(words))
+    """Run a command as a process: what the parts in this one log is not its output."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "clusterspace", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert b"Traceback" not in errors, errors.decode()
+    said = output if "-o" in words else output + errors
+    return Result(process.returncode or 0, said.decode())
 
 
 async def states(directory: Path) -> dict[str, str]:
@@ -138,6 +153,7 @@ GOING = "2027-01-15T07:59:00Z"
         (cluster(), Severity.WARNING, "has not reported yet"),
         (cluster(READY, deletionTimestamp=GOING), Severity.WARNING, "is leaving for 60s"),
         (cluster(LOST, deletionTimestamp=GOING), Severity.BAD, "does not answer"),
+        (cluster(READY, deletionTimestamp="2027-01-15T07:50:00Z"), Severity.BAD, "does not end"),
         (cluster(READY, PAUSED), Severity.BAD, "deletions are paused: 20 of 30"),
     ],
 )
@@ -155,3 +171,26 @@ def test_without_controllers_nobody_knows_whether_a_cluster_is_still_ready() -> 
     (found,) = examine_cluster(cluster(READY), None, NOW, is_watched=False)
 
     assert found.severity is Severity.WARNING
+
+
+async def test_a_fleet_without_a_part_that_nothing_names_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    async with running_hub(HubSettings(tmp_path)) as hub:
+        works = quick(hub_settings(hub.installation.component_kubeconfig("controllers")))
+        leading = asyncio.create_task(run_controllers(works, SystemClock()))
+
+        async def is_well() -> bool:
+            done = await clusterspace("status", "--data-dir", str(tmp_path))
+            assert "no kubeconfig says where it is" in done.output
+            return done.exit_code == 0
+
+        try:
+            await until(is_well)
+            said = await clusterspace("doctor", "--data-dir", str(tmp_path), "-o", "json")
+            assert said.exit_code == 0, said.output
+            found = {each["subject"]: each for each in json.loads(said.output)["findings"]}
+            assert found["fleet"]["severity"] == "warning"
+        finally:
+            await stop(leading)

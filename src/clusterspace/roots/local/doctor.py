@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -27,7 +28,7 @@ from clusterspace.errors import ClusterspaceError, Malformed
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, is_being_deleted, metadata_of, name_of
 from clusterspace.kube.times import age, parse_time
-from clusterspace.roots.clients import open_client
+from clusterspace.roots.clients import hub_settings, open_client
 from clusterspace.roots.installation import Installation, check_store
 from clusterspace.roots.local.files import LocalFiles
 from clusterspace.roots.local.parts import (
@@ -43,6 +44,8 @@ _LEAST_FREE_BYTES: Final = 512 * 1024 * 1024
 _SOON_SECONDS: Final = 30 * 24 * 3600.0
 _MAX_SKEW_SECONDS: Final = 30.0
 _HUB_SECONDS: Final = 10.0
+_LONG_LEAVE_SECONDS: Final = 120.0
+"""A leave takes seconds; whoever is well and takes longer is held up by something."""
 _OLDEST_PYTHON: Final = (3, 11)
 _PORTS: Final = (5443, 7443)
 
@@ -76,6 +79,13 @@ async def examine(files: LocalFiles, where: Whereabouts, clock: Clock) -> AsyncG
         yield Finding("parts", Severity.BAD, seen, advice)
     for part in report.parts:
         yield _finding_of(part, is_local=files.is_running())
+    if report.hub is not None and where.kubeconfig is None and os.environ.get("KUBECONFIG"):
+        with suppress(ClusterspaceError):
+            named = hub_settings(None, where.context).server
+            if named != report.hub.server:
+                seen = f"names the hub at {named}, not {report.hub.server}, which is looked at here"
+                advice = f"export KUBECONFIG={files.kubeconfig}"
+                yield Finding("KUBECONFIG", Severity.WARNING, seen, advice)
     if not files.is_running() and Installation(files.hub).store_file.exists():
         yield _examine_store(files)
     if not files.is_running():
@@ -102,6 +112,9 @@ def _finding_of(part: PartReport, *, is_local: bool) -> Finding:
     where = f" at {part.address}" if part.address else ""
     if part.is_well:
         return Finding(part.name, Severity.OK, f"{part.state}{where}{said}")
+    if not part.is_named:
+        advice = "if there is one, add its kubeconfig to KUBECONFIG: it may name several files"
+        return Finding(part.name, Severity.WARNING, f"{part.state}{said}", advice)
     advice = "start it, or say where it is: KUBECONFIG names hub and fleet"
     if is_local:
         advice = f"look at `clusterspace logs {part.name}`"
@@ -143,10 +156,13 @@ def examine_cluster(
     is_ready = ready is not None and ready.get("status") == "True"
     heard = str(find_at(lease, "spec", "renewTime") or "") if is_pull(cluster) else ""
     if is_being_deleted(cluster):
-        since = _since(str(metadata_of(cluster)["deletionTimestamp"]), now)
-        if is_ready:
-            advice = f"`kubectl describe cluster {name}` says what it waits for"
+        begun = str(metadata_of(cluster)["deletionTimestamp"])
+        since = _since(begun, now)
+        advice = f"clusterspace unjoin {name} says what it waits for; with --force it does not wait"
+        if is_ready and now - parse_time(begun) < _LONG_LEAVE_SECONDS:
             yield Finding(subject, Severity.WARNING, f"is leaving{since}", advice)
+        elif is_ready:
+            yield Finding(subject, Severity.BAD, f"is leaving{since}, and does not end", advice)
         else:
             advice = f"if it is gone for good: clusterspace unjoin {name} --force"
             yield Finding(subject, Severity.BAD, f"is leaving{since}, and does not answer", advice)

@@ -57,6 +57,8 @@ class PartReport:
     restarts: int = 0
     port: int | None = None
     log: str = ""
+    is_named: bool = True
+    """Whether something says that it is there: a fleet may well be without some parts."""
 
     @property
     def is_well(self) -> bool:
@@ -75,8 +77,9 @@ class FleetReport:
 
     @property
     def is_well(self) -> bool:
-        """Whether there are parts, and all of them are well."""
-        return bool(self.parts) and all(each.is_well for each in self.parts)
+        """Whether there are parts, and all that anything names are well."""
+        named = [each for each in self.parts if each.is_named]
+        return bool(named) and all(each.is_well for each in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ async def _ask_server(
     """Ask an API server whether it is ready."""
     if settings is None:
         report = _recorded(part, UNASKED, "no kubeconfig says where it is")
-        return replace(report, name=name)
+        return replace(report, name=name, is_named=part is not None or name == HUB)
     url = urlsplit(settings.server)
     address = url.netloc + url.path
     base = replace(_recorded(part, READY), name=name, address=address)
