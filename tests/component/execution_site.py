@@ -102,6 +102,9 @@ class Site:
     async def order(self, work: Object) -> Object:
         return await self.hub.create(ResourcePath(WORKS, SPACE), work)
 
+    def work_path(self, name: str) -> ResourcePath:
+        return ResourcePath(WORKS, SPACE, name)
+
     async def work(self, name: str) -> Object:
         return await self.hub.get(ResourcePath(WORKS, SPACE, name))
 

@@ -19,6 +19,7 @@ KINDS: Final = {
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
     "clusterspace.apis.interpreter.reports": "Job (a template on the hub)",
     "clusterspace.builtins.strategies.creation": "Pod and APIService",
+    "clusterspace.fleet.execution.contents": "Cluster",
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
@@ -137,6 +138,7 @@ TYPES: Final = {
     "NamespaceDeletionDiscoveryFailure": "Whether a kind was not looked at.",
     "NamespaceDeletionGroupVersionParsingFailure": "Whether a kind was not read.",
     "NamespaceFinalizersRemaining": "Whether finalizers hold objects of an ending namespace.",
+    "NamespacesKept": "Whether namespaces of ours stayed, for somebody's objects are in them.",
     "Overridden": "Whether overrides were made; a placement has none.",
     "PodScheduled": "Whether the Pod may be given a node; the hub runs none.",
     "Ready": (
@@ -192,6 +194,7 @@ REASONS: Final = {
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
     "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
+    "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",
     "Found": "The priority level that a FlowSchema names exists.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",
@@ -233,6 +236,7 @@ REASONS: Final = {
     "MemberClusterLeft": "The member left.",
     "MemberClusterNotReadyToJoin": "Something the agent needs could not be made.",
     "MemberClusterReadyToJoin": "The hub has made all the agent needs.",
+    "NamespaceKept": "A namespace stays on the member; the message names what keeps it.",
     "NoClusterFit": "No cluster passed the filters; the message counts the reasons.",
     "NoConflicts": "Nobody else has these names.",
     "NoOverrideSpecified": "There are no overrides.",
@@ -277,6 +281,7 @@ REASONS: Final = {
     "SchedulingGated": "The Pod names gates that nobody has lifted yet.",
     "SchedulingPolicyFulfilled": "The placement has the clusters it asks for.",
     "SchedulingPolicyUnfulfilled": "Clusters are missing; the message says why others do not do.",
+    "Seen": "A person said `clusterspace resume` since.",
     "ShortNamesConflict": "Another definition has one of these short names.",
     "SignerValidationFailure": "The request asks for what this signer does not sign.",
     "SingularConflict": "Another definition has this singular name.",
@@ -296,8 +301,8 @@ REASONS: Final = {
     "SyncWorkSucceed": "The Works are written.",
     "TaintClusterSucceed": "The cluster's taints follow its condition.",
     "TooManyDeletions": (
-        "More than ten objects, and more than a fifth of what is there, are to go within "
-        "ten minutes."
+        "More objects are to go within ten minutes, though nobody deleted their templates, than "
+        "`--deletion-budget` permits."
     ),
     "Unschedulable": "The clusters that fit have too little room together.",
     "WorkDispatching": "The Work is sent to the member, or is held back from now on.",

@@ -254,6 +254,10 @@ def report_of(work: Object) -> Report:
     )
 
 
+DELETION_ASKED: Final = "clusterspace.io/deletion-asked-for"
+"""Annotation of a Work: `true` when it goes because somebody deleted its template."""
+
+
 def identifier_of(manifest: Object, ordinal: int) -> Object:
     """Return how a Work's status names one of its manifests; what is empty is left out."""
     kind = GroupVersionKind.of(str(manifest.get("apiVersion") or ""), str(manifest.get("kind")))

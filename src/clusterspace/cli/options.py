@@ -7,6 +7,7 @@
 """
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -70,6 +71,27 @@ member_cidrs_option: Final = click.option(
     metavar="CIDR",
     help="Range that members may be reached in although it is loopback, link-local, a metadata "
     "service's or the hub's own; may be given several times.",
+)
+DELETION_BUDGET: Final = "10/20%"
+_BUDGET: Final = re.compile(r"off|\d{1,9}(/\d{1,3}%)?")
+
+
+def _checked_budget(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if _BUDGET.fullmatch(value) is None:
+        why = f"{value!r} is no budget: OBJECTS/PERCENT% such as 10/20%, OBJECTS alone, or off"
+        raise click.BadParameter(why)
+    return value
+
+
+deletion_budget_option: Final = click.option(
+    "--deletion-budget",
+    default=DELETION_BUDGET,
+    show_default=True,
+    metavar="OBJECTS/PERCENT%",
+    callback=_checked_budget,
+    help="How many objects may be deleted on a member within ten minutes though nobody deleted "
+    "their templates: more than so many, and than such a share of what is there, wait for "
+    "`clusterspace resume`. `off` never waits.",
 )
 hub_kubeconfig_option: Final = click.option(
     "--hub-kubeconfig",

@@ -27,6 +27,7 @@ from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
 from clusterspace.errors import LeadershipLost, UnusableKubeconfig
 from clusterspace.fleet.execution.controller import Execution
+from clusterspace.fleet.execution.prune import DeletionLimits
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import LeaseRenewal, RenewalSettings
 from clusterspace.fleet.membership.manifests import AGENT, AGENT_NAMESPACE, REGISTRATION_PLACE
@@ -71,6 +72,7 @@ class AgentSettings:
     lease: RenewalSettings = field(default_factory=RenewalSettings)
     registration_seconds: float = LOOK_SECONDS
     leadership: LeaseTimings = field(default_factory=LeaseTimings)
+    deletions: DeletionLimits = field(default_factory=DeletionLimits)
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:
@@ -155,7 +157,7 @@ def _agent_tasks(
 
     reconcilers = (
         MembershipAgent(hub, caches, name, member, clock=clock, random=random),
-        Execution(hub, caches, events, reach, agent_of=name),
+        Execution(hub, caches, events, reach, agent_of=name, limits=settings.deletions),
     )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)

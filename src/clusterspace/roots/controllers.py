@@ -24,6 +24,7 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
 from clusterspace.fleet.execution.controller import Execution
+from clusterspace.fleet.execution.prune import DeletionLimits
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.health import Thresholds
@@ -73,6 +74,7 @@ class ControllersSettings:
     """Whether workloads are propagated; members are looked after in any case."""
     metrics_port: int | None = None
     """Where `/metrics` is on this machine; nowhere unless told."""
+    deletions: DeletionLimits = field(default_factory=DeletionLimits)
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
 
@@ -134,7 +136,7 @@ async def lead(
         reconcilers = (
             *reconcilers,
             *propagation_controllers(hub, caches, events, clock, random),
-            Execution(hub, caches, events, members.reach),
+            Execution(hub, caches, events, members.reach, limits=settings.deletions),
         )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
     try:

@@ -1,17 +1,19 @@
 """`join`, `unjoin`, `register` and `unregister` put together: clients opened, progress reported."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.clusters import is_pull
+from clusterspace.apis.clusters import execution_namespace, is_pull
 from clusterspace.apis.member_clusters import FORCE_LEAVE, has_member_cluster
+from clusterspace.apis.works import manifests_of
 from clusterspace.client.endpoints import Network
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import (
     ApiError,
     CannotJoin,
@@ -20,7 +22,9 @@ from clusterspace.errors import (
     ClusterspaceError,
     ClusterTimeout,
     ClusterUnreachable,
+    UnusableKubeconfig,
 )
+from clusterspace.fleet.execution.contents import WITH_CONTENTS, read_contents, stamped_by
 from clusterspace.fleet.membership import leave, manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.membership.leave import (
@@ -32,6 +36,7 @@ from clusterspace.fleet.membership.leave import (
 from clusterspace.fleet.membership.member_access import refuse_expired
 from clusterspace.fleet.membership.pull_join import PullJoin, RegisterRequest
 from clusterspace.fleet.membership.push_join import JoinRequest, PushJoin, steps_of
+from clusterspace.kube.objects import name_of
 from clusterspace.roots.clients import command_rules, open_client, read_pem
 from clusterspace.roots.tokens import authority_pins
 
@@ -79,6 +84,8 @@ class UnjoinRequest:
     """The member's administrator; without one the hub cleans up with its own rights."""
     keeps_resources: bool = False
     is_forced: bool = False
+    takes_contents: bool = False
+    """Whether namespaces that came with Works go with all that is in them, whoever made it."""
     wait_seconds: float = 60.0
     member_cidrs: tuple[Network, ...] = ()
     """Where the member may be, for when the hub's own way in is used from here."""
@@ -102,14 +109,20 @@ async def unjoin_cluster(
             why = "it registered itself: use `clusterspace unregister`, which ends its agent too"
             raise CannotLeave(request.name, why)
         await _list_placed(hub_client, request, progress)
+
+        async def open_member() -> ClusterClient:
+            # As the member's administrator if we can, else with the rights the hub has there.
+            rules = command_rules(hub, request.member_cidrs)
+            settings = request.member or await read_settings(hub_client, cluster, rules)
+            return await stack.enter_async_context(open_client(settings))
+
+        if not request.is_forced and not request.keeps_resources:
+            await _list_contents(hub_client, request, open_member, progress)
         if is_dry_run:
             return
 
         async def clean(hub_id: str, before_removal: BeforeRemoval) -> object:
-            # As the member's administrator if we can, else with the rights the hub has there.
-            rules = command_rules(hub, request.member_cidrs)
-            settings = request.member or await read_settings(hub_client, cluster, rules)
-            member = await stack.enter_async_context(open_client(settings))
+            member = await open_member()
             cleaner = Cleaner(member, is_administrator=request.member is not None)
             cleaned = await cleaner.clean(request.name, hub_id, before_removal)
             _report_cleaned(cleaned.removed, cleaned.foreign, progress)
@@ -117,6 +130,9 @@ async def unjoin_cluster(
 
         if request.keeps_resources:
             await leave.keep_resources(hub_client, request.name)
+        if request.takes_contents:
+            path = manifests.cluster_path(request.name)
+            await commit_change(hub_client, path, leave.annotated(WITH_CONTENTS, "true"))
         leaving = leave.Leave(hub_client, request.name, clean)
         await leaving.begin()
         if request.is_forced:
@@ -139,6 +155,37 @@ async def _list_placed(hub: ClusterClient, request: UnjoinRequest, progress: Pro
     progress(f"{len(placed)} placed objects {fate}:")
     for each in placed:
         progress(f"  {each}")
+
+
+async def _list_contents(
+    hub: ClusterClient,
+    request: UnjoinRequest,
+    open_member: Callable[[], Awaitable[ClusterClient]],
+    progress: Progress,
+) -> None:
+    """Say what is in the namespaces that would go, besides what the hub placed there."""
+    works = await hub.list_objects(manifests.works_path(request.name))
+    placed = [each for work in works for each in manifests_of(work)]
+    namespaces = sorted(name_of(each) for each in placed if each.get("kind") == "Namespace")
+    work_of = stamped_by(execution_namespace(request.name))
+    for namespace in namespaces:
+        try:
+            member = await open_member()
+            if await member.find(manifests.namespace_path(namespace)) is None:
+                continue
+            contents = await read_contents(member, namespace, lambda each: bool(work_of(each)))
+        except (ApiError, ClusterError, UnusableKubeconfig) as error:
+            progress(f"what is in namespaces of the member cannot be listed: {error}")
+            return
+        if not contents.reasons:
+            continue
+        fate = "goes with what this hub did not place there" if request.takes_contents else "stays"
+        advice = "" if request.takes_contents else " (--with-contents would take all along)"
+        progress(f"namespace {namespace} {fate}{advice}:")
+        for each in contents.foreign:
+            progress(f"  {each}")
+        for each in contents.unseen:
+            progress(f"  perhaps more, of {each}")
 
 
 # -- Pull: the member's agent dials the hub ----------------------------------------------------

@@ -19,6 +19,7 @@ from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, 
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
+from clusterspace.fleet.execution.contents import is_kept, seen_condition
 from clusterspace.fleet.execution.promotion import (
     Effect,
     Promotion,
@@ -222,6 +223,10 @@ async def resume(hub: Client, name: str, clock: Clock) -> Resumed:
     cluster = await hub.get(path)
     works = await hub.list_objects(manifests.works_path(name))
     moments = [metadata_of(each)["deletionTimestamp"] for each in works if is_being_deleted(each)]
+    if is_kept(cluster):
+        conditions = set_condition(conditions_of(cluster), seen_condition(), clock.now()).conditions
+        seen = with_value(cluster, conditions, "status", "conditions")
+        cluster = await commit(hub, path, cluster, seen)
     if not is_paused(cluster):
         return Resumed(was_paused=False, waiting=len(moments))
     if moments:

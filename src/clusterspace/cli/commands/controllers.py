@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterspace.cli.options import (
+    DELETION_BUDGET,
     PORT,
     MemberOptions,
     Networks,
+    deletion_budget_option,
     hub_kubeconfig_option,
     log_format_option,
     member_cidrs_option,
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     type=PORT,
     help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
 )
+@deletion_budget_option
 @member_cidrs_option
 @log_format_option
 def controllers(
@@ -105,6 +108,7 @@ def controllers(
     *,
     federation: bool,
     metrics_port: int | None,
+    deletion_budget: str,
     member_cidrs: Networks,
     log_format: str,
 ) -> None:
@@ -116,6 +120,7 @@ def controllers(
       clusterspace controllers --hub-kubeconfig .clusterspace/parts/controllers/kubeconfig
       clusterspace controllers --metrics-port 9090 --log-format json
     """
+    from clusterspace.fleet.execution.prune import read_limits
     from clusterspace.fleet.membership.health import Thresholds
     from clusterspace.fleet.membership.leases import MonitorSettings
     from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
@@ -136,6 +141,7 @@ def controllers(
             member_clusters=MemberClusterSettings(force_seconds=force_seconds),
             federation=federation,
             metrics_port=metrics_port,
+            deletions=read_limits(deletion_budget),
             member_cidrs=member_cidrs,
         )
         await serve_until_stopped(settings)
@@ -159,6 +165,7 @@ def controllers(
     help="Kubeconfig of the hub, for the identity of a MemberCluster; needs --name.",
 )
 @click.option("--name", default="", help="What the MemberCluster is called.")
+@deletion_budget_option
 @log_format_option
 def agent(
     *,
@@ -166,6 +173,7 @@ def agent(
     status_seconds: float,
     hub_kubeconfig: Path | None,
     name: str,
+    deletion_budget: str,
     log_format: str,
 ) -> None:
     """Run the agent of a registered cluster: it dials the hub, and nobody dials it.
@@ -182,7 +190,7 @@ def agent(
     if bool(name) != bool(hub_kubeconfig):
         raise click.UsageError("--name and --hub-kubeconfig go together")
     invited_by = (name, hub_kubeconfig) if hub_kubeconfig else None
-    serve_agent(member, status_seconds, log_format, invited_by)
+    serve_agent(member, status_seconds, log_format, invited_by, deletion_budget)
 
 
 def serve_agent(
@@ -190,12 +198,14 @@ def serve_agent(
     status_seconds: float = 10.0,
     log_format: str = "console",
     invited_by: tuple[str, Path] | None = None,
+    deletion_budget: str = DELETION_BUDGET,
 ) -> None:
     """Run an agent in this process, until it is stopped or no longer registered.
 
     One that was invited is given the name of its MemberCluster and a kubeconfig of the hub.
     """
     from clusterspace.client.kubeconfig import in_cluster_settings
+    from clusterspace.fleet.execution.prune import read_limits
     from clusterspace.roots.agent import AgentSettings, Invitation, serve_until_stopped
     from clusterspace.roots.clients import hub_settings
     from clusterspace.roots.processes import read_when_there
@@ -210,6 +220,12 @@ def serve_agent(
                 return hub_settings(file)
 
             invitation = Invitation(invited, await read_when_there(read_hub), read_hub)
-        await serve_until_stopped(AgentSettings(cluster, invitation, status_seconds=status_seconds))
+        settings = AgentSettings(
+            cluster,
+            invitation,
+            status_seconds=status_seconds,
+            deletions=read_limits(deletion_budget),
+        )
+        await serve_until_stopped(settings)
 
     serve(work, log_format)

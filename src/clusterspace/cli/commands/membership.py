@@ -85,6 +85,12 @@ def join(
     "Kubeconfig of an administrator of the cluster; without one the hub cleans up itself."
 )
 @click.option("--keep-resources", is_flag=True, help="Leave what was placed on the member there.")
+@click.option(
+    "--with-contents",
+    is_flag=True,
+    help="Remove namespaces with all that is in them; without it those that hold what the hub did "
+    "not place stay.",
+)
 @click.option("--force", is_flag=True, help="Let a dead cluster go; what stays behind is recorded.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and do nothing.")
 @click.option(
@@ -100,6 +106,7 @@ def unjoin(
     name: str,
     member: MemberOptions,
     keep_resources: bool,
+    with_contents: bool,
     force: bool,
     dry_run: bool,
     wait: float,
@@ -108,10 +115,12 @@ def unjoin(
 ) -> None:
     """Take the member NAME out of the fleet.
 
-    What was placed there is removed, unless --keep-resources says otherwise; it is listed first.
+    What was placed there is removed, unless --keep-resources says otherwise; it is listed first. A
+    namespace that holds what somebody else made stays, and loses our marks.
 
     \b
     Examples:
+      clusterspace unjoin west --dry-run
       clusterspace unjoin west
       clusterspace unjoin west --keep-resources
       clusterspace unjoin west --force
@@ -123,6 +132,7 @@ def unjoin(
             name=name,
             member=member.settings(name),
             keeps_resources=keep_resources,
+            takes_contents=with_contents,
             is_forced=force,
             wait_seconds=wait,
             member_cidrs=member_cidrs,

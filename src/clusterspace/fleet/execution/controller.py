@@ -24,7 +24,7 @@ from clusterspace.apis.clusters import (
     execution_namespace,
     is_pull,
 )
-from clusterspace.apis.works import manifests_of, suspends_dispatching
+from clusterspace.apis.works import DELETION_ASKED, manifests_of, suspends_dispatching
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.controllers.commit import ensure_finalizer
@@ -44,8 +44,9 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Cache, HubCaches, Update
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.execution.apply import Applier
+from clusterspace.fleet.execution.contents import KeptNamespaces
 from clusterspace.fleet.execution.member_informers import MemberInformers
-from clusterspace.fleet.execution.prune import DeletionBudget, Pruner
+from clusterspace.fleet.execution.prune import DeletionBudget, DeletionLimits, Pruner
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
 from clusterspace.kube.conditions import is_true
@@ -66,9 +67,15 @@ _READY: Final = "Ready"
 # and a Work that was reconciled because of its status would be so for ever. Nor are labels and
 # annotations: what counts of these is in the manifests. `generation` grows with every change of
 # the spec.
+# But for one annotation: whether its end was asked for.
+class _Annotations(msgspec.Struct, gc=False):
+    asked: str = msgspec.field(default="", name=DELETION_ASKED)
+
+
 class _Metadata(msgspec.Struct, gc=False):
     generation: int = 0
     deletionTimestamp: str = ""  # noqa: N815 - the names of the wire
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
 
 
 class _Spec(msgspec.Struct, gc=False):
@@ -92,7 +99,7 @@ class MemberExecution:
     # write is at a version that was seen, every deletion of a UID that was just looked at, and the
     # two slow each other down, since either takes the other's writes for drift.
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - both ends, what is known of them, and how much may go
         self,
         cluster_name: str,
         member: ClusterClient,
@@ -102,6 +109,7 @@ class MemberExecution:
         works: Cache,
         clusters: Cache,
         records_on_templates: bool = True,
+        limits: DeletionLimits | None = None,
     ) -> None:
         clock = hub.connection.clock
         self.cluster_name = cluster_name
@@ -131,8 +139,11 @@ class MemberExecution:
             hub, events, clock, cluster_name, records_on_templates=records_on_templates
         )
         self._applier = Applier(member, self._informers, self._reporter, clock)
-        self._budget = DeletionBudget(hub, lambda: clusters.find(cluster_name), events, clock)
-        self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes)
+        self._budget = DeletionBudget(
+            hub, lambda: clusters.find(cluster_name), events, clock, limits
+        )
+        kept = KeptNamespaces(hub, cluster_name, events, clock)
+        self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes, works, kept)
         # Works that wait for something the queue does not know of: `_failed` for the member to be
         # reachable again, so that nobody sits out a long backoff then; `_paused` for deletions to
         # be resumed. Both are lost with the process, and need not outlive it: after a start every
@@ -172,7 +183,8 @@ class MemberExecution:
         head = _head_decoder.decode(update.after)
         goes = head.metadata.deletionTimestamp and not head.spec.preserveResourcesOnDeletion
         goes_since = parse_time(head.metadata.deletionTimestamp) if goes else None
-        self._budget.note_work(request.name, goes_since)
+        is_asked = head.metadata.annotations.asked == "true"
+        self._budget.note_work(request.name, goes_since, is_asked=is_asked)
         if update.before is None or _head_decoder.decode(update.before) != head:
             self._controller.add(request)
 
@@ -309,8 +321,10 @@ class Execution(Reconciler):
         events: EventRecorder,
         reach: Reach,
         agent_of: str = "",
+        limits: DeletionLimits | None = None,
     ) -> None:
         self._hub = hub
+        self._limits = limits
         self._events = events
         self._reach = reach
         self._agent_of = agent_of
@@ -378,6 +392,7 @@ class Execution(Reconciler):
             works=self._works.cache,
             clusters=self._clusters.cache,
             records_on_templates=not self._agent_of,
+            limits=self._limits,
         )
         # No await between reading the cache and being in `_running`: a Work that changes in
         # between would reach neither.

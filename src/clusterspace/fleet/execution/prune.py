@@ -8,10 +8,12 @@ object was meant, and never takes a new one for it. And a budget says how many o
 a person has to look.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf, isinf
 from typing import Any, Final
 
 import msgspec
@@ -26,12 +28,32 @@ from clusterspace.apis.clusters import (
     conditions_of,
     keeps_on_leave,
 )
-from clusterspace.apis.works import identifier_of, manifests_of, preserves_resources
-from clusterspace.client.requests import ResourcePath, resource_path_of
-from clusterspace.client.resources import Client, DeleteOptions, Propagation, WriteOptions
+from clusterspace.apis.works import (
+    DELETION_ASKED,
+    identifier_of,
+    manifests_of,
+    preserves_resources,
+)
+from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
+from clusterspace.client.resources import (
+    Client,
+    ClusterClient,
+    DeleteOptions,
+    Propagation,
+    WriteOptions,
+)
 from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.errors import Malformed, MalformedObject, NotFound, NotServed
+from clusterspace.controllers.informers import Cache
+from clusterspace.errors import Conflict, Malformed, MalformedObject, NotFound, NotServed
+from clusterspace.fleet.execution.contents import (
+    NAMESPACES,
+    WITH_CONTENTS,
+    Contents,
+    KeptNamespaces,
+    read_contents,
+    stamped_by,
+)
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_ours, without_stamps
 from clusterspace.fleet.execution.withdrawn import WithdrawnObjects, withdrawn_of
@@ -45,6 +67,7 @@ from clusterspace.kube.objects import (
     labels_of,
     metadata_of,
     name_of,
+    namespace_of,
     uid_of,
     with_metadata,
     with_value,
@@ -57,6 +80,10 @@ from clusterspace.kube.times import parse_time
 # backup, a bug of ours: it ends here, as too many Works that go at once. What is about to be
 # deleted counts as much as what was, so that a great wave is stopped before its first object.
 #
+# It counts what nobody asked for. A person who deletes a template asks for its copies to go, and
+# whoever withdraws them has looked, live, that it is gone, and says so on the Work. What
+# follows from a policy, a label, a scheduler's change of mind or a list that was empty is counted.
+#
 # The pause is a condition of the Cluster, so it outlives us and people see it. It ends when a
 # person says so, by `clusterspace resume`.
 
@@ -66,6 +93,36 @@ _log = structlog.get_logger(__name__)
 FREE_DELETIONS: Final = 10
 LARGEST_SHARE: Final = 0.2
 WINDOW_SECONDS: Final = 600.0
+
+OFF: Final = "off"
+_LIMITS: Final = re.compile(r"(\d{1,9})(?:/(\d{1,3})%)?")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionLimits:
+    """How many objects may go from a member in ten minutes that nobody asked to be deleted.
+
+    More than so many, and more than such a share of what is there, need a person's word.
+    """
+
+    objects: float = FREE_DELETIONS
+    share: float = LARGEST_SHARE
+
+    def __str__(self) -> str:
+        return OFF if isinf(self.objects) else f"{self.objects:g}/{self.share * 100:g}%"
+
+
+def read_limits(text: str) -> DeletionLimits:
+    """Read `10/20%`, `10` or `off`; Malformed when it is none of these."""
+    if text == OFF:
+        return DeletionLimits(inf)
+    found = _LIMITS.fullmatch(text)
+    if found is None or int(found[2] or 0) > 100:
+        where = "--deletion-budget"
+        why = f"{text!r} is no budget: OBJECTS/PERCENT% such as 10/20%, OBJECTS alone, or off"
+        raise MalformedObject(why, place=where)
+    return DeletionLimits(int(found[1]), int(found[2]) / 100 if found[2] else 0.0)
+
 
 PAUSED: Final = DELETIONS_PAUSED
 
@@ -82,12 +139,14 @@ class DeletionCounts:
     """Objects that are to be deleted and are still there."""
     recent: int
     """Objects that were deleted within the window."""
+    limits: DeletionLimits = DeletionLimits()
 
     @property
     def is_too_much(self) -> bool:
         """Whether deleting all of this needs a person's word."""
         going = self.pending + self.recent
-        return going > FREE_DELETIONS and going > LARGEST_SHARE * (self.staying + going)
+        total = self.staying + going
+        return going > self.limits.objects and going > self.limits.share * total
 
     @property
     def message(self) -> str:
@@ -95,8 +154,9 @@ class DeletionCounts:
         going = self.pending + self.recent
         return (
             f"{going} of {self.staying + going} objects were to be deleted within"
-            f" {WINDOW_SECONDS / 60:g} minutes, {self.recent} of them are:"
-            " nothing more is deleted until `clusterspace resume` says so"
+            f" {WINDOW_SECONDS / 60:g} minutes though nobody deleted their templates,"
+            f" {self.recent} of them are (the budget is {self.limits}):"
+            " nothing more of the kind is deleted until `clusterspace resume` says so"
         )
 
 
@@ -107,9 +167,9 @@ class DeletionWindow:
         self._clock = clock
         self._times: deque[float] = deque()
 
-    def note(self) -> None:
-        """Count a deletion."""
-        self._times.append(self._clock.monotonic())
+    def note(self, objects: int = 1) -> None:
+        """Count deletions."""
+        self._times.extend([self._clock.monotonic()] * objects)
 
     def count(self) -> int:
         """Return how many there were within the window."""
@@ -166,7 +226,9 @@ class DeletionBudget:
         find_cluster: Callable[[], Object | None],
         events: EventRecorder,
         clock: Clock,
+        limits: DeletionLimits | None = None,
     ) -> None:
+        self._limits = limits or DeletionLimits()
         self._hub = hub
         self._find_cluster = find_cluster
         self._events = events
@@ -176,21 +238,27 @@ class DeletionBudget:
         self._is_pausing = False
         """We have written the pause, and the cache of Clusters does not show it yet."""
 
-    def note_work(self, name: str, goes_since: float | None) -> None:
-        """Remember a Work, and since when its objects are to be deleted, if they are."""
-        self._goes_since[name] = goes_since
+    def note_work(self, name: str, goes_since: float | None, *, is_asked: bool = False) -> None:
+        """Remember a Work, and since when its objects are to be deleted, if they are.
+
+        One whose end was asked for is neither here nor there: it does not count.
+        """
+        if is_asked and goes_since is not None:
+            self._goes_since.pop(name, None)
+        else:
+            self._goes_since[name] = goes_since
 
     def forget_work(self, name: str) -> None:
         """Forget a Work that is gone."""
         self._goes_since.pop(name, None)
 
-    def note_deletion(self, goes_since: float) -> None:
+    def note_deletion(self, goes_since: float, objects: int = 1) -> None:
         """Count a deletion that was carried out, unless a person had approved of it."""
         cluster = self._find_cluster()
         # Deletions that a person approved of do not count towards the next pause: `resume` after a
         # great wave would otherwise be followed by a pause at the first object of it.
         if goes_since > (0.0 if cluster is None else approved_until(cluster)):
-            self._window.note()
+            self._window.note(objects)
 
     def cluster_changed(self, before: Object | None, after: Object) -> bool:
         """Take in a change of the Cluster; return whether deletions may go on since."""
@@ -202,8 +270,11 @@ class DeletionBudget:
             self._window.clear()
         return is_resumed
 
-    async def permits(self, goes_since: float) -> bool:
-        """Whether an object may be deleted now that was to go since this time; pause if not."""
+    async def permits(self, goes_since: float, *, beside: int = 0) -> bool:
+        """Whether an object may be deleted now that was to go since this time; pause if not.
+
+        `beside` says how many more go with it, as with a namespace all that is in it.
+        """
         cluster = self._find_cluster()
         if cluster is None:
             return False  # not seen yet after a start, or gone: nobody can have approved of it
@@ -216,8 +287,9 @@ class DeletionBudget:
         going = [each for each in self._goes_since.values() if each is not None]
         counts = DeletionCounts(
             staying=len(self._goes_since) - len(going),
-            pending=sum(each > approved for each in going),
+            pending=sum(each > approved for each in going) + beside,
             recent=self._window.count(),
+            limits=self._limits,
         )
         if not counts.is_too_much:
             return True
@@ -341,12 +413,16 @@ class Pruner:
     def __init__(
         self,
         hub: Client,
-        member: Client,
+        member: ClusterClient,
         informers: MemberInformers,
         budget: DeletionBudget,
         notes: WithdrawnObjects,
+        works: Cache,
+        kept: KeptNamespaces,
     ) -> None:
         self._hub = hub
+        self._works = works
+        self._kept = kept
         self._member = member
         self._informers = informers
         self._budget = budget
@@ -427,11 +503,25 @@ class Pruner:
         places = [(path, manifest) for path, manifest in found if path is not None]
         await self._notes.note(withdrawn_of(work, [path for path, _ in places]))
         looks = [await find_doomed(self._member, *place, work) for place in places]
-        doomed = [each for each in looks if each is not None]
+        doomed: list[Doomed] = []
+        beside = 0
+        for look, (path, manifest) in zip(looks, places, strict=True):
+            if look is None:
+                continue
+            if path.resource == NAMESPACES:
+                contents = await self._read_contents(work, path.name)
+                # What is in it counts as foreign, too, when it could not be seen.
+                if contents.reasons and not await self._may_go_with_contents(work, manifest):
+                    # Said first: after a crash in between it is said again, and then handed over.
+                    await self._kept.note(path.name, contents)
+                    await self._hand_over([manifest])
+                    continue
+                beside += contents.count
+            doomed.append(look)
         if not doomed:
             return work
-        goes_since = deleted_at(work)
-        if not await self._budget.permits(goes_since):
+        goes_since, is_asked = deleted_at(work), was_asked_for(work)
+        if not is_asked and not await self._budget.permits(goes_since, beside=beside):
             return None
         # What remains is a moment between the look and the delete in which somebody on the member
         # may hand one of these objects to another owner: same UID, other stamps. It is a request
@@ -444,8 +534,38 @@ class Pruner:
             # begins anew with a look at that one. One that is gone is what we wanted.
             with suppress(NotFound):
                 await self._member.delete(each.path, options)
-            self._budget.note_deletion(goes_since)
+            if not is_asked:
+                self._budget.note_deletion(goes_since)
+        if beside and not is_asked:
+            self._budget.note_deletion(goes_since, beside)
         return noted
+
+    async def _read_contents(self, work: Object, namespace: str) -> Contents:
+        """Look at what a namespace holds; Conflict while other Works have something in it.
+
+        Those go first, each by its own rules: one of them may have to keep what it placed.
+        """
+        own, work_of = name_of(work), stamped_by(namespace_of(work))
+        # As they are before the look: what is listed may be withdrawn while the rest is, and an
+        # object of ours without a Work, which is kept, must not be one whose Work has just gone.
+        known = frozenset(self._works)
+        contents = await read_contents(
+            self._member,
+            namespace,
+            lambda each: key_of(namespace_of(work), work_of(each)) in known,
+        )
+        waits_for = sorted({work_of(each.metadata) for each in contents.ours} - {own})
+        if waits_for:
+            why = f"namespace {namespace} goes after what {', '.join(waits_for[:3])} placed in it"
+            raise Conflict(why)
+        return contents
+
+    async def _may_go_with_contents(self, work: Object, manifest: Object) -> bool:
+        """Whether a person said that a namespace goes with all that is in it."""
+        if any(annotations_of(each).get(WITH_CONTENTS) == "true" for each in (manifest, work)):
+            return True
+        cluster = await self._hub.find(ResourcePath(CLUSTERS, name=self._informers.cluster))
+        return cluster is not None and annotations_of(cluster).get(WITH_CONTENTS) == "true"
 
     async def _find_path(self, manifest: Object) -> ResourcePath | None:
         """Return where a manifest is; None when the member knows no such kind, or it names nothing.
@@ -458,6 +578,11 @@ class Pruner:
             self._informers.forget_resources()
             _log.warning("nothing withdrawn", cluster=self._informers.cluster, reason=str(error))
             return None
+
+
+def was_asked_for(work: Object) -> bool:
+    """Whether a Work goes because somebody deleted its template: such a deletion is not counted."""
+    return is_being_deleted(work) and annotations_of(work).get(DELETION_ASKED) == "true"
 
 
 def deleted_at(work: Object) -> float:

@@ -190,7 +190,7 @@ class Leave:
         await self._mark(_BEGUN)
 
     async def _mark(self, progress: str) -> None:
-        await commit_change(self._hub, self._path, _annotated(CLEANED, progress))
+        await commit_change(self._hub, self._path, annotated(CLEANED, progress))
 
     async def _hub_id(self) -> str:
         return uid_of(await self._hub.get(manifests.namespace_path("kube-system")))
@@ -266,7 +266,7 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
     The Cluster says so first: Works may be written anew while it leaves.
     """
     cluster_path = manifests.cluster_path(cluster_name)
-    await commit_change(hub, cluster_path, _annotated(KEEP_ON_LEAVE, "true"))
+    await commit_change(hub, cluster_path, annotated(KEEP_ON_LEAVE, "true"))
     path = manifests.works_path(cluster_name)
     works = await hub.list_objects(path)
     for work in works:
@@ -278,7 +278,8 @@ async def keep_resources(hub: Client, cluster_name: str) -> int:
 # -- what is changed on the hub, each of the object as it is by then ---------------------------
 
 
-def _annotated(key: str, value: str) -> Callable[[Object], Object]:
+def annotated(key: str, value: str) -> Callable[[Object], Object]:
+    """Return the change that sets an annotation."""
     return lambda present: with_metadata(
         present, annotations={**annotations_of(present), key: value}
     )

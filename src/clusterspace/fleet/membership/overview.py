@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.apis.clusters import is_pull, taints_of
+from clusterspace.apis.clusters import DELETIONS_PAUSED, conditions_of, is_pull, taints_of
 from clusterspace.errors import Malformed
 from clusterspace.fleet.membership.status import ready_status
+from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, is_being_deleted, name_of
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.times import age, parse_time
@@ -63,10 +64,12 @@ def row_of(cluster: Object, lease: Object | None, now: float, *, has_bars: bool 
         f"{each.get('key')}{'=' + each['value'] if each.get('value') else ''}:{each.get('effect')}"
         for each in taints_of(cluster)
     ]
+    ready = "Leaving" if is_being_deleted(cluster) else ready_status(cluster) or "Unknown"
+    is_paused = is_true(conditions_of(cluster), DELETIONS_PAUSED)
     return Row(
         name=name_of(cluster),
         mode=str(find_at(cluster, "spec", "syncMode") or NONE),
-        ready="Leaving" if is_being_deleted(cluster) else ready_status(cluster) or "Unknown",
+        ready=ready + (", deletions paused" if is_paused else ""),
         version=str(find_at(cluster, "status", "kubernetesVersion") or NONE).partition("+")[0],
         nodes=nodes,
         cpu=usage_bar(cluster, "cpu", has_bar=has_bars),

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import uuid4
 
-from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import binding_key_of, manifests_of
+from clusterspace.client.requests import key_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.controller import (
     Done,
@@ -81,6 +83,11 @@ class NamespaceWorks(Reconciler):
     async def reconcile(self, request: Request) -> Result:
         """Bring the Works of one namespace to where they should be."""
         namespace = self._namespaces.cache.find(request.key)
+        if namespace is not None and is_being_deleted(namespace):
+            # Its Works go with it, by the hub's garbage collector: it is theirs to say beforehand
+            # that somebody asked for this. One that comes too late is counted, and may pause.
+            await self._mark_asked(namespace)
+            return Done()
         if namespace is None or not is_on_every_cluster(namespace):
             return Done()
         changes: list[Change] = []
@@ -107,6 +114,13 @@ class NamespaceWorks(Reconciler):
             message = f"{each.cluster}: {each.message}"
             self._events.record(namespace, each.reason, message, is_warning=True)
         return RequeueAfter(REFUSED_SECONDS) if written.failures else Done()
+
+    async def _mark_asked(self, namespace: Object) -> None:
+        name = stamps.work_name(_KIND, "", name_of(namespace))
+        for cluster in self._candidates.candidates():
+            work = self._known.find(key_of(execution_namespace(cluster), name))
+            if work is not None and not binding_key_of(work):
+                await self._writer.mark_asked(work)
 
     def every_namespace(self, _: Update) -> Iterable[Request]:
         """Map a change to all namespaces."""

@@ -39,11 +39,23 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
-from clusterspace.errors import Conflict, MalformedSelector, OverrideFailed, StaysHome
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    Conflict,
+    MalformedSelector,
+    OverrideFailed,
+    StaysHome,
+)
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, kept_clusters, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, has_new_traits
-from clusterspace.fleet.propagation.templates import TemplateStates, is_older
+from clusterspace.fleet.propagation.templates import (
+    TemplateInformers,
+    TemplateStates,
+    find_live_template,
+    is_older,
+)
 from clusterspace.fleet.propagation.works.rendering import (
     OVERRIDE_FAILED,
     STAYS_HOME,
@@ -133,6 +145,7 @@ class BindingWorks(Reconciler):
         self._candidates = caches.shared(KnownClusters)
         self._known = caches.shared(KnownWorks)
         self._templates = TemplateStates(hub, caches)
+        self._known_templates = caches.shared(TemplateInformers)
         self._writer = WorkWriter(hub, self._known)
 
     def watches(self) -> Iterable[Watch]:
@@ -281,10 +294,28 @@ class BindingWorks(Reconciler):
             work = await self._writer.find(cluster, name)
             if work is not None and binding_key_of(work) == request.key:
                 works[cluster] = work
+        is_asked = await self._is_asked_for(live)
         for work in works.values():
             if not is_being_deleted(work):
-                await self._writer.remove(work, is_preserved=preserves_resources(live))
+                await self._writer.remove(
+                    work, is_preserved=preserves_resources(live), is_asked=is_asked
+                )
+            elif is_asked:
+                # It went for another reason, and may wait for a person: here is one.
+                await self._writer.mark_asked(work)
         await release(self._hub, _place_of(request), live, finalizer)
+
+    async def _is_asked_for(self, binding: Object) -> bool:
+        """Whether somebody deleted the template: the hub, asked for it by name, has it no more.
+
+        A template that is there still is one that no policy claims any more.
+        """
+        reference = template_of(binding)
+        try:
+            live = await find_live_template(self._hub, self._known_templates, reference)
+        except (ApiError, ClusterError):
+            return False  # not known: counted as if nobody had asked
+        return live is None or is_being_deleted(live)
 
     async def _read_live(self, request: Request, binding: Object) -> Object | None:
         """Return the binding as it is now; None when it is gone or another took its place.

@@ -31,6 +31,7 @@ from clusterspace.apis.interpreter.templates import (
 from clusterspace.apis.policies import OVERWRITE
 from clusterspace.apis.stamps import fnv1a_32
 from clusterspace.apis.works import (
+    DELETION_ASKED,
     WORK,
     WORK_API_VERSION,
     TargetCluster,
@@ -329,15 +330,21 @@ def find_orphans(existing: Iterable[Object], kept: frozenset[str]) -> tuple[Obje
     )
 
 
-def plan_farewell(work: Object, *, is_preserved: bool) -> Change:
+def plan_farewell(work: Object, *, is_preserved: bool, is_asked: bool = False) -> Change:
     """Return the Work as it must be before it is deleted: it says what the cluster keeps.
+
+    And whether somebody asked for this, by deleting the template: others are counted.
 
     Whether members keep their objects may have been decided only just now; a Work that is deleted
     without knowing takes them along.
     """
-    if preserves_resources(work) == is_preserved:
-        return Change(work, work)
-    return Change(with_value(work, is_preserved, "spec", "preserveResourcesOnDeletion"), work)
+    after = work
+    if preserves_resources(work) != is_preserved:
+        after = with_value(work, is_preserved, "spec", "preserveResourcesOnDeletion")
+    if is_asked and not is_preserved and annotations_of(work).get(DELETION_ASKED) != "true":
+        asked = {**annotations_of(after), DELETION_ASKED: "true"}
+        after = with_metadata(after, annotations=asked)
+    return Change(after, work)
 
 
 # -- the Works there are, our own writes included; and how they are written and removed --------
@@ -433,15 +440,22 @@ class WorkWriter:
         """Return a Work as the hub has it now, or None."""
         return await self._hub.find(ResourcePath(WORKS, execution_namespace(cluster), name))
 
-    async def remove(self, work: Object, *, is_preserved: bool) -> None:
+    async def remove(self, work: Object, *, is_preserved: bool, is_asked: bool = False) -> None:
         """Delete exactly this Work, having it say first whether its cluster keeps the object.
 
         Two writes, in this order: an executor that sees the Work leaving reads from it whether to
         delete the object. Killed between them, the Work says the right thing and is deleted later.
         """
         with suppress(NotFound):
-            await self._update(plan_farewell(work, is_preserved=is_preserved), work)
+            farewell = plan_farewell(work, is_preserved=is_preserved, is_asked=is_asked)
+            await self._update(farewell, work)
             await self._hub.delete(resource_path_of(WORKS, work), DeleteOptions(uid=uid_of(work)))
+
+    async def mark_asked(self, work: Object) -> None:
+        """Have a Work say that somebody asked for its end, which comes by other hands."""
+        with suppress(NotFound):
+            farewell = plan_farewell(work, is_preserved=preserves_resources(work), is_asked=True)
+            await self._update(farewell, work)
 
     async def _create(self, work: Object) -> None:
         path = resource_path_of(WORKS, work)
