@@ -24,7 +24,6 @@ from clusterspace.fleet.gateway.routes import MARKER, Naming, Subject
 from clusterspace.kube import plain_text
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
-from clusterspace.kube.plain_text import cell as printable
 from clusterspace.kube.tables import META_VERSION, Column
 
 _PIECE_BYTES: Final = 512 * 1024
@@ -400,7 +399,9 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
             )
             cells: list[Any] = [_NOTHING] * len(shown)
             if name_at is not None:
-                cells[name_at] = printable(fields.get("name", _NOTHING) if fields else _NOTHING)
+                cells[name_at] = plain_text.cell(
+                    fields.get("name", _NOTHING) if fields else _NOTHING
+                )
             cells.insert(_CLUSTER_AT, cluster)
             yield {"cells": cells, "object": {**typed, **item}}
         return
@@ -423,7 +424,7 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
             each.isprintable() if isinstance(each, str) else isinstance(each, _NUMBERS)
             for each in arranged
         ):
-            arranged = list(map(printable, arranged))
+            arranged = list(map(plain_text.cell, arranged))
         arranged.insert(_CLUSTER_AT, cluster)
         shown_row: Fields = {"cells": arranged}
         if row.conditions is not msgspec.UNSET:
