@@ -477,8 +477,8 @@ class _Lines:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def write(self, line: bytes) -> None:
-        self.lines.append(json.loads(line))
+    def write(self, event: dict[str, Any]) -> None:
+        self.lines.append(event)
 
 
 @asynccontextmanager

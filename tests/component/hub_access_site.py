@@ -98,8 +98,8 @@ class Witness:
         self.handled.clear()
         self.audited.clear()
 
-    def hear(self, line: bytes) -> None:
-        self.audited.append(json.loads(line))
+    def hear(self, event: dict[str, Any]) -> None:
+        self.audited.append(event)
 
 
 class TokensOnly:

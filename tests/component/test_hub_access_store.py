@@ -12,7 +12,7 @@ from tests.component.hub_access_site import hub_site
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.access.audit_log import AuditLog, Rotation
 from clusterspace.apiserver.access.default_roles import RoleAggregator, install_default_roles
 from clusterspace.apiserver.access.grants import NamespacedName, RoleCache
 from clusterspace.apiserver.access.rbac import RBAC_GROUP
@@ -101,12 +101,13 @@ async def test_a_role_cache_that_was_cut_off_catches_up() -> None:
 
 def test_the_audit_log_is_its_owners_and_is_turned_over(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    log = AuditLog(path, full_bytes=64, kept=2)
+    log = AuditLog(path, Rotation(full_bytes=900, kept=2))
     for number in range(9):
-        log.write(json.dumps({"line": number, "text": "x" * 20}).encode() + b"\n")
+        log.write({"line": number, "text": "x" * 20})
     log.close()
 
     files = sorted(each.name for each in tmp_path.iterdir())
+    assert files.pop() == "audit.log.head"
     assert files == ["audit.log", "audit.log.1", "audit.log.2"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     lines = [
@@ -122,22 +123,25 @@ def test_a_turn_of_the_audit_log_that_failed_loses_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.log"
-    log = AuditLog(path, full_bytes=10, kept=3)
-    log.write(b"first---\n")
+    log = AuditLog(path, Rotation(full_bytes=10, kept=3))
+    log.write({"line": "first"})
 
     def refuse(*_: object) -> int:
         raise OSError("too many open files")
 
     with monkeypatch.context() as patched:
         patched.setattr("os.open", refuse)
-        log.write(b"lost----\n")
-    log.write(b"second--\n")
-    log.write(b"third---\n")
+        log.write({"line": "lost"})
+    log.write({"line": "second"})
+    log.write({"line": "third"})
     log.close()
 
-    assert path.read_bytes() == b"third---\n"
-    assert (tmp_path / "audit.log.1").read_bytes() == b"second--\n"
-    assert (tmp_path / "audit.log.2").read_bytes() == b"first---\n"
+    def only_line(name: str) -> str:
+        return json.loads((tmp_path / name).read_bytes())["line"]
+
+    assert only_line("audit.log") == "third"
+    assert only_line("audit.log.1") == "second"
+    assert only_line("audit.log.2") == "first"
 
 
 def test_a_full_disk_is_one_line_of_the_log_and_not_one_for_each_request(tmp_path: Path) -> None:
@@ -147,9 +151,9 @@ def test_a_full_disk_is_one_line_of_the_log_and_not_one_for_each_request(tmp_pat
     with structlog.testing.capture_logs() as lines:
         log._file = full
         for _ in range(3):
-            log.write(b"{}\n")
+            log.write({})
         log._file = room
-        log.write(b"{}\n")
+        log.write({})
     os.close(full)
     log.close()
 
@@ -157,7 +161,8 @@ def test_a_full_disk_is_one_line_of_the_log_and_not_one_for_each_request(tmp_pat
         ("audit lines are lost until they can be written", None),
         ("audit lines are written again", 3),
     ]
-    assert (tmp_path / "audit.log").read_bytes() == b"{}\n"
+    (line,) = map(json.loads, (tmp_path / "audit.log").read_bytes().splitlines())
+    assert line["annotations"]["audit.clusterspace.io/lost-before"] == "3"
 
 
 @pytest.mark.parametrize("name", ["admin", "edit", "view"])

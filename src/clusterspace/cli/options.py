@@ -331,7 +331,7 @@ _SERVER_OPTIONS: Final = (
         "--audit-renewals/--no-audit-renewals",
         default=False,
         show_default=True,
-        help="Renewed leases go to the audit log too: 16 MB a day of an idle fleet.",
+        help="Renewed leases go to the audit log too: 28 MB a day of an idle fleet.",
     ),
     log_format_option,
 )

@@ -15,6 +15,7 @@ For one run of a command:
     membership.py   `join`, `unjoin`, `register`, `unregister`
     tokens.py       `token`
     workloads.py    `promote`, `resume`
+    audit_logs.py   `audit verify`
     why.py          `why`: the hub's objects read, the clusters concerned asked
 
 Shared:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -143,7 +143,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         yield url
 
 
-def _keep_no_record(_: bytes) -> None:
+def _keep_no_record(_: dict[str, Any]) -> None:
     """Drop a line of the audit log: what happens in a simulation is nobody's evidence."""
 
 

@@ -8,6 +8,7 @@ components.py     what controllers and gateway may do, where a role cannot say i
 reviews.py        clients ask what somebody may do
 default_roles.py  the roles and bindings that clients expect to find; roles made of other roles
 audit_log.py      the file that tells who wrote what
+audit_chain.py    its lines: numbered and chained by hashes, and verified again
 
 What the body of a write needs beyond the right its URL names is asked by rules in admission/.
 A decision reads memory only. Nothing here trusts an object's text: what cannot be read grants

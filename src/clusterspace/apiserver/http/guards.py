@@ -54,8 +54,8 @@ from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.times import format_time
 from clusterspace.telemetry import metrics
 
-AuditSink: TypeAlias = Callable[[bytes], None]
-"""Takes one line, its line end included; must not block for long and must not raise."""
+AuditSink: TypeAlias = Callable[[dict[str, Any]], None]
+"""Takes one event; must not block for long and must not raise."""
 
 
 # -- authentication --------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ class FailedLogins:
             self._alarm.set(LOG_EVERY_SECONDS)
 
     def _write(self, line: dict[str, Any], count: int) -> None:
-        stamped = {"time": format_time(self._clock.now()), **line, "count": count, "code": 401}
-        self._sink(msgspec.json.encode(stamped) + b"\n")
+        now = format_time(self._clock.now())
+        self._sink({"time": now, **line, "count": count, "code": 401})
 
 
 def _kind_of_credential(context: RequestContext) -> str:
@@ -390,7 +390,7 @@ class Audit:
 
 def audit_line(
     context: RequestContext, caller: User, code: int, response: Response | None, now: str
-) -> bytes:
+) -> dict[str, Any]:
     """Return the line of a request; `caller` is who it was before impersonation.
 
     Without a code, it is one that has only begun.
@@ -425,8 +425,7 @@ def audit_line(
         "annotations": context.annotations,
         "code": code,
     }
-    shown = {key: value for key, value in line.items() if value}
-    return msgspec.json.encode(shown) + b"\n"
+    return {key: value for key, value in line.items() if value}
 
 
 def _object_in(response: Response | None) -> _Metadata:

@@ -12,5 +12,6 @@ clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 store.py        `store`: back up, restore and check the hub's data
+audit.py        `audit`: find out whether an audit log was tampered with
 config.py       `config`, `version`, `completion`
 """
