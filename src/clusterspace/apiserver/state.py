@@ -11,7 +11,7 @@ refuse it. A write that loses a race is made again from what is there then, admi
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 from typing import Any, ClassVar, Final
@@ -137,6 +137,25 @@ class Admission:
         """Whether nothing is to be stored: whatever else would be done for it is not done."""
         return self.options is not None and self.options.dry_run
 
+    def about(self, new: Object) -> "Admission":
+        """Return the same write of another object; `replace` takes three times as long."""
+        if new is self.new:
+            return self
+        return Admission(
+            self.served,
+            self.user,
+            new,
+            self.old,
+            self.subresource,
+            self.warn,
+            self.run,
+            self.annotate,
+            self.options,
+            self.other,
+            self.place,
+            self.reinvocation,
+        )
+
     def is_of(self, group: str, kind: str) -> bool:
         """Whether the object is of this kind."""
         return (self.served.info.group, self.served.info.kind) == (group, kind)
@@ -217,22 +236,18 @@ class HubState:
         new, again = await self._mutated(admission), admission.reinvocation
         if again.is_wanted:
             again.is_again = True
-            new = await self._mutated(replace(admission, new=new))
+            new = await self._mutated(admission.about(new))
         return new
 
     async def _mutated(self, admission: Admission) -> Object:
         for plugin in self._chains.mutating[admission.operation]:
-            changed = await plugin.mutate(self, admission)
-            if changed is not admission.new:
-                admission = replace(admission, new=changed)
+            admission = admission.about(await plugin.mutate(self, admission))
         return admission.new
 
     async def admit(self, admission: Admission) -> Object:
         """Return the object to store: every plug-in sees what the one before it returned."""
         for plugin in self._chains.admitting[admission.operation]:
-            changed = await plugin.admit(self, admission)
-            if changed is not admission.new:
-                admission = replace(admission, new=changed)
+            admission = admission.about(await plugin.admit(self, admission))
         return admission.new
 
     async def validate(self, admission: Admission) -> None:

@@ -8,7 +8,7 @@ hold is taken away.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -135,12 +135,12 @@ async def finish_new(
     )
     mutated = await hub.mutate(admission)
     prepared = await run(lambda: served.rules.prepare_create(mutated, newborn.creation))
-    admission = replace(admission, new=prepared)
+    admission = admission.about(prepared)
     new = await hub.admit(admission)
     found = await run(lambda: served.rules.validate_create(new))
     if found:
         raise statuses.invalid(served.info.group_kind, name_of(new), found)
-    await hub.validate(replace(admission, new=new))
+    await hub.validate(admission.about(new))
     return new
 
 

@@ -8,7 +8,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
@@ -229,7 +229,7 @@ class MutatingPolicies(Plugin):
                 continue
             if patched is not before:
                 changed = await with_changed(admission, seen, patched, is_strict=mutation.is_patch)
-                admission = replace(admission, new=changed)
+                admission = admission.about(changed)
         return admission, failures
 
 

@@ -15,7 +15,7 @@ import base64
 import binascii
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
 from urllib.parse import urlsplit
 
@@ -132,13 +132,6 @@ class _Webhooks(Plugin):
         self._authorizer = authorizer
         self._webhooks = Followed[tuple[Webhook, ...]]((self.resource,), read_webhooks)
 
-    async def _current(self, hub: HubState, admission: Admission) -> tuple[Webhook, ...]:
-        """Return the webhooks there are, as far as any may be asked about the request."""
-        webhooks = self._webhooks.current
-        if webhooks is None:
-            webhooks = await self._webhooks.read(hub)
-        return () if not webhooks or concerns_no_webhook(admission) else webhooks
-
     async def _matched(
         self, hub: HubState, webhook: Webhook, admission: Admission, *, is_unborn: bool
     ) -> Reviewed | None:
@@ -215,8 +208,10 @@ class MutatingWebhooks(_Webhooks):
 
     async def mutate(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as the webhooks want it."""
-        webhooks = await self._current(hub, admission)
-        if not webhooks:
+        webhooks = self._webhooks.current
+        if webhooks is None:
+            webhooks = await self._webhooks.read(hub)
+        if not webhooks or concerns_no_webhook(admission):
             return admission.new
         again = admission.reinvocation
         memory = again.memory.setdefault(MutatingWebhooks, _Reinvoked())
@@ -241,7 +236,7 @@ class MutatingWebhooks(_Webhooks):
                 admission.annotate(key, webhook.name)
                 patched = admission.new
             if patched is not admission.new and patched != admission.new:
-                admission, changed = replace(admission, new=patched), True
+                admission, changed = admission.about(patched), True
                 memory.require_all()
                 again.is_wanted = True
             noted = {
@@ -279,7 +274,11 @@ class ValidatingWebhooks(_Webhooks):
 
     async def validate(self, hub: HubState, admission: Admission) -> None:
         """Have every webhook asked; the first refusal, in their order, is the answer."""
-        webhooks = await self._current(hub, admission)
+        webhooks = self._webhooks.current
+        if webhooks is None:
+            webhooks = await self._webhooks.read(hub)
+        if not webhooks or concerns_no_webhook(admission):
+            return
         matched: list[tuple[Webhook, Reviewed]] = []
         for webhook in webhooks:
             seen = await self._matched(hub, webhook, admission, is_unborn=False)

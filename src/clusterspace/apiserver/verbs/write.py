@@ -5,7 +5,6 @@ from the object there is to the object wanted. Reading it, checking the result a
 doing so again when somebody else was quicker, is the same for all of them.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 from clusterspace.apiserver import forms
@@ -257,14 +256,14 @@ async def _change_once(
     )
     mutated = await hub.mutate(admission)
     prepared = await run(lambda: rules.prepare_update(mutated, old, subresource))
-    admission = replace(admission, new=prepared)
+    admission = admission.about(prepared)
     new = await hub.admit(admission)
     # Kubernetes checks metadata twice, once for every kind and once for each: so its answers say.
     found = await run(
         lambda: (*check_metadata_update(new, old), *rules.validate_update(new, old, subresource))
     )
     refuse(request, old, found)
-    await hub.validate(replace(admission, new=new))
+    await hub.validate(admission.about(new))
     # When an owner last looked at its fields is no change: nothing is written, nobody is woken.
     # Unless it is encrypted otherwise by now: whoever writes it once more has that mended.
     is_same = await run(lambda: new == old or are_alike_but_for_times(new, old))
