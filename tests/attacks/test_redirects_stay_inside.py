@@ -94,8 +94,9 @@ async def test_a_status_that_no_server_has_is_the_members_fault_and_not_ours(
 ):
     member.behave = answering(code, b'{"kind":"Status","message":"odd","code":%d}' % code)
 
+    # On a busy machine it may have been silent for long enough to be known as such: 504.
     for path in READS:
-        assert (await site.ask("GET", path)).code in (502, 503), path
+        assert (await site.ask("GET", path)).code in (502, 503, 504), path
 
 
 async def test_unchanged_passes_to_who_asked_about_a_tag(site: Site, member: HostileMember):
