@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_OWN_ANNOTATIONS: Final = "audit.clusterspace.io/"
+"""What begins like this tells whether the audit log is whole."""
+
 
 class RequestContext:
     """One request, what was read from it, and who makes it.
@@ -115,8 +118,12 @@ class RequestContext:
         return await off_loop(self.user.name, work) if self.is_heavy else work()
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the audit log's line of the request; the first of a key stays."""
-        self.annotations.setdefault(key, value)
+        """Add an annotation to the audit log's line of the request; the first of a key stays.
+
+        Policies and webhooks choose the names of theirs: those the log itself writes are not taken.
+        """
+        if not key.startswith(_OWN_ANNOTATIONS):
+            self.annotations.setdefault(key, value)
 
     def warn(self, text: str) -> None:
         """Add a Warning header to the answer, once."""
