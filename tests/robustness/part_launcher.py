@@ -22,7 +22,8 @@ from clusterspace.roots.processes import stop_event
 from clusterspace.testing.hubs import part_of_hub
 from clusterspace.testing.stage import quick
 
-LEASE = LeaseTimings(lease_seconds=3.0, renew_seconds=2.0, retry_seconds=0.3)
+LEASE = LeaseTimings(lease_seconds=8.0, renew_seconds=6.0, retry_seconds=0.5)
+"""Long enough for a busy machine: who starts to lead lists everything, and must renew meanwhile."""
 
 
 async def work(part: str, path: Path) -> None:
