@@ -266,6 +266,8 @@ class ServerOptions:
     member_cidrs: Networks
     connections: "Limits"
     audit: "AuditPolicy"
+    audit_log: "dict[str, Any]"
+    """Settings of the audit log by their names: policy, place and rotation."""
 
 
 _SERVER_OPTIONS: Final = (
@@ -319,6 +321,38 @@ _SERVER_OPTIONS: Final = (
         help="Of these, from one address.",
     ),
     click.option(
+        "--audit-policy-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="kube-apiserver's audit policy (audit.k8s.io/v1): the log then has its events, by its"
+        " rules alone.",
+    ),
+    click.option(
+        "--audit-log-path",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File of the audit log; without it, audit.log in the data directory.",
+    ),
+    click.option(
+        "--audit-log-maxsize",
+        default=100,
+        show_default=True,
+        type=click.IntRange(min=0),
+        help="Megabytes at which the audit log is turned over; 0: never.",
+    ),
+    click.option(
+        "--audit-log-maxbackup",
+        default=10,
+        show_default=True,
+        type=click.IntRange(min=0),
+        help="How many older files are kept; 0: all.",
+    ),
+    click.option(
+        "--audit-log-maxage",
+        default=0,
+        show_default=True,
+        type=click.IntRange(min=0),
+        help="Days for which older files are kept; 0: however old they are.",
+    ),
+    click.option(
         "--audit-reads",
         "audited_reads",
         multiple=True,
@@ -356,11 +390,17 @@ def server_options(command: Command) -> Command:
         max_unauthenticated_per_address: int,
         audited_reads: tuple[str, ...],
         audit_renewals: bool,
+        audit_policy_file: Path | None,
+        audit_log_path: Path | None,
+        audit_log_maxsize: int,
+        audit_log_maxbackup: int,
+        audit_log_maxage: int,
         **others: Any,
     ) -> None:
         from clusterspace.apiserver.http.connections import Limits
         from clusterspace.apiserver.http.guards import AuditPolicy
         from clusterspace.apiserver.http.users import MemberIdentities, read_members
+        from clusterspace.roots.settings import rotation_of
 
         server = ServerOptions(
             identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),
@@ -373,6 +413,13 @@ def server_options(command: Command) -> Command:
                 newcomers_per_address=max_unauthenticated_per_address,
             ),
             audit=AuditPolicy(frozenset(audited_reads), audit_renewals),
+            audit_log={
+                "audit_policy_file": audit_policy_file,
+                "audit_log_path": audit_log_path,
+                "audit_rotation": rotation_of(
+                    audit_log_maxsize, audit_log_maxbackup, audit_log_maxage
+                ),
+            },
         )
         command(**others, server=server)
 

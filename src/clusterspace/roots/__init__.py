@@ -15,11 +15,11 @@ For one run of a command:
     membership.py   `join`, `unjoin`, `register`, `unregister`
     tokens.py       `token`
     workloads.py    `promote`, `resume`
-    audit_logs.py   `audit verify`
     why.py          `why`: the hub's objects read, the clusters concerned asked
 
 Shared:
 
+    audit_logs.py   audit logs: opened with their policy, verified by `audit verify`
     settings.py     what the servers are started with
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
     config_files.py files of the operator: read, and followed while a process runs

@@ -1,15 +1,37 @@
-"""The audit logs of a data directory, or those that are named, verified."""
+"""Audit logs: opened by the servers with their policy, and verified by a command."""
 
 import re
 from pathlib import Path
 from typing import Final
 
+from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.access import audit_chain
 from clusterspace.apiserver.access.audit_chain import Link, Verification
+from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.http.audit_events import failed_login_events
+from clusterspace.apiserver.http.audit_policy import Policy, read_policy
+from clusterspace.apiserver.http.guards import AuditPolicy, FailedLogins
 from clusterspace.errors import UnusableDirectory
+from clusterspace.roots.config_files import read_document
+from clusterspace.roots.settings import ServerSettings
 
 _LOG: Final = "audit.log"
 _NUMBERED: Final = re.compile(r"(.+)\.(\d+)")
+
+
+def open_audit(
+    settings: ServerSettings, file: Path, clock: Clock
+) -> tuple[AuditLog, Policy | AuditPolicy, FailedLogins]:
+    """Open a server's log, read the policy it is to follow, and count failed logins into it.
+
+    A policy that cannot be used ends the start: a server that audits something else is worse.
+    """
+    policy: Policy | AuditPolicy = settings.audit
+    if settings.audit_policy_file is not None:
+        policy = read_document(settings.audit_policy_file, read_policy)
+    log = AuditLog(settings.audit_log_path or file, settings.audit_rotation, clock)
+    describe = failed_login_events(policy, clock) if isinstance(policy, Policy) else None
+    return log, policy, FailedLogins(clock, log.write, describe)
 
 
 def verify_logs(

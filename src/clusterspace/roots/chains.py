@@ -3,10 +3,13 @@
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.app import RequireScope
 from clusterspace.apiserver.catalog import Catalog
+from clusterspace.apiserver.http.audit_events import AuditByPolicy
+from clusterspace.apiserver.http.audit_policy import Policy
 from clusterspace.apiserver.http.chain import (
     InFlightLimits,
     Measure,
     Recheck,
+    Step,
     catch_errors,
     chain,
     deadlines,
@@ -39,7 +42,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     failed_logins: FailedLogins,
     clock: Clock,
     recheck: Recheck | None = None,
-    audit_policy: AuditPolicy | None = None,
+    audit_policy: AuditPolicy | Policy | None = None,
 ) -> Handler:
     """Return the handler of the hub's requests: every step, and the app at the end."""
     answer = chain(
@@ -48,7 +51,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
             catch_errors,
             deadlines,
             Authenticate(authenticator, failed_logins),
-            Audit(clock, audit, audit_policy),
+            _audit_step(clock, audit, audit_policy),
             Impersonate(authorizer),
             InFlightLimits(),
             RequireScope(catalog, authorizer),
@@ -58,6 +61,13 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
         app,
     )
     return handler_of(answer, read_hub_info)
+
+
+def _audit_step(clock: Clock, sink: AuditSink, policy: AuditPolicy | Policy | None) -> Step:
+    """Return the step that audits: by a policy of the operator's, or lines of our own form."""
+    if isinstance(policy, Policy):
+        return AuditByPolicy(clock, sink, policy)
+    return Audit(clock, sink, policy)
 
 
 def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
@@ -74,7 +84,7 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
     failed_logins: FailedLogins,
     clock: Clock,
     recheck: Recheck | None = None,
-    audit_policy: AuditPolicy | None = None,
+    audit_policy: AuditPolicy | Policy | None = None,
 ) -> Handler:
     """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
@@ -86,7 +96,7 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
             catch_errors,
             deadlines,
             Authenticate(authenticator, failed_logins),
-            Audit(clock, audit, audit_policy),
+            _audit_step(clock, audit, audit_policy),
             Impersonate(authorizer),
             InFlightLimits(),
             *((recheck,) if recheck is not None else ()),

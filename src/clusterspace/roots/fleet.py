@@ -11,9 +11,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
-from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.connections import CountedConnections
-from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
@@ -31,6 +29,7 @@ from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
 from clusterspace.roots.installation import Installation, server_url, write_private
@@ -75,9 +74,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         directory = Directory(hub, members, partial(user_settings, rules))
         fleet = build_fleet(settings, hub, directory, clock)
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
-        audit = AuditLog(installation.audit_file)
+        audit, audit_policy, failed_logins = open_audit(settings, installation.audit_file, clock)
         stack.callback(audit.close)
-        failed_logins = FailedLogins(clock, audit.write)
         stack.callback(failed_logins.close)
         # With an authenticator of its own: a user remembered for a new request must not vouch for
         # a stream that was opened long before.
@@ -90,7 +88,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             failed_logins,
             clock,
             recheck,
-            settings.audit,
+            audit_policy,
         )
         # Nobody can be let in before the hub has said whose certificates count.
         tls = await answer_of(

@@ -15,14 +15,12 @@ from clusterspace.aio import clocks
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
-from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.access.authorizer import Access, build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.health import Components
 from clusterspace.apiserver.http.connections import CountedConnections
-from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
@@ -37,6 +35,7 @@ from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
 from clusterspace.roots.config_files import follow_file, read_document
@@ -133,9 +132,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         components = computed_verbs("/componentstatuses", Components())
         verbs = {**reviews, **identity.verbs(authorizer), **proxy.verbs(), **components}
         app = HubApp(hub, verbs)
-        audit = AuditLog(installation.audit_file)
+        audit, audit_policy, failed_logins = open_audit(settings, installation.audit_file, clock)
         stack.callback(audit.close)
-        failed_logins = FailedLogins(clock, audit.write)
         stack.callback(failed_logins.close)
         recheck = hub_recheck(authenticator, authorizer, clock)
         handler = hub_handler(
@@ -147,7 +145,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             failed_logins,
             clock,
             recheck,
-            settings.audit,
+            audit_policy,
         )
         context = installation.server_tls()
         server = HttpServer(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from clusterspace.apiserver.access.audit_log import Rotation
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches
 from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.guards import AuditPolicy
@@ -37,6 +38,11 @@ def read_optional_apis(given: Iterable[str]) -> frozenset[str]:
     return frozenset(asked)
 
 
+def rotation_of(megabytes: int, files: int, days: int) -> Rotation:
+    """Return the rotation of an audit log, from kube-apiserver's numbers."""
+    return Rotation(megabytes * 1024 * 1024, files, days)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The settings that hub and fleet API server have in common; port 0 is a free one."""
@@ -49,6 +55,11 @@ class ServerSettings:
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
     audit: AuditPolicy = field(default_factory=AuditPolicy)
+    audit_policy_file: Path | None = None
+    """kube-apiserver's audit policy; with one, the log has its events, by its rules alone."""
+    audit_log_path: Path | None = None
+    """Where the audit log is; without one, in the data directory."""
+    audit_rotation: Rotation = field(default_factory=Rotation)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
 

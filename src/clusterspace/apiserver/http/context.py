@@ -34,6 +34,8 @@ class RequestContext:
         "_has_turn",
         "annotations",
         "answer_headers",
+        "authorization",
+        "authorization_reason",
         "cluster",
         "guards",
         "info",
@@ -56,6 +58,9 @@ class RequestContext:
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """What admission says of the request to those who read the audit log."""
+        self.authorization = ""
+        """What was decided on it, in the words of an audit event: allow or forbid."""
+        self.authorization_reason = ""
         self.cluster = ""
         """The one cluster that a call at the gateway is for, once that is known."""
         self.answer_headers: HeaderPairs = []

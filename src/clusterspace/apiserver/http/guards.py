@@ -51,11 +51,14 @@ from clusterspace.apiserver.http.users import (
 from clusterspace.errors import ApiError, Forbidden, Unauthorized
 from clusterspace.kube import plain_text, statuses
 from clusterspace.kube.resources import GroupResource
-from clusterspace.kube.times import format_time
+from clusterspace.kube.times import format_micro_time, format_time
 from clusterspace.telemetry import metrics
 
 AuditSink: TypeAlias = Callable[[dict[str, Any]], None]
 """Takes one event; must not block for long and must not raise."""
+
+DescribeFailure: TypeAlias = Callable[[RequestContext, dict[str, Any]], dict[str, Any] | None]
+"""Turns what is known of a failed login into an event; None when there is to be none."""
 
 
 # -- authentication --------------------------------------------------------------------------------
@@ -89,9 +92,12 @@ class _Logged:
 class FailedLogins:
     """Counts failed logins by address (IPv6: by network)."""
 
-    def __init__(self, clock: Clock, sink: AuditSink) -> None:
+    def __init__(
+        self, clock: Clock, sink: AuditSink, describe: DescribeFailure | None = None
+    ) -> None:
         self._clock = clock
         self._sink = sink
+        self._describe = describe
         self._logged: dict[str, _Logged] = {}
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """How many failures an address still has to wait off, and when that was so."""
@@ -122,7 +128,7 @@ class FailedLogins:
         if logged is not None:
             logged.uncounted += 1
             return
-        line = {
+        line: dict[str, Any] | None = {
             "requestId": context.request_id,
             "event": "LoginFailed",
             "sourceIP": _OTHERS if group == _OTHERS else context.request.peer_address,
@@ -130,6 +136,10 @@ class FailedLogins:
             "verb": context.info.verb,
             "path": context.info.path[:_MOST_PATH],
         }
+        if self._describe is not None:
+            line = self._describe(context, line)
+            if line is None:
+                return  # the policy wants no event of it
         self._logged[group] = _Logged(now, line)
         self._write(line, 1)
         if not self._is_alarm_set:
@@ -165,6 +175,11 @@ class FailedLogins:
             self._alarm.set(LOG_EVERY_SECONDS)
 
     def _write(self, line: dict[str, Any], count: int) -> None:
+        if self._describe is not None:
+            now = format_micro_time(self._clock.now())
+            notes = {**line["annotations"], "audit.clusterspace.io/count": str(count)}
+            self._sink({**line, "stageTimestamp": now, "annotations": notes})
+            return
         now = format_time(self._clock.now())
         self._sink({"time": now, **line, "count": count, "code": 401})
 
@@ -243,6 +258,8 @@ class Authorize:
     async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         """Go on if allowed, else answer 403 with who may not do what, and where."""
         decision = await self._authorizer.decide(context.user, context.info)
+        context.authorization = "allow" if decision.allowed else "forbid"
+        context.authorization_reason = decision.reason
         if not decision.allowed:
             raise refusal(context.user, context.info, decision.reason)
         return await rest(context)
@@ -301,7 +318,9 @@ _LONGEST_NAME: Final = 253
 _LONGEST_UID: Final = 64
 
 
-class _Metadata(msgspec.Struct):
+class ShownObject(msgspec.Struct):
+    """Which object an answer shows, as far as it says so."""
+
     name: str = ""
     uid: str = ""
 
@@ -313,7 +332,7 @@ class _Details(msgspec.Struct):
 class _Answer(msgspec.Struct):
     """As much of an answer as tells which object it is about."""
 
-    metadata: _Metadata | None = None
+    metadata: ShownObject | None = None
     details: _Details | None = None
 
 
@@ -397,7 +416,7 @@ def audit_line(
     """
     info = context.info
     # What answers through a proxy is not the object in the URL, and tells what it likes.
-    found = _Metadata() if info.subresource == "proxy" else _object_in(response)
+    found = ShownObject() if info.subresource == "proxy" else object_in(response)
     asked_name = info.name or context.new_name
     # The words of a cluster are marked as such: a name that was asked for is the caller's.
     is_reported = bool(found.uid or (found.name and not asked_name))
@@ -428,15 +447,15 @@ def audit_line(
     return {key: value for key, value in line.items() if value}
 
 
-def _object_in(response: Response | None) -> _Metadata:
+def object_in(response: Response | None) -> ShownObject:
     """Return name and UID of the object an answer shows; nothing when it shows none."""
     if response is None:
-        return _Metadata()
+        return ShownObject()
     body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
     try:
         answer = _answers.decode(body)
     except msgspec.DecodeError:
-        return _Metadata()  # not JSON, or a list: there is no one object to name
-    found = answer.metadata or _Metadata()
+        return ShownObject()  # not JSON, or a list: there is no one object to name
+    found = answer.metadata or ShownObject()
     deleted = answer.details.uid if answer.details is not None else ""
-    return _Metadata(found.name, found.uid or deleted)
+    return ShownObject(found.name, found.uid or deleted)

@@ -58,6 +58,7 @@ _STATUS_LINES = {
 BODILESS_STATUSES = frozenset({204, 304})
 """Answers that end with their headers, whatever the headers say (RFC 9112, section 6.3)."""
 
+_SWITCHING = 101
 _JSON = (("Content-Type", "application/json"),)
 _FRAMING_NAMES = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
@@ -369,6 +370,12 @@ class IncomingBody:
         self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
 
+    @property
+    def whole(self) -> bytes:
+        """The body, once it was read; else nothing."""
+        was_read = self.is_wanted and self.is_complete and len(self._pieces) == 1
+        return self._pieces[0] if was_read else b""
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -443,6 +450,7 @@ class Request:
         "is_answering",
         "is_upgrade",
         "method",
+        "on_answer",
         "path",
         "query",
         "target",
@@ -459,6 +467,8 @@ class Request:
         self.is_upgrade = head.is_upgrade
         self.is_answering = False
         """Whether a stream has begun, or HTTP was left: then no other answer can be given."""
+        self.on_answer: Callable[[int], None] | None = None
+        """Told the status when a stream begins, or HTTP is left."""
         self._expected_bytes = head.content_length or 0
         self._body = body
         self._exchange = exchange
@@ -508,6 +518,11 @@ class Request:
             self._exchange.want_body()
         return await self._body.read()
 
+    @property
+    def received_body(self) -> bytes:
+        """The body, if somebody has read all of it; else nothing."""
+        return self._body.whole
+
     def after_answer(self, act: Callable[[], None]) -> None:
         """Have something done once the answer has left for the client, or the client has gone.
 
@@ -524,11 +539,15 @@ class Request:
     def start_stream(self, status: int, headers: HeaderPairs) -> Stream:
         """Send the headers of a chunked answer at once and return the rest of it to write."""
         self.is_answering = True
+        if self.on_answer is not None:
+            self.on_answer(status)
         return self._exchange.start_stream(status, headers)
 
     def hijack(self) -> Hijacked:
         """Take the connection out of HTTP; the handler writes its own 101 and all that follows."""
         self.is_answering = True
+        if self.on_answer is not None:
+            self.on_answer(_SWITCHING)
         return self._exchange.hijack()
 
 

@@ -112,6 +112,7 @@ def hub(
         member_cidrs=server.member_cidrs,
         connections=server.connections,
         audit=server.audit,
+        **server.audit_log,
         identities=server.identities,
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)
@@ -233,6 +234,7 @@ def fleet(
             member_cidrs=server.member_cidrs,
             connections=server.connections,
             audit=server.audit,
+            **server.audit_log,
             identities=server.identities,
         )
         await serve_until_stopped(settings)

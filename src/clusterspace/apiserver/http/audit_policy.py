@@ -1,0 +1,294 @@
+"""kube-apiserver's audit policy: which requests have events, and how much these say.
+
+    apiVersion: audit.k8s.io/v1
+    kind: Policy
+    omitStages: [RequestReceived]
+    rules:                          # the first that matches counts; without one there is no event
+    - level: None                   # or Metadata, Request (with its body), RequestResponse
+      users: [system:kube-proxy]
+      verbs: [watch]
+      resources: [{group: "", resources: [endpoints, pods/*, "*/status"], resourceNames: [web]}]
+      namespaces: [shop]
+      omitStages: [ResponseStarted]
+      omitManagedFields: true
+    - level: Metadata
+      nonResourceURLs: ["/api*"]
+
+https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/
+
+One thing is stricter than there. What carries credentials has its bodies written only when a rule
+names it: a rule for everything that says `RequestResponse` does not put all Secrets into a file.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, cast
+
+import structlog
+
+from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.users import User
+from clusterspace.errors import UnusableConfiguration
+from clusterspace.kube.names import dns1123_subdomain_problems
+
+_log = structlog.get_logger(__name__)
+
+API_VERSION: Final = "audit.k8s.io/v1"
+STAGES: Final = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
+
+_POLICY_FIELDS: Final = frozenset(
+    {"apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"}
+)
+_RULE_FIELDS: Final = frozenset(
+    {
+        "level",
+        "users",
+        "userGroups",
+        "verbs",
+        "resources",
+        "namespaces",
+        "nonResourceURLs",
+        "omitStages",
+        "omitManagedFields",
+    }
+)
+_CREDENTIALS: Final = frozenset(
+    {
+        ("", "secrets"),
+        ("", "serviceaccounts/token"),
+        ("authentication.k8s.io", "tokenreviews"),
+        # A Work holds what it places on a cluster, Secrets among it.
+        ("work.karmada.io", "works"),
+        ("work.karmada.io", "works/status"),
+    }
+)
+
+
+class Level(IntEnum):
+    """How much of a request is written down."""
+
+    NONE = 0
+    METADATA = 1
+    REQUEST = 2
+    REQUEST_RESPONSE = 3
+
+
+LEVELS: Final = {
+    "None": Level.NONE,
+    "Metadata": Level.METADATA,
+    "Request": Level.REQUEST,
+    "RequestResponse": Level.REQUEST_RESPONSE,
+}
+LEVEL_NAMES: Final = {level: name for name, level in LEVELS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResources:
+    """Resources of one group; without any it is all of them, subresources too."""
+
+    group: str
+    resources: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    def matches(self, info: RequestInfo) -> bool:
+        """Whether a request is about one of them."""
+        if self.group != info.group:
+            return False
+        if not self.resources:
+            return True
+        if self.names and info.name not in self.names:
+            return False
+        return any(self._is(each, info) for each in self.resources)
+
+    def _is(self, pattern: str, info: RequestInfo) -> bool:
+        whole = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        if pattern in ("*", whole, f"{info.resource}/*"):
+            return True
+        return bool(info.subresource) and pattern == f"*/{info.subresource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; what it does not say matches everything."""
+
+    level: Level
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()
+    resources: tuple[GroupResources, ...] = ()
+    namespaces: frozenset[str] = frozenset()
+    paths: tuple[str, ...] = ()
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool = False
+
+    def matches(self, user: User | None, info: RequestInfo) -> bool:
+        """Whether this is the rule of a request; one that failed to log in has no user."""
+        if self.users and (user is None or user.name not in self.users):
+            return False
+        if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
+            return False
+        if self.verbs and info.verb not in self.verbs:
+            return False
+        if self.namespaces or self.resources:
+            if not info.is_resource or (self.namespaces and info.namespace not in self.namespaces):
+                return False
+            return not self.resources or any(each.matches(info) for each in self.resources)
+        if self.paths:
+            return not info.is_resource and any(_is_below(info.path, each) for each in self.paths)
+        return True
+
+    def names(self, group: str, resource: str) -> bool:
+        """Whether a resource is written in the rule, not only meant by a star."""
+        return any(each.group == group and resource in each.resources for each in self.resources)
+
+
+def _is_below(path: str, pattern: str) -> bool:
+    return path == pattern or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How one request is audited."""
+
+    level: Level
+    omit_stages: frozenset[str] = frozenset()
+    omit_managed_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules in their order."""
+
+    rules: tuple[Rule, ...]
+
+    def decide(self, user: User | None, info: RequestInfo) -> Decision:
+        """Return how a request is audited."""
+        for rule in self.rules:
+            if rule.matches(user, info):
+                level = rule.level
+                whole = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+                if (info.group, whole) in _CREDENTIALS and not rule.names(info.group, whole):
+                    level = min(level, Level.METADATA)
+                return Decision(level, rule.omit_stages, rule.omit_managed_fields)
+        return Decision(Level.NONE)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read_policy(document: Any) -> Policy:
+    """Read a Policy; UnusableConfiguration names the place of what cannot be."""
+    if not isinstance(document, dict):
+        raise UnusableConfiguration("it is no audit Policy")
+    policy = cast("dict[str, Any]", document)
+    kind = (policy.get("apiVersion"), policy.get("kind"))
+    if kind != (API_VERSION, "Policy"):
+        raise UnusableConfiguration(f"it is no Policy of {API_VERSION} but {kind[1]} of {kind[0]}")
+    _warn_of_unknown(policy, _POLICY_FIELDS, "")
+    stages = _read_stages(policy, "")
+    omits = _read_flag(policy, "", default=False)
+    rules = tuple(
+        _read_rule(each, f"rules[{index}]", stages, omits)
+        for index, each in enumerate(_items(policy, "rules", ""))
+    )
+    if not rules:
+        raise UnusableConfiguration("rules: there must be at least one")
+    return Policy(rules)
+
+
+def _read_rule(value: Any, place: str, stages: frozenset[str], omits: bool) -> Rule:
+    if not isinstance(value, dict):
+        raise UnusableConfiguration(f"{place}: it must be an object")
+    rule = cast("dict[str, Any]", value)
+    _warn_of_unknown(rule, _RULE_FIELDS, f"{place}.")
+    level = LEVELS.get(str(rule.get("level") or ""))
+    if level is None:
+        supported = ", ".join(LEVELS)
+        raise UnusableConfiguration(f"{place}.level: {rule.get('level')!r} is none of {supported}")
+    paths = _texts(rule, "nonResourceURLs", place)
+    for index, path in enumerate(paths):
+        where = f"{place}.nonResourceURLs[{index}]"
+        if path != "*" and not path.startswith("/"):
+            raise UnusableConfiguration(f"{where}: {path!r} must begin with a slash")
+        if "*" in path[:-1]:
+            raise UnusableConfiguration(f"{where}: {path!r} may have a star at its end only")
+    resources = tuple(
+        _read_resources(each, f"{place}.resources[{index}]")
+        for index, each in enumerate(_items(rule, "resources", place))
+    )
+    namespaces = _texts(rule, "namespaces", place)
+    if paths and (resources or namespaces):
+        why = "a rule is for resources or for other URLs, not for both"
+        raise UnusableConfiguration(f"{place}.nonResourceURLs: {why}")
+    return Rule(
+        level=level,
+        users=frozenset(_texts(rule, "users", place)),
+        groups=frozenset(_texts(rule, "userGroups", place)),
+        verbs=frozenset(_texts(rule, "verbs", place)),
+        resources=resources,
+        namespaces=frozenset(namespaces),
+        paths=paths,
+        omit_stages=stages | _read_stages(rule, f"{place}."),
+        omit_managed_fields=_read_flag(rule, f"{place}.", default=omits),
+    )
+
+
+def _read_resources(value: Any, place: str) -> GroupResources:
+    if not isinstance(value, dict):
+        raise UnusableConfiguration(f"{place}: it must be an object")
+    entry = cast("dict[str, Any]", value)
+    _warn_of_unknown(entry, frozenset({"group", "resources", "resourceNames"}), f"{place}.")
+    group, resources = entry.get("group") or "", _texts(entry, "resources", place)
+    names = _texts(entry, "resourceNames", place)
+    if not isinstance(group, str) or (group and any(dns1123_subdomain_problems(group))):
+        why = "a group has no version, and is a DNS name in lower case"
+        raise UnusableConfiguration(f"{place}.group: {group!r}: {why}")
+    if names and not resources:
+        raise UnusableConfiguration(f"{place}.resourceNames: they need at least one resource")
+    return GroupResources(group, resources, frozenset(names))
+
+
+def _items(entry: Mapping[str, Any], key: str, place: str) -> list[Any]:
+    found = entry.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise UnusableConfiguration(f"{place}{'.' if place else ''}{key}: it must be a list")
+    return cast("list[Any]", found)
+
+
+def _texts(entry: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    found = tuple(_items(entry, key, place))
+    for index, each in enumerate(found):
+        if not isinstance(each, str):
+            raise UnusableConfiguration(f"{place}.{key}[{index}]: {each!r} is no text")
+    return found
+
+
+def _read_stages(entry: Mapping[str, Any], place: str) -> frozenset[str]:
+    stages = _items(entry, "omitStages", place.rstrip("."))
+    for index, each in enumerate(stages):
+        if each not in STAGES:
+            why = f"{each!r} is none of {', '.join(STAGES)}"
+            raise UnusableConfiguration(f"{place}omitStages[{index}]: {why}")
+    return frozenset(stages)
+
+
+def _read_flag(entry: Mapping[str, Any], place: str, *, default: bool) -> bool:
+    found = entry.get("omitManagedFields")
+    if found is None:
+        return default
+    if not isinstance(found, bool):
+        raise UnusableConfiguration(f"{place}omitManagedFields: it must be true or false")
+    return found
+
+
+def _unknown(entry: Mapping[str, Any], known: frozenset[str]) -> Iterator[str]:
+    return (str(each) for each in entry if each not in known)
+
+
+def _warn_of_unknown(entry: Mapping[str, Any], known: frozenset[str], place: str) -> None:
+    """Say which fields count for nothing; kube-apiserver starts with such a file, too."""
+    for each in _unknown(entry, known):
+        _log.warning("the audit policy has a field that is not known", field=f"{place}{each}")
