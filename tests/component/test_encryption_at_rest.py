@@ -256,7 +256,7 @@ async def test_a_changed_file_counts_and_a_bad_one_does_not(
     file.write_text(json.dumps(config("a")))
     store = await EncryptedStore.over(MemoryStore(), load_encryption(file))
     await store.put(KEY, b"{}")
-    following = asyncio.create_task(encryption_tasks(file, store, clock)["encryption keys"]())
+    following = asyncio.ensure_future(encryption_tasks(file, store, clock)["encryption keys"]())
     await settle()
 
     stale: list[bool] = []
