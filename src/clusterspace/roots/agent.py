@@ -2,7 +2,8 @@
 
 Of several agents of one cluster the newest works. It takes a Lease on the member from whoever has
 it, and every write looks at that Lease: an older agent that was frozen, or cut off with its node,
-finds out before it does harm.
+finds out before it does harm. What an agent reports of its member harms nobody, and is most wanted
+when the member, and the Lease on it, cannot be reached: every agent reports.
 
 It is let in by its registration, a certificate on the member that it renews by itself; or, when a
 MemberCluster invited it, by whatever credentials its operator gave it.
@@ -94,6 +95,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             known_as = KubeconfigCredentials(read_hub, first, clock)
             fence = election.fence(first.cluster)
             hub = connect(first, clock, credentials=known_as, guard=fence)
+            reporting = connect(first, clock, credentials=known_as)
         else:
             registration = await answer_of(
                 lambda: _find_registration(member),
@@ -105,16 +107,18 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             credentials = AgentCredentials(registration.authority, registration.keyed)
             fence = election.fence(registration.hub.cluster)
             hub = connect(registration.hub, clock, credentials=credentials, guard=fence)
+            reporting = connect(registration.hub, clock, credentials=credentials)
             renewal = RegistrationRenewal(
                 member, hub, credentials, look_seconds=settings.registration_seconds
             )
         stack.push_async_callback(hub.connection.close)
+        stack.push_async_callback(reporting.connection.close)
 
         async def work(epoch: int) -> None:
             server = hub.connection.settings.server
             _log.info("agent is working", cluster=name, hub=server, epoch=epoch)
             async with Supervisor(clock, report) as tasks:
-                keep_all(tasks, _agent_tasks(settings, hub, name, member))
+                keep_all(tasks, _execution(settings, hub, name, member))
                 await asyncio.Event().wait()
 
         async def lead() -> None:
@@ -127,7 +131,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
 
         # Beside the leading: one that waits for the lease notices, too, that it is not wanted.
         async with Supervisor(clock, report) as tasks:
-            keep_all(tasks, {"lead": lead})
+            keep_all(tasks, {"lead": lead, **_reports(settings, reporting, name, member)})
             # One that was invited stays: its member may be invited again.
             await (renewal.run() if renewal is not None else asyncio.Event().wait())
         _log.info("the registration is gone: the agent ends", cluster=name)
@@ -141,13 +145,10 @@ async def _find_registration(member: ClusterClient) -> Registration:
     return read_registration(secret)
 
 
-def _agent_tasks(
-    settings: AgentSettings,
-    hub: ClusterClient,
-    name: str,
-    member: ClusterClient,
+def _execution(
+    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
 ) -> Tasks:
-    """Return everything one agent does: two clocks for the hub to see, and two controllers."""
+    """Return what the one agent does that leads: it carries out the Works of its cluster."""
     clock, random = hub.connection.clock, SystemRandom()
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
@@ -155,11 +156,23 @@ def _agent_tasks(
     async def reach(_cluster: Object) -> ClusterClient:
         return member
 
-    reconcilers = (
-        MembershipAgent(hub, caches, name, member, clock=clock, random=random),
-        Execution(hub, caches, events, reach, agent_of=name, limits=settings.deletions),
-    )
-    manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
+    execution = Execution(hub, caches, events, reach, agent_of=name, limits=settings.deletions)
+    return ControllerManager(caches, events, (execution,), clock=clock, random=random).tasks()
+
+
+def _reports(
+    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
+) -> Tasks:
+    """Return what every agent does: two clocks for the hub to see, and the word of a MemberCluster.
+
+    The member is looked at through the guarded connection, so nothing is written there either
+    unless this agent leads.
+    """
+    clock, random = hub.connection.clock, SystemRandom()
+    events = EventRecorder(hub, component=_COMPONENT, clock=clock)
+    caches = HubCaches(hub)
+    agent = MembershipAgent(hub, caches, name, member, clock=clock, random=random)
+    manager = ControllerManager(caches, events, (agent,), clock=clock, random=random)
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     return {
         "status": PullStatus(hub, name, member, events, statuses).run,
