@@ -248,16 +248,8 @@ class WatchedRequest(Request):
     def __init__(
         self, inner: Request, info: RequestInfo, on_stream: Callable[[Stream, RequestInfo], Stream]
     ) -> None:
-        self.method = inner.method
-        self.target = inner.target
-        self.path = inner.path
-        self.query = inner.query
-        self.version = inner.version
-        self.headers = inner.headers
-        self.is_upgrade = inner.is_upgrade
-        self._expected_bytes = inner._expected_bytes
-        self._body = inner._body
-        self._exchange = inner._exchange
+        for name in Request.__slots__:
+            setattr(self, name, getattr(inner, name))
         self._info = info
         self._on_stream = on_stream
 
