@@ -138,10 +138,6 @@ class WorkQueue(Generic[Key]):
 
     async def __anext__(self) -> Key:
         """Wait for a key that nobody works on, and take it; `done` gives it back."""
-        if self._ready:
-            # Work that is done without waiting, such as a look at a cache, would else keep the loop
-            # to itself until ten thousand keys are done. Cancelled here, nothing is taken yet.
-            await asyncio.sleep(0)
         while not self._ready:
             # A key may be worked on and wanted again; somebody must stay to take it.
             if self._is_shut_down and not self._wanted_since:

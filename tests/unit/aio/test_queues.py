@@ -409,25 +409,3 @@ async def test_a_taker_cancelled_while_a_key_comes_in_ends_as_cancelled():
     with pytest.raises(asyncio.CancelledError):
         await taker
     assert await take_ready(queue) == ["a"]
-
-
-async def test_work_that_never_waits_leaves_everybody_else_their_turn():
-    queue = make_queue()
-    for number in range(1000):
-        queue.add(str(number))
-    taken: list[str] = []
-
-    async def work() -> None:
-        async for number in queue:
-            taken.append(number)
-            queue.done(number)
-
-    worker = asyncio.create_task(work())
-    turns = 0
-    while len(taken) < 1000:
-        await asyncio.sleep(0)
-        turns += 1
-    queue.shut_down()
-    await worker
-
-    assert turns >= 1000
