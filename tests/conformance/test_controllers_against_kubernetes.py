@@ -491,6 +491,11 @@ async def test_a_quota_tells_what_its_namespace_uses(room: Room) -> None:
     await room.create(quota("all", hard))
     await room.create(quota("brief", {"pods": "5"}, scopes=["Terminating"]))
     await room.create(quota("long", {"pods": "5", "memory": "1Gi"}, scopes=["NotTerminating"]))
+
+    async def are_counted() -> bool:
+        return all("used" in (each.get("status") or {}) for each in await room.all("ResourceQuota"))
+
+    await until(are_counted)  # until then nothing is let in: what there is, is not known
     resources = {"requests": {"cpu": "300m", "memory": "10Mi"}, "limits": {"memory": "100Mi"}}
     resources["limits"]["cpu"] = "1"
     container = {"name": "web", "image": "web:1", "resources": resources}
