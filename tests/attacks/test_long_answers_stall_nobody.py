@@ -13,7 +13,6 @@ from tests.component.gateway.fleet_site import TABLE, Heard, Site, fleet_site, h
 
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved
-from clusterspace.fleet.gateway.merge import lists
 from clusterspace.fleet.gateway.merge.lists import read_cluster_list
 from clusterspace.fleet.gateway.routes import Naming
 from clusterspace.kube import plain_text
@@ -84,7 +83,6 @@ async def test_a_long_table_is_cleaned_beside_the_event_loop(
         return clean(value)
 
     monkeypatch.setattr(plain_text, "cell", noted)
-    monkeypatch.setattr(lists, "printable", noted)
     row = {"cells": ["web", f"{ESCAPES}{'x' * 512}"], "object": {"metadata": {"name": "web"}}}
     behave(answering(200, table([row] * 4096)))
 

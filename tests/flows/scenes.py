@@ -49,6 +49,7 @@ KNOWN = (
     r"Work status\.conditions\[1\]\.message: .*already exists in the cluster.*",
     r"ResourceBinding status\.aggregatedStatus\[0\]\.appliedMessage: .*already exists in the.*",
     r"Deployment status\.conditions: nothing recorded, .*",
+    r"(Propagation|Override)Policy spec\.resourceSelectors\[\d\]\.namespace: .*, nothing here",
     r"Work status\.manifestStatuses\[0\]\.status\.conditions: nothing recorded, .*",
     r"ResourceBinding status\.aggregatedStatus\[\d\]\.status\.conditions: nothing recorded, .*",
 )
