@@ -4,7 +4,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from clusterspace.fleet.membership import manifests
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.roots.sim import SimSettings, running_sim
-from clusterspace.telemetry import metrics
+from clusterspace.telemetry import fleet_metrics, metrics
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.stage import Fleet, Side
@@ -121,6 +121,9 @@ async def test_every_documented_metric_moves_when_the_product_runs(
     tmp_path: Path, logged_errors: list[str]
 ) -> None:
     async with product(tmp_path) as site, asyncio.TaskGroup() as group:
+        # Other tests of this process may have called a cluster the same.
+        with suppress(KeyError):
+            fleet_metrics.cluster_forgotten("east")
         moves = Moves()
         looking = group.create_task(moves.look_at_gauges())
         invited = Invited(site.fleet)

@@ -48,12 +48,14 @@ def test_made_up_verbs_and_codes_make_no_new_series():
 
 
 def test_watchers_go_up_and_down():
+    labels = {"group": "apps", "version": "v1", "resource": "deployments"}
+    before = value_of("apiserver_longrunning_requests", **labels)
+
     metrics.watch_started("apps", "v1", "deployments")
     metrics.watch_started("apps", "v1", "deployments")
     metrics.watch_ended("apps", "v1", "deployments")
 
-    labels = {"group": "apps", "version": "v1", "resource": "deployments"}
-    assert value_of("apiserver_longrunning_requests", **labels) == 1
+    assert value_of("apiserver_longrunning_requests", **labels) == before + 1
 
 
 def test_an_evicted_watcher_is_counted():
@@ -84,21 +86,21 @@ def tell(observer: QueueObserver) -> None:
 
 
 def test_a_queue_is_measured_under_its_name():
-    tell(QueueMetrics("works"))
+    tell(QueueMetrics("only-here"))
 
-    assert value_of("workqueue_depth", name="works") == 4
-    assert value_of("workqueue_queue_duration_seconds_sum", name="works") == 0.5
-    assert value_of("workqueue_work_duration_seconds_sum", name="works") == 2
-    assert value_of("workqueue_retries_total", name="works") == 1
+    assert value_of("workqueue_depth", name="only-here") == 4
+    assert value_of("workqueue_queue_duration_seconds_sum", name="only-here") == 0.5
+    assert value_of("workqueue_work_duration_seconds_sum", name="only-here") == 2
+    assert value_of("workqueue_retries_total", name="only-here") == 1
 
 
 def test_attempts_of_a_controller_are_counted_by_how_they_ended():
     class Ended(Enum):
         DONE = "done"
 
-    ReconcileMetrics("works").attempted(Ended.DONE, 0.2)
+    ReconcileMetrics("only-here").attempted(Ended.DONE, 0.2)
 
-    labels = {"controller": "works"}
+    labels = {"controller": "only-here"}
     assert value_of("controller_runtime_reconcile_total", result="done", **labels) == 1
     assert value_of("controller_runtime_reconcile_time_seconds_sum", **labels) == 0.2
 
