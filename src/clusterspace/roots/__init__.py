@@ -24,6 +24,7 @@ Shared:
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
     config_files.py files of the operator: read, and followed while a process runs
     encryption.py   the keys of what is stored: read, followed, put to use by `store rewrite`
+    issuers.py      OIDC issuers: read, and followed
     installation.py the files of a data directory: authority, certificates, store
     kubeconfigs.py  kubeconfigs we write
     tls.py          server certificates that are renewed, and whose client certificates count

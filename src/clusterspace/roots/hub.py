@@ -24,7 +24,7 @@ from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
-from clusterspace.apiserver.identity.oidc import OidcTokens, read_issuers
+from clusterspace.apiserver.identity.oidc import OidcTokens
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.encryption import EncryptedStore
@@ -38,7 +38,6 @@ from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
-from clusterspace.roots.config_files import follow_file, read_document
 from clusterspace.roots.encryption import encryption_tasks, load_encryption
 from clusterspace.roots.hub_state import (
     bootstrap,
@@ -48,6 +47,7 @@ from clusterspace.roots.hub_state import (
     read_tokens,
 )
 from clusterspace.roots.installation import Installation, advertised_address, server_url
+from clusterspace.roots.issuers import issuer_tasks, load_issuers
 from clusterspace.roots.processes import process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.tls import ServerTls
@@ -63,11 +63,11 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | Encry
     StoreUnreadable when something in it is encrypted that these keys do not open.
     """
     encryption = load_encryption(settings.encryption_file)
-    if settings.store == "memory":
-        return await EncryptedStore.over(MemoryStore(), encryption)
-    installation = Installation(settings.data_dir)
-    installation.refuse_emptied()
-    store = await SqliteStore.open(installation.store_file)
+    store: MemoryStore | SqliteStore = MemoryStore()
+    if settings.store != "memory":
+        installation = Installation(settings.data_dir)
+        installation.refuse_emptied()
+        store = await SqliteStore.open(installation.store_file)
     try:
         encrypted = await EncryptedStore.over(store, encryption)
     except BaseException:
@@ -120,9 +120,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             await controller.load()
             await access.role_cache.load()
         keys = Keys(authority.pair, installation.signing_key())
-        issuers = OidcTokens((), clock)
-        if settings.authentication_file is not None:
-            issuers.replace(read_document(settings.authentication_file, read_issuers))
+        issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, read_tokens(settings.token_auth_file), issuers)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
@@ -173,12 +171,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         if isinstance(store, EncryptedStore) and (file := settings.encryption_file) is not None:
             keep_all(tasks, encryption_tasks(file, store, clock))
         if (file := settings.authentication_file) is not None:
-
-            async def take_issuers() -> None:
-                issuers.replace(read_document(file, read_issuers))
-
-            follow = partial(follow_file, file, clock, take_issuers, "issuers")
-            keep_all(tasks, {"issuers": follow})
+            keep_all(tasks, issuer_tasks(file, issuers, clock))
         if not is_whole:
             tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
 

@@ -153,23 +153,22 @@ class BindingStatuses(Reconciler):
         await commit(self._hub, informer.path.at(request.key), binding, desired)
         message = "Update the aggregated status of the binding successfully."
         self._events.record(binding, AGGREGATED, message, is_routine=True)
-        # Agents may write no events about templates, so it is done for them.
-        clusters = self._clusters.cache
-        pulled = {
-            each.cluster
-            for each in reports
-            if (cluster := clusters.find(each.cluster)) is not None and is_pull(cluster)
-        }
-        if why_not_carried_here(self._templates, binding):
-            pulled.clear()  # the template is somebody else's
         template = template_of(binding).outline
+        is_own = not why_not_carried_here(self._templates, binding)
+
+        def records_for_agent(cluster_name: str) -> bool:
+            # Agents may write no events about templates, so it is done for them. Looked up for
+            # what is new alone: a status is written often, and of many clusters.
+            cluster = self._clusters.cache.find(cluster_name) if is_own else None
+            return cluster is not None and is_pull(cluster)
+
         for each in new_problems(binding, reports):
             message = f"cluster({each.cluster}): {each.message}"
             self._events.record(binding, SYNC_FAILED, message, is_warning=True)
-            if each.cluster in pulled:
+            if records_for_agent(each.cluster):
                 self._events.record(template, SYNC_FAILED, message, is_warning=True)
         for each in newly_applied(binding, reports):
-            if each.cluster in pulled:
+            if records_for_agent(each.cluster):
                 message = f"cluster({each.cluster}): successfully applied"
                 self._events.record(template, SYNC_SUCCEED, message, is_routine=True)
         return Done()
