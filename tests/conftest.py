@@ -1,16 +1,20 @@
-"""What every test gets: `tests` importable, deterministic property tests, and three guards.
+"""What every test gets: `tests` importable, deterministic property tests, and four guards.
 
 A test fails that leaves a task running when its loop ends, that logs an error nobody expects, or
 that leaves a socket open (a ResourceWarning, and warnings are errors). One that provokes errors
-says so by taking `logged_errors`, and sees them there.
+says so by taking `logged_errors`, and sees them there. A test that hangs is ended, and says
+where all its tasks and threads wait.
 """
 
 import asyncio
 import atexit
+import contextlib
+import faulthandler
 import gc
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -71,6 +75,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((order[each] for each in item.path.parents if each in order), len(order))
 
     items.sort(key=place_of)
+
+
+# Many times what the longest test takes on a busy machine; slow suites take what they need.
+_HANGS_AFTER: Final = 240.0
+_stderr = 2
+
+
+def pytest_configure() -> None:
+    """Keep the way to the terminal, which pytest takes away while a test runs."""
+    global _stderr
+    _stderr = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that hangs, and say where all its tasks and threads wait.
+
+    Should it swallow the failure, or its end hang too, the process ends a little later: xdist
+    reports the test and starts another worker.
+    """
+    if any(item.iter_markers("slow")) or any(item.iter_markers("bench")):
+        return (yield)
+
+    def fail(*_: object) -> None:
+        with open(_stderr, "w", closefd=False) as terminal:
+            print(f"\n{item.nodeid} hangs:", file=terminal)
+            with contextlib.suppress(RuntimeError):
+                for task in asyncio.all_tasks():
+                    task.print_stack(file=terminal)
+            terminal.flush()
+            faulthandler.dump_traceback(terminal)
+        pytest.fail(f"hangs: no end after {_HANGS_AFTER:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, _HANGS_AFTER)
+    faulthandler.dump_traceback_later(_HANGS_AFTER + 60, exit=True, file=_stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _hold_lifeline() -> None:
