@@ -59,6 +59,7 @@ from clusterspace.fleet.gateway.callers import FleetAuthenticator
 from clusterspace.fleet.gateway.clusters import Directory
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.roots.audit_logs import Auditing
 from clusterspace.roots.chains import fleet_handler, hub_handler
 from clusterspace.roots.clients import LIMITS, open_connections
 from clusterspace.roots.fleet import build_fleet
@@ -409,8 +410,7 @@ async def start_server(
         state.catalog,
         identity.authenticator(),
         access.authorizer,
-        lambda line: None,
-        failed_logins,
+        Auditing(lambda line: None, failed_logins),
         CLOCK,
     )
     authorities = (installation.authority_file,)
@@ -525,8 +525,7 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
         FleetApp(fleet, documents),
         FleetAuthenticator(hub, CLOCK),
         fleet.reviews,
-        lines.write,
-        failed_logins,
+        Auditing(lines.write, failed_logins),
         CLOCK,
     )
     tasks = await stack.enter_async_context(Supervisor(CLOCK, report))

@@ -30,9 +30,9 @@ from clusterspace.errors import (
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.config_files import LOOK_SECONDS
-from clusterspace.roots.encryption import encryption_tasks, load_encryption, rewrite
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
+from clusterspace.roots.stores import encryption_tasks, load_encryption, rewrite
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.hubs import client_for_test

@@ -17,7 +17,7 @@ from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import StoreUnreadable, UnusableConfiguration
 from clusterspace.kube.protobuf.wire import read_fields, write_bytes_field
 from clusterspace.roots.config_files import LOOK_SECONDS
-from clusterspace.roots.encryption import follow_services
+from clusterspace.roots.stores import follow_services
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.steps import stop, until
 

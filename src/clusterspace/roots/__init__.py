@@ -22,9 +22,8 @@ Shared:
     audit_logs.py   audit logs: opened with their policy, verified by `audit verify`
     settings.py     what the servers are started with
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
-    config_files.py files of the operator: read, and followed while a process runs
-    encryption.py   the keys of what is stored: read, followed, put to use by `store rewrite`
-    issuers.py      OIDC issuers: read, and followed
+    config_files.py files of the operator: read, and followed while a process runs; who may log in
+    stores.py       the store: opened with its keys, which are followed; `store rewrite`
     installation.py the files of a data directory: authority, certificates, store
     kubeconfigs.py  kubeconfigs we write
     tls.py          server certificates that are renewed, and whose client certificates count

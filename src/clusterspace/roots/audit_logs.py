@@ -1,6 +1,9 @@
 """Audit logs: opened by the servers with their policy, and verified by a command."""
 
 import re
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +13,7 @@ from clusterspace.apiserver.access.audit_chain import Link, Verification
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.audit_events import failed_login_events
 from clusterspace.apiserver.http.audit_policy import Policy, read_policy
-from clusterspace.apiserver.http.guards import AuditPolicy, FailedLogins
+from clusterspace.apiserver.http.guards import AuditPolicy, AuditSink, FailedLogins
 from clusterspace.errors import UnusableDirectory
 from clusterspace.roots.config_files import read_document
 from clusterspace.roots.settings import ServerSettings
@@ -19,10 +22,18 @@ _LOG: Final = "audit.log"
 _NUMBERED: Final = re.compile(r"(.+)\.(\d+)")
 
 
-def open_audit(
-    settings: ServerSettings, file: Path, clock: Clock
-) -> tuple[AuditLog, Policy | AuditPolicy, FailedLogins]:
-    """Open a server's log, read the policy it is to follow, and count failed logins into it.
+@dataclass(frozen=True, slots=True)
+class Auditing:
+    """Where a server's audit lines go, by which policy, and who counts failed logins into them."""
+
+    write: AuditSink
+    failed_logins: FailedLogins
+    policy: Policy | AuditPolicy | None = None
+
+
+@contextmanager
+def open_audit(settings: ServerSettings, file: Path, clock: Clock) -> Generator[Auditing]:
+    """Open a server's log for as long as the block lasts, and read the policy it is to follow.
 
     A policy that cannot be used ends the start: a server that audits something else is worse.
     """
@@ -31,7 +42,9 @@ def open_audit(
         policy = read_document(settings.audit_policy_file, read_policy)
     log = AuditLog(settings.audit_log_path or file, settings.audit_rotation, clock)
     describe = failed_login_events(policy, clock) if isinstance(policy, Policy) else None
-    return log, policy, FailedLogins(clock, log.write, describe)
+    # What was counted of failed logins is the last that is written.
+    with closing(log), closing(FailedLogins(clock, log.write, describe)) as failed_logins:
+        yield Auditing(log.write, failed_logins, policy)
 
 
 def verify_logs(

@@ -18,31 +18,27 @@ from clusterspace.apiserver.http.chain import (
 from clusterspace.apiserver.http.context import RequestHandler
 from clusterspace.apiserver.http.guards import (
     Audit,
-    AuditPolicy,
-    AuditSink,
     Authenticate,
     Authenticator,
     Authorize,
     Authorizer,
-    FailedLogins,
     Impersonate,
 )
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.apiserver.verbs.proxy import read_hub_info
 from clusterspace.fleet.gateway.callers import RECHECK_SECONDS
 from clusterspace.fleet.gateway.routes import read_fleet_info
+from clusterspace.roots.audit_logs import Auditing
 
 
-def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
+def hub_handler(
     app: RequestHandler,
     catalog: Catalog,
     authenticator: Authenticator,
     authorizer: Authorizer,
-    audit: AuditSink,
-    failed_logins: FailedLogins,
+    audit: Auditing,
     clock: Clock,
     recheck: Recheck | None = None,
-    audit_policy: AuditPolicy | Policy | None = None,
 ) -> Handler:
     """Return the handler of the hub's requests: every step, and the app at the end."""
     answer = chain(
@@ -50,8 +46,8 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
             Measure(clock),
             catch_errors,
             deadlines,
-            Authenticate(authenticator, failed_logins),
-            _audit_step(clock, audit, audit_policy),
+            Authenticate(authenticator, audit.failed_logins),
+            _audit_step(clock, audit),
             Impersonate(authorizer),
             InFlightLimits(),
             RequireScope(catalog, authorizer),
@@ -63,11 +59,11 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     return handler_of(answer, read_hub_info)
 
 
-def _audit_step(clock: Clock, sink: AuditSink, policy: AuditPolicy | Policy | None) -> Step:
+def _audit_step(clock: Clock, audit: Auditing) -> Step:
     """Return the step that audits: by a policy of the operator's, or lines of our own form."""
-    if isinstance(policy, Policy):
-        return AuditByPolicy(clock, sink, policy)
-    return Audit(clock, sink, policy)
+    if isinstance(audit.policy, Policy):
+        return AuditByPolicy(clock, audit.write, audit.policy)
+    return Audit(clock, audit.write, audit.policy)
 
 
 def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
@@ -76,15 +72,13 @@ def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clo
     return Recheck(guards, clock)
 
 
-def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
+def fleet_handler(
     app: RequestHandler,
     authenticator: Authenticator,
     authorizer: Authorizer,
-    audit: AuditSink,
-    failed_logins: FailedLogins,
+    audit: Auditing,
     clock: Clock,
     recheck: Recheck | None = None,
-    audit_policy: AuditPolicy | Policy | None = None,
 ) -> Handler:
     """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
@@ -95,8 +89,8 @@ def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
             Measure(clock),
             catch_errors,
             deadlines,
-            Authenticate(authenticator, failed_logins),
-            _audit_step(clock, audit, audit_policy),
+            Authenticate(authenticator, audit.failed_logins),
+            _audit_step(clock, audit),
             Impersonate(authorizer),
             InFlightLimits(),
             *((recheck,) if recheck is not None else ()),

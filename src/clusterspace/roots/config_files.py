@@ -1,4 +1,8 @@
-"""Configuration files of an operator: read with clear refusals, and followed while we run."""
+"""Files of the operator: read with clear refusals, and followed while a process runs.
+
+Here are those that say who may log in. The keys of what is stored are read in stores.py, the audit
+policy in audit_logs.py.
+"""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -8,6 +12,9 @@ import structlog
 import yaml
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.tasks import Tasks
+from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
+from clusterspace.apiserver.identity.oidc import IssuerSettings, OidcTokens, read_issuers
 from clusterspace.errors import StoreUnreadable, UnusableConfiguration
 
 _log = structlog.get_logger(__name__)
@@ -54,3 +61,24 @@ def _content(file: Path) -> bytes | None:
         return file.read_bytes()
     except OSError:
         return None
+
+
+def load_tokens(file: Path | None) -> StaticTokens:
+    """Read static tokens in Kubernetes' format, once; without a file there are none."""
+    return StaticTokens({}) if file is None else StaticTokens.parse(file.read_text())
+
+
+def load_issuers(file: Path | None) -> tuple[IssuerSettings, ...]:
+    """Read an AuthenticationConfiguration; without a file no issuer counts."""
+    return () if file is None else read_document(file, read_issuers)
+
+
+def issuer_tasks(file: Path | None, issuers: OidcTokens, clock: Clock) -> Tasks:
+    """Return the task that takes other issuers when the file changes."""
+    if file is None:
+        return {}
+
+    async def take() -> None:
+        issuers.replace(load_issuers(file))
+
+    return {"issuers": lambda: follow_file(file, clock, take, "issuers")}

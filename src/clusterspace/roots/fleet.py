@@ -11,8 +11,6 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
-from clusterspace.apiserver.http.connections import CountedConnections
-from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
@@ -36,6 +34,7 @@ from clusterspace.roots.installation import Installation, server_url, write_priv
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
 from clusterspace.roots.processes import (
     answer_of,
+    api_server,
     cancelled_by,
     process_tasks,
     stop_event,
@@ -74,9 +73,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         directory = Directory(hub, members, partial(user_settings, rules))
         fleet = build_fleet(settings, hub, directory, clock)
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
-        audit, audit_policy, failed_logins = open_audit(settings, installation.audit_file, clock)
-        stack.callback(audit.close)
-        stack.callback(failed_logins.close)
+        audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         # With an authenticator of its own: a user remembered for a new request must not vouch for
         # a stream that was opened long before.
         recheck = fleet_recheck(FleetAuthenticator(hub, clock), fleet.reviews, clock)
@@ -84,11 +81,9 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             FleetApp(fleet, documents),
             FleetAuthenticator(hub, clock),
             fleet.reviews,
-            audit.write,
-            failed_logins,
+            audit,
             clock,
             recheck,
-            audit_policy,
         )
         # Nobody can be let in before the hub has said whose certificates count.
         tls = await answer_of(
@@ -97,13 +92,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             "the hub",
             server=settings.hub.server,
         )
-        server = HttpServer(
-            handler,
-            tls=tls.context,
-            limits=settings.connections,
-            observer=CountedConnections(),
-            clock=clock,
-        )
+        server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
         keep_all(tasks, {**tls.tasks(clock), **process_tasks(clock)})

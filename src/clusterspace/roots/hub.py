@@ -11,25 +11,19 @@ from typing import Final
 
 import structlog
 
-from clusterspace.aio import clocks
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
-from clusterspace.apiserver.access.authorizer import Access, build_access
+from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.health import Components
-from clusterspace.apiserver.http.connections import CountedConnections
-from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.encryption import EncryptedStore
-from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.client.endpoints import AddressRules
@@ -38,43 +32,17 @@ from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
-from clusterspace.roots.encryption import encryption_tasks, load_encryption
-from clusterspace.roots.hub_state import (
-    bootstrap,
-    build_state,
-    create_namespaces,
-    housekeeping,
-    read_tokens,
-)
+from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tokens
+from clusterspace.roots.hub_state import bootstrap, build_state, create_namespaces, housekeeping
 from clusterspace.roots.installation import Installation, advertised_address, server_url
-from clusterspace.roots.issuers import issuer_tasks, load_issuers
-from clusterspace.roots.processes import process_tasks, stop_event
+from clusterspace.roots.processes import api_server, process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
+from clusterspace.roots.stores import encryption_tasks, open_store
 from clusterspace.roots.tls import ServerTls
 
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS: Final = 10.0
-
-
-async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | EncryptedStore:
-    """Open the store the settings name, with the keys they name.
-
-    StoreUnreadable when something in it is encrypted that these keys do not open.
-    """
-    encryption = load_encryption(settings.encryption_file)
-    store: MemoryStore | SqliteStore = MemoryStore()
-    if settings.store != "memory":
-        installation = Installation(settings.data_dir)
-        installation.refuse_emptied()
-        store = await SqliteStore.open(installation.store_file)
-    try:
-        encrypted = await EncryptedStore.over(store, encryption)
-    except BaseException:
-        await store.close()
-        raise
-    # Without keys nothing is encrypted, as was just seen: then there is nothing to open either.
-    return store if settings.encryption_file is None else encrypted
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,49 +78,21 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             optional_apis=settings.optional_apis,
         )
         controller = CustomResourceController(hub)
-        is_whole = True
-        try:
-            await bootstrap(hub, access, controller)
-        except StoreFull:
-            # What is stored is served. What this version adds to it is made when there is room,
-            # before which nobody else can write either.
-            is_whole = False
-            await controller.load()
-            await access.role_cache.load()
+        unfinished = await bootstrap(hub, access, controller)
         keys = Keys(authority.pair, installation.signing_key())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
-        identity = Authentication(hub, keys, read_tokens(settings.token_auth_file), issuers)
+        identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
         members = open_connections(clock)
         stack.push_async_callback(members.close)
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
         authenticator, authorizer = identity.authenticator(), access.authorizer
-        reviews = Reviews(authorizer).verbs()
-        components = computed_verbs("/componentstatuses", Components())
-        verbs = {**reviews, **identity.verbs(authorizer), **proxy.verbs(), **components}
-        app = HubApp(hub, verbs)
-        audit, audit_policy, failed_logins = open_audit(settings, installation.audit_file, clock)
-        stack.callback(audit.close)
-        stack.callback(failed_logins.close)
+        verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
+        app = HubApp(hub, {**verbs, **computed_verbs("/componentstatuses", Components())})
+        audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         recheck = hub_recheck(authenticator, authorizer, clock)
-        handler = hub_handler(
-            app,
-            hub.catalog,
-            authenticator,
-            authorizer,
-            audit.write,
-            failed_logins,
-            clock,
-            recheck,
-            audit_policy,
-        )
+        handler = hub_handler(app, hub.catalog, authenticator, authorizer, audit, clock, recheck)
         context = installation.server_tls()
-        server = HttpServer(
-            handler,
-            tls=context,
-            limits=settings.connections,
-            observer=CountedConnections(),
-            clock=clock,
-        )
+        server = api_server(handler, context, settings, clock)
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]
         url = server_url(settings.host, port)
@@ -164,16 +104,14 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         tls = ServerTls(context, installation, authority, write_kubeconfigs)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, housekeeping(hub, controller, store))
-        keep_all(tasks, {"roles in memory": access.role_cache.run, "open streams": recheck.run})
-        keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock), **process_tasks(clock)})
         service = KubernetesService(hub, advertised_address(settings.host), port)
-        keep_all(tasks, {"kubernetes service": service.run})
-        if isinstance(store, EncryptedStore) and (file := settings.encryption_file) is not None:
-            keep_all(tasks, encryption_tasks(file, store, clock))
-        if (file := settings.authentication_file) is not None:
-            keep_all(tasks, issuer_tasks(file, issuers, clock))
-        if not is_whole:
-            tasks.spawn("bootstrap", lambda: _bootstrap_later(hub, access, controller))
+        keep_all(tasks, {"kubernetes service": service.run, "open streams": recheck.run})
+        keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
+        keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock)})
+        keep_all(tasks, encryption_tasks(settings.encryption_file, store, clock))
+        keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock))
+        if unfinished is not None:
+            tasks.spawn("bootstrap", unfinished)
 
         async def drain() -> None:
             app.health.is_ready = False
@@ -193,16 +131,6 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
                 raise
             _log.warning("the kubeconfigs are those of an earlier start", reason=str(error))
         yield RunningHub(url, hub, installation, authority, context)
-
-
-async def _bootstrap_later(
-    hub: HubState, access: Access, controller: CustomResourceController
-) -> None:
-    for delay in clocks.exponential(1, 30):
-        await hub.clock.sleep(delay)
-        with suppress(StoreFull):
-            await bootstrap(hub, access, controller)
-            return
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:

@@ -3,12 +3,12 @@
 import uuid
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from pathlib import Path
 from random import SystemRandom
 from typing import Final
 
+from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.aio.tasks import Tasks
+from clusterspace.aio.tasks import Tasks, Work
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.access.default_roles import (
@@ -31,7 +31,6 @@ from clusterspace.apiserver.housekeeping import (
     NamespaceController,
     expire_events,
 )
-from clusterspace.apiserver.identity.bearer_tokens import StaticTokens
 from clusterspace.apiserver.protection import StorageProtection
 from clusterspace.apiserver.quota_controller import QuotaController
 from clusterspace.apiserver.state import HubState
@@ -43,7 +42,7 @@ from clusterspace.apiserver.store.compaction import (
 from clusterspace.apiserver.store.interface import Store
 from clusterspace.apiserver.writing import create_own
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.errors import AlreadyExists
+from clusterspace.errors import AlreadyExists, StoreFull
 
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _MANAGER: Final = "kube-apiserver"
@@ -74,15 +73,38 @@ def build_state(
     )
 
 
-async def bootstrap(hub: HubState, access: Access, controller: CustomResourceController) -> None:
-    """Make what every hub has: its namespaces, the default roles, our own kinds."""
-    await create_namespaces(hub)
-    await controller.install(definitions())
-    await controller.load()
-    await install_default_roles(hub)
-    await install_component_roles(hub)
-    await tie_all(hub)
-    await access.role_cache.load()
+async def bootstrap(
+    hub: HubState, access: Access, controller: CustomResourceController
+) -> Work | None:
+    """Make what every hub has: its namespaces, the default roles, our own kinds.
+
+    A store without room is served as it is. What this version adds to it is made when there is
+    room, before which nobody else can write either: the work that does so is returned.
+    """
+
+    async def make() -> None:
+        await create_namespaces(hub)
+        await controller.install(definitions())
+        await controller.load()
+        await install_default_roles(hub)
+        await install_component_roles(hub)
+        await tie_all(hub)
+        await access.role_cache.load()
+
+    async def make_when_there_is_room() -> None:
+        for delay in clocks.exponential(1, 30):
+            await hub.clock.sleep(delay)
+            with suppress(StoreFull):
+                await make()
+                return
+
+    try:
+        await make()
+    except StoreFull:
+        await controller.load()
+        await access.role_cache.load()
+        return make_when_there_is_room
+    return None
 
 
 async def create_namespaces(hub: HubState, names: Iterable[str] = _NAMESPACES) -> None:
@@ -92,11 +114,6 @@ async def create_namespaces(hub: HubState, names: Iterable[str] = _NAMESPACES) -
         desired = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with suppress(AlreadyExists):
             await create_own(hub, namespaces, desired, _MANAGER)
-
-
-def read_tokens(file: Path | None) -> StaticTokens:
-    """Read static tokens from a file in Kubernetes' format; without a file there are none."""
-    return StaticTokens({}) if file is None else StaticTokens.parse(file.read_text())
 
 
 def housekeeping(hub: HubState, definitions: CustomResourceController, store: Compactable) -> Tasks:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,13 +18,15 @@ from clusterspace.aio.clocks import Clock, SystemClock, measure_stalls
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.tasks import Tasks
 from clusterspace.aio.waiting import Waiting
+from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
-from clusterspace.apiserver.http.messages import Request, Response
+from clusterspace.apiserver.http.messages import Handler, Request, Response
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.authority import organizations
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import ApiError, ClusterError, KubeconfigMissing
 from clusterspace.roots.clients import read_pem
+from clusterspace.roots.settings import ServerSettings
 from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
@@ -153,6 +156,19 @@ def process_tasks(clock: Clock) -> Tasks:
         "event loop": lambda: measure_stalls(clock, metrics.loop_stalled),
         "freed memory": lambda: give_back_freed(clock),
     }
+
+
+def api_server(
+    handler: Handler, tls: ssl.SSLContext, settings: ServerSettings, clock: Clock
+) -> HttpServer:
+    """Return the server of an API: its connections are counted, and limited as the settings say."""
+    return HttpServer(
+        handler,
+        tls=tls,
+        limits=settings.connections,
+        observer=CountedConnections(),
+        clock=clock,
+    )
 
 
 @asynccontextmanager

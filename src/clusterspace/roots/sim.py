@@ -3,7 +3,7 @@
 import gc
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from random import Random, SystemRandom
 from typing import Any, Final
@@ -28,8 +28,10 @@ from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.verbs.computed import computed_verbs
+from clusterspace.roots.audit_logs import Auditing
 from clusterspace.roots.chains import hub_handler
-from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, read_tokens
+from clusterspace.roots.config_files import load_tokens
+from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping
 from clusterspace.roots.installation import Installation, advertised_address
 from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
@@ -83,7 +85,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         await access.role_cache.load()
 
         keys = Keys(authority.pair, installation.signing_key())
-        identity = Authentication(hub, keys, read_tokens(settings.token_auth_file))
+        identity = Authentication(hub, keys, load_tokens(settings.token_auth_file))
         mirror, containers = Mirror(), Containers(clock)
         programs = Programs(containers, clock)
         pods_by_node = PodsByNode(mirror)
@@ -95,17 +97,10 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             **computed_verbs("/componentstatuses", Components(("controller-manager", "scheduler"))),
         }
         app, faults = HubApp(hub, verbs), Faults(hub)
-        failed_logins = FailedLogins(clock, _keep_no_record)
-        stack.callback(failed_logins.close)
-        handler = hub_handler(
-            app,
-            hub.catalog,
-            identity.authenticator(),
-            access.authorizer,
-            _keep_no_record,
-            failed_logins,
-            clock,
-        )
+        failed_logins = stack.enter_context(closing(FailedLogins(clock, _keep_no_record)))
+        audit = Auditing(_keep_no_record, failed_logins)
+        authenticator = identity.authenticator()
+        handler = hub_handler(app, hub.catalog, authenticator, access.authorizer, audit, clock)
         server = HttpServer(faults.around(handler), tls=installation.server_tls())
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]

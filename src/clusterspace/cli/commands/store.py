@@ -102,7 +102,7 @@ def rewrite(*, resources: tuple[str, ...], hub: HubOptions) -> None:
     """
     from rich.progress import Progress
 
-    from clusterspace.roots.encryption import rewrite as write_again
+    from clusterspace.roots.stores import rewrite as write_again
 
     written: dict[str, int] = {}
     with Progress(console=people_console(), transient=True) as bars:

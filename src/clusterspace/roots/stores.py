@@ -1,4 +1,4 @@
-"""The keys a hub encrypts with: read from a file, again when it changes, and put to use."""
+"""The store of a hub: opened with its keys, given other keys while it runs, rewritten on demand."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,20 +8,40 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.store.encryption import EncryptedStore, Encryption, read_encryption
+from clusterspace.apiserver.store.interface import Store
+from clusterspace.apiserver.store.memory import MemoryStore
+from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import (
-    Conflict,
-    NotFound,
-    NotServed,
-    StoreUnreadable,
-)
+from clusterspace.errors import Conflict, NotFound, NotServed, StoreUnreadable
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.config_files import LOOK_SECONDS, follow_file, read_document
+from clusterspace.roots.installation import Installation
+from clusterspace.roots.settings import HubSettings
 
 _log = structlog.get_logger(__name__)
+
+
+async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | EncryptedStore:
+    """Open the store the settings name, with the keys they name.
+
+    StoreUnreadable when something in it is encrypted that these keys do not open.
+    """
+    encryption = load_encryption(settings.encryption_file)
+    store: MemoryStore | SqliteStore = MemoryStore()
+    if settings.store != "memory":
+        installation = Installation(settings.data_dir)
+        installation.refuse_emptied()
+        store = await SqliteStore.open(installation.store_file)
+    try:
+        encrypted = await EncryptedStore.over(store, encryption)
+    except BaseException:
+        await store.close()
+        raise
+    # Without keys nothing is encrypted, as was just seen: then there is nothing to open either.
+    return store if settings.encryption_file is None else encrypted
 
 
 def load_encryption(file: Path | None) -> Encryption:
@@ -29,8 +49,10 @@ def load_encryption(file: Path | None) -> Encryption:
     return Encryption() if file is None else read_document(file, read_encryption)
 
 
-def encryption_tasks(file: Path, store: EncryptedStore, clock: Clock) -> Tasks:
+def encryption_tasks(file: Path | None, store: Store, clock: Clock) -> Tasks:
     """Return the tasks that take other keys: of the file when it changes, of services by asking."""
+    if file is None or not isinstance(store, EncryptedStore):
+        return {}
 
     async def take() -> None:
         await store.replace_keys(load_encryption(file))
