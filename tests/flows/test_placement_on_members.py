@@ -1,6 +1,7 @@
 """Placements from end to end: the product's controllers, on simulated and on real clusters."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,9 +24,9 @@ from tests.flows.placing_fleets import placing_fleet
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PLACEMENTS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import Object, labels_of, uid_of
+from clusterspace.kube.objects import Object, labels_of, uid_of, with_metadata
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import edit, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -212,15 +213,22 @@ async def test_a_deleted_placement_takes_back_what_it_placed_and_no_more(
     assert await site.hub.find(ResourcePath(CONFIG_MAPS, "removal", "settings"))
 
 
-async def test_a_placement_that_abandons_leaves_what_it_placed(site: PlacementSite) -> None:
-    await place(site, "abandon", deleteStrategy={"propagationPolicy": "Abandon"})
-    await site.until_settled("abandon")
-    await site.delete(ResourcePath(PLACEMENTS, "", "abandon"))
+@pytest.mark.parametrize("version", ["v1beta1", "v1"])
+async def test_a_placement_that_abandons_leaves_what_it_placed(
+    site: PlacementSite, version: str
+) -> None:
+    """Whichever version it is written and deleted by: `kubectl delete crp` takes v1."""
+    name = f"abandon-{version}"
+    await place(site, name, deleteStrategy={"propagationPolicy": "Abandon"})
+    await site.until_settled(name)
+    placement = ResourcePath(replace(PLACEMENTS, version=version), "", name)
+    await edit(site.hub, placement, lambda each: with_metadata(each, labels={"touched": "yes"}))
+    await site.delete(placement)
 
     async def is_let_go() -> bool:
-        live = await settings_of(site, "abandon")
-        gone = await site.hub.find(ResourcePath(PLACEMENTS, "", "abandon")) is None
+        live = await settings_of(site, name)
+        gone = await site.hub.find(ResourcePath(PLACEMENTS, "", name)) is None
         return gone and stamps.MANAGED not in labels_of(live)
 
     await until(is_let_go)
-    assert await site.data("east", "settings", "abandon") == FIRST
+    assert await site.data("east", "settings", name) == FIRST
