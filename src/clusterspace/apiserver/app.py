@@ -20,12 +20,12 @@ from clusterspace.apiserver.http.request_info import (
 from clusterspace.apiserver.http.responses import indented_response, text_response
 from clusterspace.apiserver.openapi import OpenApi
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.connect import CONNECTIONS, admit_connection
 from clusterspace.apiserver.verbs.read import get, list_objects
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, Verb
 from clusterspace.apiserver.verbs.subresources import (
+    CONNECTIONS,
     SUBRESOURCE_VERBS,
-    Verb,
+    admit_connection,
     get_scale,
     patch_scale,
     update_scale,

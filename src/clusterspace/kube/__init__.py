@@ -16,8 +16,7 @@ statuses.py             the v1 Status: our errors to bodies, bodies to errors
 times.py                RFC 3339 times, durations as Go writes them, ages as kubectl shows them
 quantities.py           `500m`, `1.5Gi`: exact amounts with one canonical text
 conditions.py           status conditions: find, set, compare
-taints.py               does a toleration tolerate a taint?
-selectors.py            label and field selectors: parse once, match many
+selectors.py            label and field selectors: parse once, match many; tolerations of taints
 tables.py               Table and PartialObjectMetadata, for `kubectl get`
 discovery_documents.py  APIGroupDiscoveryList and the legacy discovery documents
 shapes.py               how much there may be in one object, counted while it is read

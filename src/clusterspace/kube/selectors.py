@@ -1,4 +1,4 @@
-"""Label and field selectors: parse once, match many.
+"""Label and field selectors: parse once, match many. And what tolerations select, taints.
 
 The text of a label selector is read in two steps: into terms, which say what was written, and
 from terms into requirements, which say what must hold.
@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
 from clusterspace.kube.names import label_key_problems, label_value_problems
+from clusterspace.kube.objects import Object
 from clusterspace.kube.statuses import quoted, summary_of
 
 
@@ -468,3 +469,15 @@ def refuse_unknown_fields(selector: FieldSelector, known: Collection[str]) -> No
     else:
         message = f"field label not supported: {unknown[0]}"
     raise MalformedSelector(message, place=unknown[0])
+
+
+def tolerates(toleration: Object, taint: Object) -> bool:
+    """Tell whether a toleration is for a taint."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("key") and toleration["key"] != taint.get("key"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    has_key = bool(toleration.get("key"))
+    return has_key and (toleration.get("value") or "") == (taint.get("value") or "")

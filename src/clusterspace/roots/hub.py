@@ -24,8 +24,8 @@ from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.computed import computed_verbs
 from clusterspace.apiserver.verbs.proxy import ClusterProxy
+from clusterspace.apiserver.verbs.read import computed_verbs
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings

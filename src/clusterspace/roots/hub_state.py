@@ -18,8 +18,8 @@ from clusterspace.apiserver.access.default_roles import (
 )
 from clusterspace.apiserver.admission.clusters import tie_all
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches, hub_plugins
-from clusterspace.apiserver.admission.type_checking import PolicyTypeChecks
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
+from clusterspace.apiserver.admission.validating_policies import PolicyTypeChecks
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.conversion import Webhooks

@@ -27,7 +27,7 @@ from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
-from clusterspace.apiserver.verbs.computed import computed_verbs
+from clusterspace.apiserver.verbs.read import computed_verbs
 from clusterspace.roots.audit_logs import Auditing
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.config_files import load_tokens

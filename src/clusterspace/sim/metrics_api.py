@@ -14,8 +14,8 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import CustomRules
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.verbs.computed import computed_verbs
-from clusterspace.apiserver.verbs.subresources import Verb
+from clusterspace.apiserver.verbs.read import computed_verbs
+from clusterspace.apiserver.verbs.resource_request import Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
 from clusterspace.errors import MalformedQuantity
 from clusterspace.kube.objects import (

@@ -19,7 +19,7 @@ from clusterspace.kube.objects import (
     with_value,
     without_value,
 )
-from clusterspace.kube.taints import tolerates
+from clusterspace.kube.selectors import tolerates
 from clusterspace.kube.times import format_time, parse_time
 from clusterspace.sim.api import LEASE, NODE, POD, Change, Key, Mirror, key_of
 from clusterspace.sim.nodes import LEASE_NAMESPACE, has_kubelet

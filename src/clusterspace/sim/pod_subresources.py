@@ -15,8 +15,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.apiserver.verbs.subresources import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, Verb
 from clusterspace.errors import BadRequest, Malformed
 from clusterspace.kube.objects import Object, find_at, name_of, uid_of
 from clusterspace.kube.times import format_micro_time, parse_time

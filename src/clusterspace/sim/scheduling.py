@@ -8,8 +8,7 @@ from typing import Any, Final
 from clusterspace.errors import MalformedSelector
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.quantities import parse_quantity
-from clusterspace.kube.selectors import Operator, require
-from clusterspace.kube.taints import tolerates
+from clusterspace.kube.selectors import Operator, require, tolerates
 from clusterspace.sim.api import Change, Key, Mirror, key_of
 from clusterspace.sim.pods import containers_of, is_finished, resources_of
 

@@ -14,7 +14,7 @@ from tests.unit.apiserver.openapi_subjects import (
 
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.openapi import OpenApi
-from clusterspace.apiserver.openapi_documents.sentences import OWN_FIELDS
+from clusterspace.apiserver.openapi_documents.names import OWN_FIELDS
 from clusterspace.errors import NotAcceptable
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"

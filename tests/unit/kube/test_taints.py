@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.kube.taints import tolerates
+from clusterspace.kube.selectors import tolerates
 
 TAINT = {"key": "disk", "value": "slow", "effect": "NoSchedule"}
 

@@ -4,18 +4,17 @@ plugins.py        every rule, in the order in which it is asked: a new rule is a
                   its two lists
 rights.py         rights that a URL does not show: what a body makes, names or sends
 escalation.py     nobody grants what they do not hold
-builtin_kinds.py  Namespaces, certificate requests, Nodes, Services, Ingresses
+builtin_kinds.py  Namespaces, certificate requests, Nodes, Services, Ingresses, claims and volumes
 pods.py           what pods get by their PriorityClass and RuntimeClass, and for lost nodes
 nodes.py          what a node may write: itself and the pods on it
 pod_security.py   pods held against the policy of their namespace
 service_accounts.py  the account of a pod, its token and its secrets
 limit_ranges.py   LimitRanges: defaults and bounds
-storage.py        classes of claims, their growth, and protection while in use
 quotas.py         ResourceQuotas: counted before anything is stored
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
-validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy
-type_checking.py  what is wrong with a policy's expressions if objects are of the kinds it names
+validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy; what is
+                  wrong with them if objects are of the kinds a policy names
 mutating_policies.py  MutatingAdmissionPolicy: expressions that change what is written
 webhooks.py       programs elsewhere that change or refuse what is written
 policies.py       what policies share: bindings, parameters, conditions, the evaluation

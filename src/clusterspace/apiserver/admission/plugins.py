@@ -11,8 +11,11 @@ from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.admission.builtin_kinds import (
     CertificateSubjects,
     DefaultIngressClass,
+    DefaultStorageClass,
     NamespaceLifecycle,
+    PersistentVolumeClaimResize,
     ServiceAddresses,
+    StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
 from clusterspace.apiserver.admission.clusters import (
@@ -46,11 +49,6 @@ from clusterspace.apiserver.admission.rights import (
     TemplateRight,
 )
 from clusterspace.apiserver.admission.service_accounts import ServiceAccount
-from clusterspace.apiserver.admission.storage import (
-    DefaultStorageClass,
-    PersistentVolumeClaimResize,
-    StorageObjectInUseProtection,
-)
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.admission.validating_policies import ValidatingPolicies
 from clusterspace.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks

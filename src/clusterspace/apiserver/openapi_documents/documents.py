@@ -11,8 +11,8 @@ import msgspec
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import names
+from clusterspace.apiserver.openapi_documents.names import DESCRIBED, OWN_FIELDS
 from clusterspace.apiserver.openapi_documents.paths import paths_of, reading
-from clusterspace.apiserver.openapi_documents.sentences import DESCRIBED, OWN_FIELDS
 from clusterspace.builtins import schemas as builtin_schemas
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersion, GroupVersionKind

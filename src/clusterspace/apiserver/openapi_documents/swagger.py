@@ -20,8 +20,8 @@ from clusterspace import __version__
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.openapi_documents import gnostic, names
 from clusterspace.apiserver.openapi_documents.documents import described_facts, is_published
+from clusterspace.apiserver.openapi_documents.names import OWN_FIELDS
 from clusterspace.apiserver.openapi_documents.paths import PARAMETERS, parameter
-from clusterspace.apiserver.openapi_documents.sentences import OWN_FIELDS
 from clusterspace.builtins import schemas as builtin_schemas
 from clusterspace.kube.objects import Object
 

@@ -20,8 +20,7 @@ from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.relays import Passage, relay, tunnel
 from clusterspace.apiserver.http.request_info import RequestInfo, reach_verb, read_request
 from clusterspace.apiserver.http.users import MemberIdentities
-from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.apiserver.verbs.subresources import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, Verb
 from clusterspace.client.connection import Connections
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.settings import ConnectionSettings

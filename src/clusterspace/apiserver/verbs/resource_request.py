@@ -1,8 +1,8 @@
 """What every verb begins and ends with: the request as one value, bodies in, objects out."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
@@ -87,6 +87,10 @@ class ResourceRequest:
     def not_found(self) -> ApiError:
         """Return the refusal for an object that is not there."""
         return statuses.not_found(self.served.info.group_resource, self.info.name)
+
+
+Verb: TypeAlias = Callable[[ResourceRequest], Awaitable[Response | None]]
+"""Answers a request; None when it has sent the answer itself."""
 
 
 async def read_incoming(

@@ -1,18 +1,21 @@
-"""Subresources with rules of their own: scale, the end of a namespace, evictions, bindings."""
+"""Subresources with rules of their own: scale, bindings, evictions, finalize, connections."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import ScalePaths
 from clusterspace.apiserver.http.bodies import media_type_of
 from clusterspace.apiserver.http.messages import Response
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.options import read_delete_options, read_write_options
+from clusterspace.apiserver.state import Admission, Operation
 from clusterspace.apiserver.verbs.evictions import evict
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
     ResourceRequest,
+    Verb,
     answer_changed,
     read_incoming,
     refuse,
@@ -32,8 +35,6 @@ from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_value
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import label_selector_of
-
-Verb: TypeAlias = Callable[[ResourceRequest], Awaitable[Response | None]]
 
 _SCALE_PRINTER: Final = printer_for("autoscaling", "Scale")
 _CREATED: Final[Object] = {
@@ -211,3 +212,69 @@ SUBRESOURCE_VERBS: Final[Mapping[tuple[str, str], Verb]] = {
     ("/pods/binding", "create"): bind_pod,
 }
 """By `group/resource/subresource` and verb; scale is not here, because any resource may have it."""
+
+
+# -- connections into what runs, as admission is asked of them -------------------------------------
+#
+# Admission sees the options of a connection as an object: `PodExecOptions` and its like, filled
+# from the query. It is asked before anything is looked up, as for every other request.
+
+CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
+"""Subresources that are connected to, whatever the method."""
+
+_FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "attach": (*_FLAGS, "container"),
+    "exec": (*_FLAGS, "container", "command"),
+    "portforward": ("ports",),
+    "proxy": ("path",),
+}
+
+
+async def admit_connection(request: ResourceRequest) -> None:
+    """Ask every plug-in about a connection; raises the ApiError of one that refuses it."""
+    hub, context, info = request.hub, request.context, request.info
+    subresource = request.served.info.find_subresource(info.subresource)
+    if subresource is None or not hub.is_asked_about(Operation.CONNECT):
+        return
+    kind = subresource.group_version_kind
+    fields = _FIELDS[info.subresource]
+    options: Object = {
+        "kind": kind.kind,
+        "apiVersion": kind.api_version,
+        **_read_fields(info.query, fields),
+    }
+    if "path" in fields and info.rest:
+        options["path"] = "/" + "/".join(info.rest)
+    admission = Admission(
+        request.served,
+        context.user,
+        options,
+        subresource=info.subresource,
+        warn=context.warn,
+        run=context.run,
+        annotate=context.annotate,
+        other=Operation.CONNECT,
+        place=(info.namespace, info.name),
+    )
+    await hub.mutate(admission)
+    await hub.admit(admission)
+    await hub.validate(admission)
+
+
+def _read_fields(query: Query, names: tuple[str, ...]) -> Object:
+    """Return what the query says of these fields; what it leaves out is left out."""
+    read: Object = {}
+    for name in names:
+        if name in _FLAGS:
+            if query.is_true(name):
+                read[name] = True
+        elif name == "command":
+            read[name] = list(query.get_all(name))
+        elif name == "ports":
+            given = [int(each) for each in query.get_all(name) if each.isdecimal()]
+            if given:
+                read[name] = given
+        elif query.get(name):
+            read[name] = query.get(name)
+    return read

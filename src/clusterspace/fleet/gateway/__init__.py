@@ -14,7 +14,6 @@ The clusters:
 The answer:
     renaming.py  which fields of an answer hold names, and their edits
     inbound.py   bodies in the words of the cluster they go to
-    advice.py    what will become of a write, where it is not what it looks like
     merge/       many replies to one answer
     streams.py   streams of events on the wire: a client's, written and cut; a cluster's, read
     answers/     a route to its answer: the steps above, put together for each reach

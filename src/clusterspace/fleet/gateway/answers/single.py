@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from clusterspace.apis.stamps import MANAGED, RETAIN_REPLICAS
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import (
     UNKNOWN_THERE,
@@ -20,7 +21,7 @@ from clusterspace.apiserver.http.relays import (
     relay,
     tunnel,
 )
-from clusterspace.apiserver.http.request_info import YAML, Query, read_request
+from clusterspace.apiserver.http.request_info import YAML, Query, RequestInfo, read_request
 from clusterspace.apiserver.http.responses import (
     as_yaml,
     clean_event,
@@ -40,7 +41,6 @@ from clusterspace.errors import (
     Unauthorized,
 )
 from clusterspace.fleet.gateway import inbound, renaming
-from clusterspace.fleet.gateway.advice import advice_for, must_look
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets, send_one
 from clusterspace.fleet.gateway.merge import failures
@@ -53,6 +53,7 @@ from clusterspace.fleet.gateway.routes import (
     Reach,
     Subject,
     path_in_cluster,
+    qualify,
     rewrite_query,
     split,
 )
@@ -411,3 +412,73 @@ async def _look(context: FleetContext, link: Link, name: str) -> Reply:
         return Reply(reply.cluster, failure=nonsense)
     missing = statuses.not_found(GroupResource(info.group, info.resource), name)
     return reply if count else Reply(reply.cluster, failure=missing)
+
+
+# -- what will become of a write -------------------------------------------------------------------
+#
+# Said in a Warning where it is not what it looks like. A copy on a member is put back to what its
+# template says, a minute after kubectl has said "scaled". A pod on the hub waits for a policy,
+# where `kubectl run` would have somebody wait for the pod.
+
+_CHANGES: Final = frozenset({"update", "patch"})
+
+
+class _WrittenMetadata(msgspec.Struct):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Written(msgspec.Struct):
+    metadata: _WrittenMetadata | None = None
+
+
+_read_written: Final = msgspec.json.Decoder(_Written).decode
+
+
+def must_look(info: RequestInfo, cluster: str) -> bool:
+    """Whether the answer to a write will not say whether it was about a copy.
+
+    A Scale has no labels, and what is deleted is often answered with a Status.
+    """
+    is_scale = info.subresource == "scale" and info.verb in _CHANGES
+    is_delete = info.verb == "delete" and not info.subresource
+    return cluster != HUB and bool(info.name) and (is_scale or is_delete)
+
+
+def advice_for(info: RequestInfo, cluster: str, answer: bytes, before: bytes = b"") -> str:
+    """Return what to say of a write that a cluster has carried out; empty when there is nothing.
+
+    `before` is the object as it was, for those of which `must_look` says so.
+    """
+    try:
+        metadata = _read_written(before or answer).metadata or _WrittenMetadata()
+    except UNREADABLE:
+        metadata = _WrittenMetadata()
+    if cluster == HUB:
+        is_pod = (info.group, info.resource, info.subresource) == ("", "pods", "")
+        if not (is_pod and info.verb == "create" and metadata.name):
+            return ""
+        return (
+            f"pod {metadata.name} is a template on the hub, where nothing runs: it stays Pending "
+            "until a policy places it; to run it now, name a cluster: "
+            f"{qualify(metadata.name, 'CLUSTER')}"
+        )
+    labels = metadata.labels or {}
+    is_write = info.verb in _CHANGES and info.subresource in ("", "scale")
+    is_retained = info.subresource == "scale" and labels.get(RETAIN_REPLICAS) == "true"
+    if labels.get(MANAGED) != "true" or is_retained:
+        return ""
+    what = f"{info.resource}.{info.group}" if info.group else info.resource
+    name = metadata.name or info.name
+    copy = f"{what} {name} in cluster {cluster} is a copy that the hub keeps"
+    if info.verb == "delete":
+        return (
+            f"{copy}, and will be made again; delete {name} on the hub instead, "
+            f"or take {cluster} out of its policy"
+        )
+    if not is_write:
+        return ""
+    return (
+        f"{copy}: what its template says will be put back; change {name} on the hub instead, "
+        f"or write an OverridePolicy for {cluster}"
+    )

@@ -21,7 +21,7 @@ from clusterspace.fleet.propagation.scheduler.demands import (
 )
 from clusterspace.kube.objects import Object, find_at, is_being_deleted
 from clusterspace.kube.quantities import ZERO, parse_quantity
-from clusterspace.kube.taints import tolerates
+from clusterspace.kube.selectors import tolerates
 
 PODS: Final = "pods"
 
